@@ -1,0 +1,51 @@
+# Two commands matter: `make demo` shows the yard, `make test` checks all of it. `make help` lists the rest.
+.PHONY: help setup demo test test-fast lint format soak bench clean
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+# The stamp's name is a hash of what the environment is made from, and of where it stands: a venv does not survive a move.
+READY := .venv/ready-$(shell (cat pyproject.toml tools/setup; pwd) | sha256sum | cut -c1-16)
+
+help: ## this list
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/make \1|\2/p' Makefile | while IFS='|' read -r target does; do printf '%-16s %s\n' "$$target" "$$does"; done
+
+setup: $(READY) ## make .venv with .venv/bin/yard; does nothing when nothing changed
+$(READY):
+	@tools/setup
+	@rm -f .venv/ready-*
+	@touch $@
+
+demo: setup ## run a real batch and a 2-D array in a yard of its own
+	@tools/demo
+
+lint: setup ## style, types and import arrows
+	ruff check .
+	ruff format --check .
+	mypy
+	lint-imports
+
+test: lint ## everything: style, types, import arrows, all tests
+	pytest
+
+test-fast: setup ## the inner loop, under a minute
+	ruff check .
+	mypy
+	pytest -m 'not slow' -q
+
+soak: setup ## the long fault campaigns
+	JOBYARD_FAULT_ROUNDS=200 pytest tests/faults --timeout=0 -s
+
+bench: setup ## measure, keep the figures, write docs/benchmarks.md
+	@mkdir -p benchmarks/results
+	python benchmarks/throughput.py --json >.bench.json && mv .bench.json benchmarks/results/throughput.json
+	python benchmarks/startup.py --json >.bench.json && mv .bench.json benchmarks/results/startup.json
+	python benchmarks/report.py
+
+format: setup ## let ruff tidy the tree
+	ruff check --fix .
+	ruff format .
+
+clean: ## remove what the other targets made
+	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
