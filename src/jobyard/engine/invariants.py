@@ -1,0 +1,120 @@
+"""What holds after every event? Checked by the tests and the simulator; a broken one is a bug of ours."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from jobyard.engine.intervals import IntervalSet
+from jobyard.engine.job_record import JobRecord
+from jobyard.engine.yard_state import YardState
+from jobyard.errors import Bug
+from jobyard.model.job import State
+
+
+class BrokenInvariant(Bug):
+    code = "broken_invariant"
+
+
+def check(yard: YardState, *, finished_too: bool = False) -> None:
+    """Raises BrokenInvariant with a sentence if anything that must always hold does not."""
+    jobs = {job.id: job for job, _ in yard.slots.values()} | yard.unfinished
+    for job in (yard.jobs if finished_too else jobs).values():
+        _books_agree(job)
+        _slots_and_tasks_agree(yard, job)
+        _limits_are_kept(job)
+        _gang_is_together(job)
+        if job.request is not None and job.request != yard.new_request(job):
+            raise BrokenInvariant(f"job {job.id}: its request is out of date")
+        if job.is_final == (job.id in yard.unfinished):
+            listed = "" if job.is_final else "not "
+            raise BrokenInvariant(f"job {job.id} is {job.state} and {listed}listed as unfinished")
+    _nobody_is_overbooked(yard)
+
+
+def check_settled(yard: YardState) -> None:
+    """What holds when `decide` has nothing more to say: no slot idles, and every unfinished job can still move."""
+    for job, record in yard.slots.values():
+        if not record.tasks:
+            raise BrokenInvariant(f"slot {record.slot.id} of job {job.id} is open and empty")
+    for job in yard.unfinished.values():
+        if not job.active and yard.request_of(job) is None and not yard.waits_for(job):
+            raise BrokenInvariant(f"job {job.id} is {job.state}, and nothing will ever move it")
+
+
+def _books_agree(job: JobRecord) -> None:
+    by_task = Counter(task.state for task in job.tasks.values())
+    together = IntervalSet()
+    for state, book in (
+        (State.PENDING, job.pending),
+        (State.SUCCEEDED, job.succeeded),
+        (State.CANCELLED, job.cancelled),
+    ):
+        kept = sum(task.number in book for task in job.tasks.values() if task.state is state)
+        if kept != by_task[state] or len(book) != job.counts[state]:
+            raise BrokenInvariant(f"job {job.id}: the book of {state} has {len(book)}, counted {job.counts[state]}")
+        for first, last in book.ranges():
+            together.add(first, last)
+    if len(together) != len(job.pending) + len(job.succeeded) + len(job.cancelled):
+        raise BrokenInvariant(f"job {job.id}: a task is in two books")
+    for state in (State.STARTING, State.RUNNING, State.STOPPING, State.FAILED):
+        if by_task[state] != job.counts[state]:
+            raise BrokenInvariant(f"job {job.id}: {by_task[state]} tasks are {state}, counted {job.counts[state]}")
+    if sum(job.counts.values()) != job.spec.size or any(count < 0 for count in job.counts.values()):
+        raise BrokenInvariant(f"job {job.id}: counts {dict(job.counts)} do not add up to {job.spec.size}")
+    if twice := job.tasks.keys() & job.attempts.keys():
+        raise BrokenInvariant(f"job {job.id}: tasks {sorted(twice)} are remembered twice")
+
+
+def _slots_and_tasks_agree(yard: YardState, job: JobRecord) -> None:
+    held = {number: slot_id for slot_id, record in job.slots.items() for number in record.tasks}
+    active = {task.number: task.slot for task in job.tasks.values() if task.state.is_active}
+    if held != active:
+        raise BrokenInvariant(f"job {job.id}: slots hold {held}, tasks say {active}")
+    for slot_id in job.slots:
+        if yard.slots.get(slot_id, (None,))[0] is not job:
+            raise BrokenInvariant(f"slot {slot_id} is known to job {job.id} only")
+
+
+def _limits_are_kept(job: JobRecord) -> None:
+    if len(job.slots) > job.slots_allowed:
+        raise BrokenInvariant(f"job {job.id}: {len(job.slots)} slots, allowed {job.slots_allowed}")
+    per_replica: Counter[tuple[int, int]] = Counter()
+    for record in job.slots.values():
+        for number in record.tasks:
+            place = job.spec.place_of(number)
+            if place.group != record.slot.group or record.slot.replica not in (None, place.replica):
+                raise BrokenInvariant(f"job {job.id}: task {number} runs in a slot of another group or replica")
+        if record.slot.replica is not None:
+            per_replica[(record.slot.group, record.slot.replica)] += 1
+    for (group, replica), count in per_replica.items():
+        parallelism = job.spec.groups[group].parallelism
+        if parallelism is not None and count > parallelism:
+            raise BrokenInvariant(f"job {job.id}: replica {replica} has {count} slots, parallelism {parallelism}")
+
+
+def _gang_is_together(job: JobRecord) -> None:
+    if not job.spec.gang:
+        return
+    if any(len(record.tasks) > 1 for record in job.slots.values()):
+        raise BrokenInvariant(f"gang {job.id}: two tasks share a slot")
+    waiting = sum(not record.was_fed for record in job.slots.values())
+    if job.counts[State.STARTING] + job.counts[State.RUNNING] and waiting != len(job.pending):
+        raise BrokenInvariant(f"gang {job.id}: {len(job.pending)} tasks wait while others run, {waiting} with a slot")
+
+
+def _nobody_is_overbooked(yard: YardState) -> None:
+    cpus: Counter[str] = Counter()
+    memory: Counter[str] = Counter()
+    devices: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for _, record in yard.slots.values():
+        placement = record.slot.placement
+        cpus[placement.node] += placement.resources.cpu_millis
+        memory[placement.node] += placement.resources.memory_mib
+        for piece in placement.devices:
+            devices[placement.node][piece.index] += piece.memory_mib
+    for node in yard.nodes.values():
+        if cpus[node.id] > node.cpu_millis or memory[node.id] > node.memory_mib:
+            raise BrokenInvariant(f"node {node.id}: {cpus[node.id]} millicpus and {memory[node.id]} MiB are reserved")
+        for device in node.devices:
+            if devices[node.id][device.index] > device.memory_mib:
+                raise BrokenInvariant(f"node {node.id}: device {device.index} is overbooked")

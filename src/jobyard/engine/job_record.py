@@ -1,0 +1,230 @@
+"""What does the engine remember of one job? Numbers and ranges; an object only for a task that runs or failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from jobyard.engine.intervals import IntervalSet
+from jobyard.model.job import ACTIVE, FINAL, JobSpec, Reason, State
+from jobyard.model.task import Slot, Task
+from jobyard.scheduling.snapshot import Request
+
+# Jobs up to this size keep the outcome of every task, so that `yard show` can tell times and peaks.
+# Larger ones keep only what runs or failed: a million successes are one range.
+REMEMBER_ALL_UP_TO = 1000
+# How much work may wait at the agent behind a running task: enough to hide a round trip, little enough
+# that a change of mind costs nothing.
+BACKLOG_SECONDS = 0.5
+BACKLOG_MOST = 256
+# No job opens more slots than this, whatever it asks: a task may ask for no cpu at all.
+SLOTS_MOST = 1000
+# A slot without progress for this long gives back what waits in it.
+STUCK_SECONDS = 2 * BACKLOG_SECONDS
+
+
+@dataclass(slots=True)
+class SlotRecord:
+    """An open slot and the tasks that were handed to it and have not ended."""
+
+    slot: Slot
+    tasks: set[int] = field(default_factory=set)
+    was_fed: bool = False
+    is_void: bool = False  # all that it had was given back unstarted: the room may not be there
+    progress_at: float = 0.0  # when it last took up or ended something
+    asked_back_at: float = float("-inf")  # when what waits in it was last asked back
+
+    def is_stuck(self, now: float) -> bool:
+        """Something runs longer than expected, and other tasks may be waiting behind it."""
+        return bool(self.tasks) and now - self.progress_at > STUCK_SECONDS
+
+
+class JobRecord:
+    """Mutable, private to the engine. Every change of a task goes through `put`, which keeps the books."""
+
+    def __init__(self, job_id: str, number: int, spec: JobSpec, submitted_at: float) -> None:
+        self.id = job_id
+        self.number = number
+        self.spec = spec
+        self.priority = spec.priority
+        self.submitted_at = submitted_at
+        self.started_at: float | None = None
+        self.finished_at: float | None = None
+        self.pending = IntervalSet([(0, spec.size - 1)])
+        self.succeeded = IntervalSet()
+        self.cancelled = IntervalSet()
+        self.tasks: dict[int, Task] = {}
+        self.attempts: dict[int, int] = {}  # of forgotten tasks, where it is not 1
+        self.counts: Counter[State] = Counter({State.PENDING: spec.size})
+        self.slots: dict[str, SlotRecord] = {}
+        self.mean_seconds: dict[int, float] = {}  # by group: how long its attempts run
+        self.first_failure: int | None = None
+        self.stop: tuple[Reason, str] | None = None  # why no more of its tasks may start
+        self.gang_failures = 0
+        self.peak_memory_mib = 0
+        self.busy_seconds = 0.0
+        self.request: Request | None = None  # what it wants of the scheduler; None: work it out again
+
+    # -- tasks ------------------------------------------------------------------------------------------------------
+
+    def task(self, number: int) -> Task:
+        """The task as it is now, also one that nobody has touched."""
+        if task := self.tasks.get(number):
+            return task
+        attempt = self.attempts.get(number, 1)
+        if number in self.succeeded:
+            return Task(number, State.SUCCEEDED, attempt)
+        if number in self.cancelled:
+            reason, message = self.stop or (Reason.CANCELLED, "")
+            return Task(number, State.CANCELLED, self.attempts.get(number, 0), reason, message)
+        return Task(number)
+
+    def put(self, task: Task) -> None:
+        """Replace a task, moving it between the books of its old and its new state."""
+        number, old = task.number, self.task(task.number).state
+        new = task.state
+        if old is not new:
+            self.request = None
+            self._leave(number, old)
+            self.counts[old] -= 1
+            self.counts[new] += 1
+            if new is State.PENDING:
+                self.pending.add(number)
+            elif new is State.SUCCEEDED:
+                self.succeeded.add(number)
+            elif new is State.CANCELLED:
+                self.cancelled.add(number)
+        if self._worth_keeping(task):
+            self.tasks[number] = task
+            self.attempts.pop(number, None)
+        else:
+            self.tasks.pop(number, None)
+            if task.attempt != (1 if new is State.SUCCEEDED else 0):
+                self.attempts[number] = task.attempt
+
+    def _leave(self, number: int, state: State) -> None:
+        if state is State.PENDING:
+            self.pending.remove(number)
+        elif state is State.SUCCEEDED:
+            self.succeeded.remove(number)
+        elif state is State.CANCELLED:
+            self.cancelled.remove(number)
+
+    def _worth_keeping(self, task: Task) -> bool:
+        if task.state in (State.SUCCEEDED, State.CANCELLED):
+            return self.spec.size <= REMEMBER_ALL_UP_TO and task.attempt > 0
+        return task.state is not State.PENDING or task.attempt > 0
+
+    def cancel_untouched(self) -> None:
+        """Every pending task becomes CANCELLED at once, in ranges: no object for a task that has none."""
+        reason, message = self.stop or (Reason.CANCELLED, "")
+        for task in [task for task in self.tasks.values() if task.state is State.PENDING]:
+            self.put(replace(task, state=State.CANCELLED, reason=reason, message=message))
+        moved = len(self.pending)
+        for first, last in self.pending.ranges():
+            self.cancelled.add(first, last)
+        self.pending = IntervalSet()
+        self.counts[State.PENDING] -= moved
+        self.counts[State.CANCELLED] += moved
+        self.request = None
+
+    def revive_untouched(self, first: int, last: int) -> None:
+        """The inverse, within first..last: cancelled tasks that were never tried wait again, in ranges."""
+        revived = IntervalSet(self.cancelled.first_within(first, last, last - first + 1))
+        for number in (*self.tasks, *self.attempts):
+            revived.remove(number)
+        for low, high in revived.ranges():
+            self.cancelled.remove(low, high)
+            self.pending.add(low, high)
+        self.counts[State.CANCELLED] -= len(revived)
+        self.counts[State.PENDING] += len(revived)
+        self.request = None
+
+    def final_within(self, first: int, last: int) -> list[int]:
+        """The numbers of the tasks in first..last that have ended."""
+        ended = (IntervalSet(self.numbers_in(state)).first_within(first, last, last - first + 1) for state in FINAL)
+        return sorted(number for ranges in ended for low, high in ranges for number in range(low, high + 1))
+
+    def active_tasks(self) -> Iterator[Task]:
+        for record in self.slots.values():
+            for number in record.tasks:
+                yield self.tasks[number]
+
+    def numbers_in(self, state: State) -> list[tuple[int, int]]:
+        """The task numbers in a state, as ranges."""
+        if state is State.PENDING:
+            return list(self.pending.ranges())
+        if state is State.SUCCEEDED:
+            return list(self.succeeded.ranges())
+        if state is State.CANCELLED:
+            return list(self.cancelled.ranges())
+        return list(IntervalSet((n, n) for n, task in sorted(self.tasks.items()) if task.state is state).ranges())
+
+    # -- the whole ----------------------------------------------------------------------------------------------------
+
+    @property
+    def unfinished(self) -> int:
+        return self.spec.size - sum(self.counts[state] for state in FINAL)
+
+    @property
+    def active(self) -> int:
+        return sum(self.counts[state] for state in ACTIVE)
+
+    @property
+    def state(self) -> State:
+        """Derived: what its tasks amount to."""
+        counts = self.counts
+        if not self.unfinished:
+            return self._final_state()
+        if self.stop is not None:
+            return State.STOPPING
+        for state in (State.RUNNING, State.STARTING, State.STOPPING):
+            if counts[state]:
+                return State.RUNNING if state is State.STARTING and self.started_at else state
+        return State.PENDING
+
+    def _final_state(self) -> State:
+        if self.stop is not None and self.stop[0] in (Reason.CANCELLED, Reason.DEPENDENCY):
+            # Everything may have ended well before the request arrived.
+            return State.SUCCEEDED if self.counts[State.SUCCEEDED] == self.spec.size else State.CANCELLED
+        if self.counts[State.FAILED] or (self.stop is not None and self.stop[0] is Reason.TIMEOUT):
+            return State.FAILED
+        return State.CANCELLED if self.counts[State.CANCELLED] else State.SUCCEEDED
+
+    @property
+    def is_final(self) -> bool:
+        return not self.unfinished
+
+    # -- room ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def slots_allowed(self) -> int:
+        """How many slots it may have open at once. A gang has one for each task, whatever its limits."""
+        if self.spec.gang:
+            return self.spec.size
+        return SLOTS_MOST if self.spec.limit is None else min(SLOTS_MOST, self.spec.limit)
+
+    def slots_of(self, group: int) -> int:
+        if len(self.spec.groups) == 1:
+            return len(self.slots)
+        return sum(record.slot.group == group for record in self.slots.values())
+
+    def numbers_of(self, group: int, replica: int | None) -> tuple[int, int]:
+        """First and last task number that a slot of this group (and replica) may run."""
+        first, last = self.spec.offsets[group], self.spec.offsets[group + 1] - 1
+        if replica is not None:
+            first += replica * self.spec.groups[group].completions
+            last = first + self.spec.groups[group].completions - 1
+        return first, last
+
+    def backlog(self, group: int) -> int:
+        """How many tasks a slot of this group may hold at once, from how long they have been running so far."""
+        mean = self.mean_seconds.get(group)
+        if mean is None or self.spec.gang:
+            return 1
+        return max(1, min(BACKLOG_MOST, int(BACKLOG_SECONDS / max(mean, 1e-4))))
+
+    def learn_duration(self, group: int, seconds: float) -> None:
+        known = self.mean_seconds.get(group)
+        self.mean_seconds[group] = seconds if known is None else known + 0.1 * (seconds - known)

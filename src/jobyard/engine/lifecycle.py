@@ -1,0 +1,178 @@
+"""The arrows of one task. MOVES is the drawing, `advance` the behaviour; two tests hold them together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from jobyard.errors import InvalidMove
+from jobyard.model.job import Reason, State
+from jobyard.model.task import Outcome, Task
+
+MOVES: dict[State, frozenset[State]] = {
+    State.PENDING: frozenset({State.STARTING, State.CANCELLED}),
+    State.STARTING: frozenset({State.RUNNING, State.PENDING, State.STOPPING, State.SUCCEEDED, State.FAILED}),
+    State.RUNNING: frozenset({State.PENDING, State.STOPPING, State.SUCCEEDED, State.FAILED}),
+    State.STOPPING: frozenset({State.CANCELLED, State.PENDING, State.FAILED}),
+    State.SUSPENDED: frozenset(),  # the training work adds its arrows
+    State.SUCCEEDED: frozenset({State.PENDING}),
+    State.FAILED: frozenset({State.PENDING}),
+    State.CANCELLED: frozenset({State.PENDING}),
+}
+
+MEANING: dict[State, tuple[str, str]] = {
+    State.PENDING: ("waits for room, a dependency or its turn", "the scheduler, when there is room"),
+    State.STARTING: ("has a slot and an attempt number; its process is not known to exist yet", "the agent"),
+    State.RUNNING: ("its process exists", "the task itself, by ending"),
+    State.STOPPING: ("was asked to stop; its process has its grace", "the agent, when the process is gone"),
+    State.SUSPENDED: ("set aside with its checkpoint (not used yet)", "the user"),
+    State.SUCCEEDED: ("an attempt exited with 0", "nobody; `yard retry` runs it again"),
+    State.FAILED: ("the last allowed attempt did not succeed", "nobody; `yard retry` runs it again"),
+    State.CANCELLED: ("stopped on request, or never started because of others", "nobody; `yard retry` runs it again"),
+}
+
+
+# What can happen to a task.
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """It was handed out but never started."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostItsNode:
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAsked:
+    pass
+
+
+Happening = Assigned | Began | Ended | GivenBack | LostItsNode | StopAsked | RetryAsked
+
+
+class Ask(Enum):
+    """What a step wants of the executor."""
+
+    NOTHING = "nothing"
+    LAUNCH = "launch"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    task: Task
+    ask: Ask = Ask.NOTHING
+
+
+# A task stopped for one of these waits again instead of ending.
+REQUEUED = frozenset({Reason.PREEMPTED, Reason.RESIZING})
+
+
+def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
+    """Apply one happening to one task. Pure: same task and happening, same step. Raises InvalidMove."""
+    match task.state, happening:
+        case State.PENDING, Assigned(slot=slot):
+            begun = replace(task, state=State.STARTING, attempt=task.attempt + 1, slot=slot, reason=None, message="")
+            return Step(begun, Ask.LAUNCH)
+        case State.PENDING, StopAsked(reason=reason, message=message):
+            return Step(replace(task, state=State.CANCELLED, reason=reason, message=message))
+        case State.STARTING, Began(at=at):
+            return Step(replace(task, state=State.RUNNING, started_at=at))
+        case State.RUNNING | State.STOPPING, Began():
+            return Step(task)  # told twice, or after it was asked to stop
+        case State.STARTING | State.RUNNING, Ended(outcome=outcome):
+            return Step(_ended(task, outcome, retries))
+        case State.STARTING, GivenBack():
+            return Step(_waiting(task, None, ""))
+        case State.STARTING | State.RUNNING, LostItsNode(message=message):
+            return Step(_waiting(task, Reason.NODE_LOST, message))
+        case State.STARTING | State.RUNNING, StopAsked(reason=reason, message=message):
+            return Step(replace(task, state=State.STOPPING, reason=reason, message=message), Ask.STOP)
+        case State.STOPPING, StopAsked(reason=reason, message=message):
+            # Asked again, perhaps with force. The first reason stays, unless it was to wait again and now must not.
+            if task.reason in REQUEUED:
+                task = replace(task, reason=reason, message=message)
+            return Step(task, Ask.STOP)
+        case State.STOPPING, Ended(outcome=outcome):
+            return Step(_stopped(replace(task, outcome=outcome)))
+        case State.STOPPING, GivenBack() | LostItsNode():
+            return Step(_stopped(task))
+        case State.SUCCEEDED | State.FAILED | State.CANCELLED, RetryAsked():
+            return Step(replace(_waiting(task, None, ""), failures=0))
+    raise InvalidMove(f"task {task.number} is {task.state}: {happening!r} cannot happen to it")
+
+
+def _waiting(task: Task, reason: Reason | None, message: str) -> Task:
+    return replace(task, state=State.PENDING, slot="", reason=reason, message=message, started_at=0.0)
+
+
+def _ended(task: Task, outcome: Outcome, retries: int) -> Task:
+    if outcome.succeeded:
+        return replace(task, state=State.SUCCEEDED, outcome=outcome, slot="", reason=None, message="")
+    task = replace(task, outcome=outcome)
+    reason, message = reason_of(outcome)
+    if reason is Reason.NODE_LOST:
+        return _waiting(task, reason, message)
+    task = replace(task, failures=task.failures + 1)
+    if task.failures <= retries:
+        return _waiting(task, reason, f"attempt {task.attempt} failed: {message}")
+    return replace(task, state=State.FAILED, slot="", reason=reason, message=message)
+
+
+def _stopped(task: Task) -> Task:
+    if task.reason in REQUEUED:
+        return _waiting(task, task.reason, task.message)
+    if task.reason is Reason.TIMEOUT:
+        return replace(task, state=State.FAILED, slot="")
+    return replace(task, state=State.CANCELLED, slot="")
+
+
+def reason_of(outcome: Outcome) -> tuple[Reason, str]:
+    """Why an attempt that did not succeed ended, and the sentence for it."""
+    told = f": {outcome.message}" if outcome.message else ""
+    if outcome.reason is not None:
+        return outcome.reason, outcome.message or _SENTENCES.get(outcome.reason, str(outcome.reason))
+    if outcome.signal is not None:
+        return Reason.SIGNAL, f"killed by signal {outcome.signal}{_SIGNAL_HINTS.get(outcome.signal, '')}{told}"
+    if outcome.exit_code is not None:
+        return Reason.EXIT_CODE, f"exited with code {outcome.exit_code}{_EXIT_HINTS.get(outcome.exit_code, '')}{told}"
+    return Reason.UNKNOWN, outcome.message or _SENTENCES[Reason.UNKNOWN]
+
+
+_SENTENCES = {
+    Reason.UNKNOWN: "its process is gone and left no exit status",
+    Reason.TIMEOUT: "ran longer than its timeout",
+    Reason.NODE_LOST: "its node was restarted",
+    Reason.OUT_OF_MEMORY: "was killed because its memory limit was reached",
+    Reason.OUT_OF_GPU_MEMORY: "ran out of GPU memory",
+}
+_SIGNAL_HINTS = {9: " (SIGKILL: often the kernel, out of memory)", 11: " (SIGSEGV)", 15: " (SIGTERM)", 6: " (SIGABRT)"}
+_EXIT_HINTS = {
+    126: " (the command is not executable)",
+    127: " (command not found)",
+    137: " (128+9: killed, often out of memory)",
+    139: " (128+11: segmentation fault)",
+    143: " (128+15: terminated)",
+}

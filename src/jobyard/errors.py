@@ -1,0 +1,79 @@
+"""Every deliberate error, one tree, by who must act.
+
+    YardError
+    ├── UserError            the request is wrong: fix it (exit 2, HTTP 4xx)
+    │   ├── NotFound         no such job, task, node, token
+    │   ├── Unwritable       the yard's disk is full or read-only: make room (exit 2, HTTP 507)
+    │   └── Forbidden        no token, or a wrong one
+    ├── Unreachable          the yard's server cannot be reached (exit 3)
+    ├── ExecutorError
+    │   ├── Unavailable      try again
+    │   └── Rejected         do not try again
+    └── Bug                  our fault
+        └── InvalidMove      an event that the state machine has no arrow for
+
+A `code` is stable: it crosses the wire, and the client raises the same class again.
+"""
+
+from __future__ import annotations
+
+
+class YardError(Exception):
+    code = "error"
+    http_status = 500
+    exit_code = 1
+
+
+class UserError(YardError):
+    code = "bad_request"
+    http_status = 400
+    exit_code = 2
+
+
+class NotFound(UserError):
+    code = "not_found"
+    http_status = 404
+
+
+class Unwritable(UserError):
+    code = "unwritable"
+    http_status = 507
+
+
+class Forbidden(UserError):
+    code = "forbidden"
+    http_status = 401
+
+
+class Unreachable(YardError):
+    code = "unreachable"
+    http_status = 503
+    exit_code = 3
+
+
+class ExecutorError(YardError):
+    code = "executor_error"
+
+
+class Unavailable(ExecutorError):
+    code = "unavailable"
+    http_status = 503
+
+
+class Rejected(ExecutorError):
+    code = "rejected"
+
+
+class Bug(YardError):
+    code = "bug"
+
+
+class InvalidMove(Bug):
+    code = "invalid_move"
+
+
+def _family(cls: type[YardError]) -> list[type[YardError]]:
+    return [cls, *(member for child in cls.__subclasses__() for member in _family(child))]
+
+
+BY_CODE: dict[str, type[YardError]] = {cls.code: cls for cls in _family(YardError)}

@@ -1,0 +1,146 @@
+"""How do nouns become JSON and come back? One codec for the journal, the wire and `-o json`.
+
+A frozen dataclass is an object with its defaults left out, a NamedTuple is a list, an enum is its value. Decoding is
+strict: an unknown or missing field, or a value of the wrong type, is a UserError that names it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from jobyard.errors import UserError
+from jobyard.model.job import Lines
+
+T = TypeVar("T")
+Decoder = Callable[[Any, str], Any]
+
+
+class _Field(NamedTuple):
+    name: str
+    decode: Decoder
+    default: Any
+    factory: Callable[[], Any] | None
+
+    def default_value(self) -> Any:
+        return self.factory() if self.factory is not None else self.default
+
+
+def encode(value: Any, *, defaults: bool = False) -> Any:
+    """JSON-ready data. With `defaults`, fields at their default are written out too (for those who read it)."""
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Lines):
+        return value.text
+    if isinstance(value, tuple | list):
+        return [encode(item, defaults=defaults) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): encode(item, defaults=defaults) for key, item in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        data = {}
+        for field in _fields(type(value)).values():
+            item = getattr(value, field.name)
+            if defaults or item != field.default_value():
+                data[field.name] = encode(item, defaults=defaults)
+        return data
+    raise TypeError(f"cannot encode {type(value).__name__}")
+
+
+def decode(kind: type[T], data: Any, where: str = "") -> T:
+    """The noun that `data` describes. Raises UserError naming the field where it does not fit."""
+    decoder: Decoder = _decoder(cast(Any, kind))
+    return cast(T, decoder(data, where or kind.__name__))
+
+
+@cache
+def _fields(kind: type) -> dict[str, _Field]:
+    hints = get_type_hints(kind)
+    found = {}
+    for field in dataclasses.fields(kind):
+        factory = field.default_factory if field.default_factory is not dataclasses.MISSING else None
+        found[field.name] = _Field(field.name, _decoder(hints[field.name]), field.default, factory)
+    return found
+
+
+@cache
+def _decoder(kind: Any) -> Decoder:
+    origin, args = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return lambda data, where: data
+    if origin in (Union, types.UnionType):
+        (inner,) = (arg for arg in args if arg is not type(None))
+        decode_inner = _decoder(inner)
+        return lambda data, where: None if data is None else decode_inner(data, where)
+    if origin is tuple:
+        return _tuple_decoder(args)
+    if origin is not None and issubclass(origin, Mapping):
+        return _mapping_decoder(_decoder(args[1]))
+    if kind is Lines:
+        return lambda data, where: Lines(_expect(str, data, where))
+    if issubclass(kind, Enum):
+        return lambda data, where: _enum_member(kind, data, where)
+    if issubclass(kind, tuple):  # a NamedTuple
+        decode_items = _tuple_decoder(tuple(get_type_hints(kind).values()))
+        return lambda data, where: kind(*decode_items(data, where))
+    if dataclasses.is_dataclass(kind):
+        return lambda data, where: _dataclass(cast(type, kind), data, where)
+    return lambda data, where: _expect(kind, data, where)
+
+
+def _expect(kind: type, data: Any, where: str) -> Any:
+    if kind is float and type(data) is int:
+        return float(data)
+    if type(data) is not kind:
+        raise UserError(f"{where}: expected {kind.__name__}, got {data!r:.80}")
+    return data
+
+
+def _enum_member(kind: type[Enum], data: Any, where: str) -> Enum:
+    try:
+        return kind(data)
+    except ValueError:
+        known = ", ".join(str(member.value) for member in kind)
+        raise UserError(f"{where}: {data!r:.80} is none of {known}") from None
+
+
+def _tuple_decoder(args: tuple[Any, ...]) -> Decoder:
+    if len(args) == 2 and args[1] is Ellipsis:
+        decode_item = _decoder(args[0])
+        return lambda data, where: tuple(
+            decode_item(item, f"{where}[{i}]") for i, item in enumerate(_expect(list, data, where))
+        )
+    decoders = [_decoder(arg) for arg in args]
+
+    def decode_fixed(data: Any, where: str) -> tuple[Any, ...]:
+        if len(_expect(list, data, where)) != len(decoders):
+            raise UserError(f"{where}: expected {len(decoders)} items, got {len(data)}")
+        return tuple(each(item, f"{where}[{i}]") for i, (each, item) in enumerate(zip(decoders, data, strict=True)))
+
+    return decode_fixed
+
+
+def _mapping_decoder(decode_value: Decoder) -> Decoder:
+    return lambda data, where: {
+        key: decode_value(value, f"{where}.{key}") for key, value in _expect(dict, data, where).items()
+    }
+
+
+def _dataclass(kind: type, data: Any, where: str) -> Any:
+    _expect(dict, data, where)
+    fields = _fields(kind)
+    for key in data:
+        if key not in fields:
+            raise UserError(f"{where}: unknown field {key!r}; known: {', '.join(fields)}")
+    try:
+        return kind(**{key: fields[key].decode(value, f"{where}.{key}") for key, value in data.items()})
+    except TypeError as error:
+        missing = [name for name, f in fields.items() if name not in data and f.default_value() is dataclasses.MISSING]
+        if not missing:
+            raise
+        raise UserError(f"{where}: missing {', '.join(missing)}") from error

@@ -1,0 +1,40 @@
+"""What the engine wants done: imperative values that executors carry out; safe to repeat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jobyard.model.task import AttemptId, Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Launch(Effect):
+    """Run these attempts in this slot, in this order, one after another."""
+
+    slot: Slot
+    attempts: tuple[AttemptId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop(Effect):
+    """End these attempts: the polite signal, the grace, the hard one. One that has not started never will."""
+
+    attempts: tuple[AttemptId, ...]
+    grace_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw(Effect):
+    """Give these attempts back if they have not started; leave them alone otherwise."""
+
+    attempts: tuple[AttemptId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSlot(Effect):
+    slot: str

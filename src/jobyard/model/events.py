@@ -1,0 +1,136 @@
+"""What happened: past tense, journalled in order; replaying them rebuilds the whole yard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from jobyard.model.job import JobSpec
+from jobyard.model.node import Foreign, Node
+from jobyard.model.task import AttemptId, Outcome, Slot
+
+
+class Started(NamedTuple):
+    attempt: AttemptId
+    at: float
+
+
+class Finished(NamedTuple):
+    attempt: AttemptId
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    ephemeral: ClassVar[bool] = False  # True: a measurement; it is not journalled, and replay does without it
+
+
+@dataclass(frozen=True, slots=True)
+class NodeJoined(Event):
+    """A node is there, for the first time or again; what it has replaces what was known of it."""
+
+    node: Node
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost(Event):
+    """Given up: its attempts are superseded, and their tasks run elsewhere or when it is back."""
+
+    node: str
+    at: float
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMeasured(Event):
+    ephemeral: ClassVar[bool] = True
+    node: str
+    foreign: Foreign
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted(Event):
+    """`key` is the submitter's own: the same key again means the same job."""
+
+    job: str
+    number: int
+    spec: JobSpec
+    at: float
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotOpened(Event):
+    slot: Slot
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlotClosed(Event):
+    slot: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TasksAssigned(Event):
+    """Tasks were handed to a slot, as inclusive (first, last) ranges of task numbers; each begins its next attempt."""
+
+    slot: str
+    ranges: tuple[tuple[int, int], ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsStarted(Event):
+    items: tuple[Started, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsFinished(Event):
+    items: tuple[Finished, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsWithdrawn(Event):
+    """Handed out but never started: their tasks wait again, and the attempt does not count as a try."""
+
+    attempts: tuple[AttemptId, ...]
+    at: float
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested(Event):
+    """Stop these tasks (none named: the whole job). `force` skips the grace."""
+
+    job: str
+    at: float
+    tasks: tuple[int, ...] = ()
+    force: bool = False
+    message: str = "cancelled by the user"
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRequested(Event):
+    """Run these finished tasks once more, with a fresh count of retries."""
+
+    job: str
+    tasks: tuple[tuple[int, int], ...]  # inclusive ranges
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlinePassed(Event):
+    job: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityChanged(Event):
+    job: str
+    priority: int
+    at: float

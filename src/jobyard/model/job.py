@@ -1,0 +1,286 @@
+"""What did a user ask for? A job never changes after submit, apart from priority and scale."""
+
+from __future__ import annotations
+
+import shlex
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
+
+from jobyard.errors import NotFound
+from jobyard.model.resources import Resources
+
+
+class State(StrEnum):
+    """Of a job and of a task alike. What each means and who moves it on: docs/states.md."""
+
+    PENDING = "PENDING"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    STOPPING = "STOPPING"
+    SUSPENDED = "SUSPENDED"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def is_final(self) -> bool:
+        return self in FINAL
+
+    @property
+    def is_active(self) -> bool:
+        return self in ACTIVE
+
+
+FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+ACTIVE = frozenset({State.STARTING, State.RUNNING, State.STOPPING})
+
+
+class Reason(StrEnum):
+    """Why a job or task is in its state; always together with one sentence."""
+
+    RESOURCES = "Resources"
+    PRIORITY = "Priority"
+    DEPENDENCY = "Dependency"
+    ARRAY_LIMIT = "ArrayLimit"
+    QUOTA = "Quota"
+    NODE_DOWN = "NodeDown"
+    NEVER_FITS = "NeverFits"
+    HELD = "Held"
+    PREEMPTED = "Preempted"
+    RESIZING = "Resizing"
+    OUT_OF_MEMORY = "OutOfMemory"
+    OUT_OF_GPU_MEMORY = "OutOfGpuMemory"
+    TIMEOUT = "Timeout"
+    NODE_LOST = "NodeLost"
+    EXIT_CODE = "ExitCode"
+    SIGNAL = "Signal"
+    UNKNOWN = "Unknown"
+    CANCELLED = "Cancelled"  # a person asked for it
+    SIBLING_FAILED = "SiblingFailed"  # another task failed, and the policy stops the rest
+
+
+class FailurePolicy(StrEnum):
+    """What one failed task does to its siblings."""
+
+    CONTINUE = "continue"  # the default of arrays
+    STOP = "stop"  # the default of gangs
+
+
+class Lines:
+    """Many lines as one text with offsets, so that a million commands are two objects."""
+
+    __slots__ = ("_starts", "text")
+
+    def __init__(self, text: str) -> None:
+        """`text` ends each line with a newline."""
+        self.text = text
+        self._starts = array("Q", [0])
+        position = text.find("\n")
+        while position >= 0:
+            self._starts.append(position + 1)
+            position = text.find("\n", position + 1)
+
+    @classmethod
+    def of(cls, lines: list[str]) -> Lines:
+        return cls("".join(f"{line}\n" for line in lines))
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def __getitem__(self, index: int) -> str:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.text[self._starts[index] : self._starts[index + 1] - 1]
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[index] for index in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lines) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Lines({len(self)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a task runs: exactly one of `argv`, `shell` (one bash command) and `lines` (a bash command per task).
+
+    With `entries`, task i also gets line i of them as YARD_LINE, and for `{}` in argv or shell.
+    """
+
+    argv: tuple[str, ...] = ()
+    shell: str = ""
+    lines: Lines | None = None
+    entries: Lines | None = None
+
+    def __str__(self) -> str:
+        if self.lines is not None:
+            return f"{len(self.lines)} lines, first: {self.lines[0]}" if len(self.lines) else "no lines"
+        return self.shell or shlex.join(self.argv)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRange:
+    """Array ids as the user wrote them: inclusive (first, last, step) pieces; the tasks stand in this order."""
+
+    pieces: tuple[tuple[int, int, int], ...]
+
+    def _ranges(self) -> list[range]:
+        return [range(first, last + 1, step) for first, last, step in self.pieces]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._ranges()))
+
+    def id_of(self, ordinal: int) -> int:
+        for piece in self._ranges():
+            if ordinal < len(piece):
+                return piece[ordinal]
+            ordinal -= len(piece)
+        raise IndexError(ordinal)
+
+    def ordinal_of(self, array_id: int) -> int | None:
+        before = 0
+        for piece in self._ranges():
+            if array_id in piece:
+                return before + piece.index(array_id)
+            before += len(piece)
+        return None
+
+    @property
+    def lowest(self) -> int:
+        return min(piece[0] for piece in self._ranges())
+
+    @property
+    def highest(self) -> int:
+        return max(piece[-1] for piece in self._ranges())
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """One kind of worker: `count` replicas of `completions` tasks, at most `parallelism` at once in each replica."""
+
+    command: Command
+    name: str = ""
+    count: int = 1
+    completions: int = 1
+    parallelism: int | None = None
+    resources: Resources = field(default_factory=Resources)
+    env: Mapping[str, str] = field(default_factory=dict)
+    array: ArrayRange | None = None  # only with count == 1: its length is `completions`
+
+    @property
+    def size(self) -> int:
+        return self.count * self.completions
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    job: str
+    needs_success: bool = True  # afterok; False is afterany
+
+
+class TaskPlace(NamedTuple):
+    """Where task number n of a job stands: its group, and its replica and completion inside it."""
+
+    group: int
+    replica: int
+    completion: int
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """Tasks are numbered 0..size-1 over the groups in order of their names, then by replica, then by completion."""
+
+    name: str
+    groups: tuple[GroupSpec, ...]
+    gang: bool = False
+    priority: int = 0
+    limit: int | None = None  # at most so many tasks of the whole job at once (`%10`)
+    timeout_seconds: float | None = None  # of each attempt
+    deadline_seconds: float | None = None  # of the whole job, from its first start
+    retries: int = 0
+    max_fails: int | None = None  # one more failed task than this stops the job
+    on_failure: FailurePolicy | None = None
+    grace_seconds: float = 10.0
+    after: tuple[Dependency, ...] = ()
+    on: str = ""  # an executor, node or label; empty: anywhere
+    env: Mapping[str, str] = field(default_factory=dict)
+    inherited_env: Mapping[str, str] = field(default_factory=dict)  # of the submitting shell; never shown
+    workdir: str = ""
+    user: str = ""
+    source: str = "command"  # command, batch, native, aichor
+    image: str = ""
+    notes: tuple[str, ...] = ()  # what the submitter should be told
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", tuple(sorted(self.groups, key=lambda group: group.name)))
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """The first task number of each group, and the size of the job at the end."""
+        return (0, *accumulate(group.size for group in self.groups))
+
+    @property
+    def size(self) -> int:
+        return self.offsets[-1]
+
+    @property
+    def failure_policy(self) -> FailurePolicy:
+        return self.on_failure or (FailurePolicy.STOP if self.gang else FailurePolicy.CONTINUE)
+
+    def place_of(self, number: int) -> TaskPlace:
+        group = bisect_right(self.offsets, number) - 1
+        replica, completion = divmod(number - self.offsets[group], self.groups[group].completions)
+        return TaskPlace(group, replica, completion)
+
+    def label_of(self, number: int) -> str:
+        """The task's address without the job: `3`, `worker/3`, `worker/3.1`; arrays by their own ids."""
+        place = self.place_of(number)
+        group = self.groups[place.group]
+        if group.array is not None:
+            label = str(group.array.id_of(place.completion))
+        elif group.count == 1 and group.completions > 1 and not group.name:
+            label = str(place.completion)
+        elif group.completions > 1:
+            label = f"{place.replica}.{place.completion}"
+        else:
+            label = str(place.replica)
+        return f"{group.name}/{label}" if group.name else label
+
+    def number_of(self, label: str) -> int:
+        """The inverse of `label_of`. A group of one replica or a job of one group may leave the obvious out."""
+        name, _, index = label.rpartition("/")
+        candidates = [
+            i for i, group in enumerate(self.groups) if group.name == name or (not name and len(self.groups) == 1)
+        ]
+        if candidates:
+            group = self.groups[candidates[0]]
+            ordinal = _ordinal(group, index)
+            if ordinal is not None:
+                return self.offsets[candidates[0]] + ordinal
+        known = f"{self.label_of(0)} to {self.label_of(self.size - 1)}"
+        raise NotFound(f"job {self.name!r} has no task {label!r}; its tasks are {known}")
+
+
+def _ordinal(group: GroupSpec, index: str) -> int | None:
+    first, dot, second = index.partition(".")
+    if len(index) > 30 or not index.isascii() or not first.isdigit() or (dot and not second.isdigit()):
+        return None
+    if group.array is not None:
+        return None if dot else group.array.ordinal_of(int(first))
+    if second:
+        fits = int(first) < group.count and int(second) < group.completions
+        return int(first) * group.completions + int(second) if fits else None
+    if group.completions > 1 and group.count > 1:
+        return None
+    return int(first) if int(first) < group.size else None

@@ -1,0 +1,72 @@
+"""What is one task doing now, and how did an attempt at it end?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jobyard.model.job import Reason, State
+from jobyard.model.resources import Placement
+
+
+class AttemptId(NamedTuple):
+    """One try at a task. The number only grows; at most one attempt of a task counts."""
+
+    job: str
+    task: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.job}.{self.task}.{self.number}"
+
+    @classmethod
+    def parse(cls, text: str) -> AttemptId:
+        job, task, number = text.rsplit(".", 2)
+        return cls(job, int(task), int(number))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was seen of an attempt that ended. `reason` is set where the exit status alone does not tell."""
+
+    started_at: float
+    finished_at: float
+    exit_code: int | None = None
+    signal: int | None = None
+    reason: Reason | None = None
+    message: str = ""
+    peak_memory_mib: int = 0
+    peak_gpu_memory_mib: int = 0
+
+    @property
+    def succeeded(self) -> bool:
+        return self.exit_code == 0 and self.reason is None
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Room on a node held for one group of a job: it runs tasks of that group one after another.
+
+    With `replica` set, only tasks of that replica (its parallelism is the number of its slots).
+    """
+
+    id: str
+    job: str
+    group: int
+    placement: Placement
+    replica: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task that runs, failed or was tried before; a task nobody has touched has no object."""
+
+    number: int
+    state: State = State.PENDING
+    attempt: int = 0
+    reason: Reason | None = None
+    message: str = ""
+    slot: str = ""
+    failures: int = 0  # attempts that ended badly; what `retries` counts
+    outcome: Outcome | None = None  # of the newest attempt that ended
+    started_at: float = 0.0  # of the attempt that runs

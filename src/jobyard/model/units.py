@@ -1,0 +1,91 @@
+"""How do people write sizes, durations and cpu counts, and what do they mean?"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from jobyard.errors import UserError
+
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([kmgtp])(i?)b?)?\s*$", re.IGNORECASE)
+_DURATION = re.compile(r"^(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?$", re.IGNORECASE)
+_CLOCK = re.compile(r"^(?:(\d+)-)?(\d+):([0-5]?\d)(?::([0-5]?\d))?$")
+_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+
+
+def parse_size_mib(text: str | float, field: str = "size") -> int:
+    """`24GB`, `24GiB`, `512M`, or a bare number of MiB; rounded up. A bare letter (`4G`) is binary, as in Slurm."""
+    match = _SIZE.match(str(text))
+    if not match:
+        raise UserError(f"{field}: cannot read {text!r} as a size; write 512M, 24GB, 24GiB or a number of MiB")
+    amount, letter, binary = float(match[1]), (match[2] or "").lower(), match[3]
+    if not letter:
+        return math.ceil(amount)
+    decimal = not binary and str(text).strip().lower().endswith("b")
+    unit: int = (1000 if decimal else 1024) ** _POWERS[letter]
+    return math.ceil(amount * unit / 1024**2)
+
+
+def parse_duration_seconds(text: str | float, field: str = "duration") -> float:
+    """`90`, `90s`, `1h30m`, `2d`, or Slurm's `1-02:03:04`, `02:03:04` and `02:03` (minutes and seconds)."""
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        seconds = float(text)
+    else:
+        seconds = _seconds_of(str(text).strip(), field)
+    if not 0 < seconds < 10 * 365 * 86400:
+        raise UserError(f"{field}: {text!r} must be more than 0 and less than ten years")
+    return seconds
+
+
+def _seconds_of(text: str, field: str) -> float:
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    if match := _CLOCK.match(text):
+        days, first, second, third = (int(part) if part else None for part in match.groups())
+        assert first is not None
+        assert second is not None
+        if third is None and days is None:
+            return first * 60.0 + second
+        return (days or 0) * 86400.0 + first * 3600.0 + second * 60.0 + (third or 0)
+    match = _DURATION.match(text)
+    if not text or not match:
+        raise UserError(f"{field}: cannot read {text!r} as a duration; write 90s, 1h30m, 2d or 02:30:00")
+    days_, hours, minutes, seconds = (float(part) if part else 0.0 for part in match.groups())
+    return days_ * 86400 + hours * 3600 + minutes * 60 + seconds
+
+
+def parse_cpu_millis(text: str | float, field: str = "cpus") -> int:
+    """A number of cores, fractions allowed, or Kubernetes' `500m`; in thousandths of a core, rounded up."""
+    shown = str(text).strip()
+    try:
+        millis = float(shown[:-1]) if shown.endswith("m") else float(shown) * 1000
+    except ValueError:
+        raise UserError(f"{field}: cannot read {text!r} as a number of cores; write 2, 0.5 or 500m") from None
+    if not 0 <= millis < 1e9:
+        raise UserError(f"{field}: {text!r} must be 0 or more")
+    return math.ceil(round(millis, 6))
+
+
+def show_mib(mib: int) -> str:
+    """For people: `24 GiB`, `512 MiB`."""
+    if mib >= 1024:
+        return f"{mib / 1024:.1f}".removesuffix(".0") + " GiB"
+    return f"{mib} MiB"
+
+
+def show_cpus(millis: int) -> str:
+    return f"{millis / 1000:.3f}".rstrip("0").rstrip(".")
+
+
+def show_seconds(seconds: float) -> str:
+    """For people: `0.4s`, `12s`, `3m05s`, `2h07m`, `3d04h`."""
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"

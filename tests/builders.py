@@ -1,0 +1,44 @@
+"""Builders for tests: a test names only what matters to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobyard.model.events import JobSubmitted, NodeJoined
+from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.node import Device, Node
+from jobyard.model.resources import Resources
+
+
+def a_node(name: str = "here", cpus: float = 4, memory_mib: int = 16384, gpus: int = 0, gpu_mib: int = 80000) -> Node:
+    devices = tuple(Device(i, "FakeGPU", gpu_mib, f"GPU-{name}-{i}", fake=True) for i in range(gpus))
+    return Node(name, "local", int(cpus * 1000), memory_mib, devices)
+
+
+def a_group(
+    name: str = "",
+    count: int = 1,
+    completions: int = 1,
+    parallelism: int | None = None,
+    cpus: float = 1,
+    mem: int = 0,
+    gpus: int = 0,
+    gpu_mem: int = 0,
+) -> GroupSpec:
+    resources = Resources(int(cpus * 1000), mem, gpus, gpu_mem)
+    return GroupSpec(Command(shell="true"), name, count, completions, parallelism, resources)
+
+
+def a_job(tasks: int = 1, groups: tuple[GroupSpec, ...] = (), **spec: Any) -> JobSpec:
+    """`cpus`, `mem`, `gpus`, `gpu_mem` and `parallelism` go to the one group; everything else to the job."""
+    own = {key: spec.pop(key) for key in ("cpus", "mem", "gpus", "gpu_mem", "parallelism") if key in spec}
+    spec.setdefault("name", "job")
+    return JobSpec(groups=groups or (a_group(completions=tasks, **own),), **spec)
+
+
+def submitted(job_id: str, number: int, spec: JobSpec | None = None, at: float = 0.0) -> JobSubmitted:
+    return JobSubmitted(job_id, number, spec or a_job(), at)
+
+
+def joined(node: Node | None = None, at: float = 0.0) -> NodeJoined:
+    return NodeJoined(node or a_node(), at)

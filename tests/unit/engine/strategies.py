@@ -1,0 +1,70 @@
+"""Random jobs for property tests: small, and such that an empty `big_node` can run any of them."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from jobyard.model.job import Command, Dependency, FailurePolicy, GroupSpec, JobSpec
+from jobyard.model.node import Foreign, Node
+from jobyard.model.resources import Resources
+from tests.builders import a_node
+
+NODES = {
+    "n0": a_node("n0", cpus=4),
+    "n1": a_node("n1", cpus=2, gpus=2),
+    "n2": a_node("n2", cpus=8, memory_mib=8192, gpus=1, gpu_mib=40000),
+}
+
+
+def big_node() -> Node:
+    return a_node("big", cpus=64, memory_mib=1 << 20, gpus=40)
+
+
+resources = st.builds(
+    Resources,
+    cpu_millis=st.sampled_from([0, 500, 1000, 2000]),
+    memory_mib=st.sampled_from([0, 0, 1000, 4000]),
+    gpus=st.sampled_from([0, 0, 0, 1, 2]),
+    gpu_memory_mib=st.sampled_from([0, 20000, 30000]),
+)
+
+
+def groups(name: str) -> st.SearchStrategy[GroupSpec]:
+    return st.builds(
+        GroupSpec,
+        command=st.just(Command(shell="true")),
+        name=st.just(name),
+        count=st.sampled_from([1, 1, 2, 3, 0]),
+        completions=st.integers(1, 5),
+        parallelism=st.sampled_from([None, None, 1, 2]),
+        resources=resources,
+    )
+
+
+def jobs(known: list[str]) -> st.SearchStrategy[JobSpec]:
+    """`known` are jobs that it may depend on."""
+    dependencies = st.builds(Dependency, st.sampled_from(known), st.booleans()) if known else st.nothing()
+    return st.builds(
+        JobSpec,
+        name=st.just("job"),
+        groups=st.one_of(st.tuples(groups("")), st.tuples(groups("a"), groups("b"))).filter(
+            lambda found: sum(group.size for group in found) > 0
+        ),
+        gang=st.sampled_from([False, False, True]),
+        priority=st.integers(-1, 1),
+        limit=st.sampled_from([None, None, 1, 3]),
+        deadline_seconds=st.sampled_from([None, None, None, 4.0]),
+        retries=st.sampled_from([0, 0, 1, 2]),
+        max_fails=st.sampled_from([None, None, 0, 1]),
+        on_failure=st.sampled_from([None, None, FailurePolicy.CONTINUE, FailurePolicy.STOP]),
+        after=st.lists(dependencies, max_size=2).map(tuple) if known else st.just(()),
+    )
+
+
+foreign = st.builds(
+    Foreign,
+    cpu_millis=st.integers(0, 3000),
+    memory_mib=st.integers(0, 9000),
+    device_mib=st.sampled_from([(), ((0, 100),), ((0, 50000),)]),
+    whole_devices=st.sampled_from([(), (1,)]),
+)

@@ -1,0 +1,186 @@
+"""Whatever happens, in whatever order: the books agree, nothing runs twice, a restart loses nothing, all ends."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from jobyard.engine import job_record
+from jobyard.engine.job_record import JobRecord
+from jobyard.model.events import (
+    CancelRequested,
+    JobSubmitted,
+    NodeJoined,
+    NodeMeasured,
+    PriorityChanged,
+    RetryRequested,
+)
+from jobyard.model.job import Reason
+from tests.unit.engine.strategies import NODES, big_node, foreign, jobs
+from tests.unit.engine.world import World, fingerprint
+
+OUTCOMES: list[dict[str, Any]] = [
+    {"exit_code": 0},
+    {"exit_code": 0},
+    {"exit_code": 0},
+    {"exit_code": 1},
+    {"exit_code": 3, "message": "no such file"},
+    {"signal": 9},
+    {"reason": Reason.NODE_LOST},
+    {"reason": Reason.UNKNOWN},
+    {"signal": 15, "reason": Reason.TIMEOUT},
+]
+
+
+class YardMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.up: set[str] = set()
+        self.patch = pytest.MonkeyPatch()
+
+    @initialize(remembered=st.sampled_from([0, 1000]))
+    def first_node(self, remembered: int) -> None:
+        self.patch.setattr(job_record, "REMEMBER_ALL_UP_TO", remembered)  # 0: as for jobs of a million tasks
+        self._join("n0")
+        self._join("n1")
+
+    def _some_job(self, data: st.DataObject) -> JobRecord:
+        """One of the newest, so that much happens to few."""
+        return self.world.yard.jobs[data.draw(st.sampled_from(list(self.world.yard.jobs)[-3:]))]
+
+    def _join(self, name: str) -> None:
+        self.world.rejoin(name)
+        self.world.apply(NodeJoined(NODES.get(name) or big_node(), self.world.now))
+        self.up.add(name)
+
+    @rule(seconds=st.sampled_from([0.0, 0.01, 0.3, 1.5, 5.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.now += seconds
+        self.world.apply()
+
+    @rule(data=st.data(), keyed=st.booleans())
+    def submit(self, data: st.DataObject, keyed: bool) -> None:
+        yard = self.world.yard
+        spec = data.draw(jobs(list(yard.jobs)))
+        number = yard.last_number + 1
+        self.world.apply(JobSubmitted(f"j{number}", number, spec, self.world.now, f"key{number}" if keyed else ""))
+
+    @rule()
+    def all_words_arrive(self) -> None:
+        self.world.exchange()
+
+    @precondition(lambda self: any(self.world.outgoing.values()))
+    @rule(data=st.data())
+    def an_agent_refuses(self, data: st.DataObject) -> None:
+        self.world.refuse(data.draw(st.sampled_from([node for node, queue in self.world.outgoing.items() if queue])))
+
+    @precondition(lambda self: any(self.world.outgoing.values()))
+    @rule(data=st.data(), twice=st.booleans(), most=st.integers(1, 8))
+    def effects_arrive(self, data: st.DataObject, twice: bool, most: int) -> None:
+        node = data.draw(st.sampled_from([node for node, queue in self.world.outgoing.items() if queue]))
+        for _ in range(min(most, len(self.world.outgoing[node]))):
+            self.world.deliver(node, twice=twice)
+
+    @precondition(lambda self: any(agent.running for agent in self.world.agents.values()))
+    @rule(data=st.data(), how=st.sampled_from(OUTCOMES), most=st.integers(1, 4))
+    def tasks_end(self, data: st.DataObject, how: dict[str, Any], most: int) -> None:
+        node = data.draw(st.sampled_from([node for node, agent in self.world.agents.items() if agent.running]))
+        for attempt in list(self.world.agents[node].running.values())[:most]:
+            self.world.end(node, attempt, **how)
+
+    @precondition(lambda self: any(self.world.incoming.values()))
+    @rule(data=st.data(), most=st.integers(1, 6))
+    def reports_arrive(self, data: st.DataObject, most: int) -> None:
+        node = data.draw(st.sampled_from([node for node, queue in self.world.incoming.items() if queue]))
+        self.world.report(node, most)
+
+    @precondition(lambda self: bool(self.world.reported))
+    @rule(data=st.data())
+    def an_old_report_comes_again(self, data: st.DataObject) -> None:
+        self.world.repeat(data.draw(st.sampled_from(self.world.reported)))
+
+    @precondition(lambda self: bool(self.world.yard.jobs))
+    @rule(data=st.data(), force=st.booleans(), whole=st.booleans())
+    def cancel(self, data: st.DataObject, force: bool, whole: bool) -> None:
+        job = self._some_job(data)
+        numbers = st.lists(st.integers(0, job.spec.size - 1), min_size=1, max_size=3)
+        tasks = () if whole else tuple(data.draw(numbers))
+        self.world.apply(CancelRequested(job.id, self.world.now, tasks, force))
+
+    @precondition(lambda self: bool(self.world.yard.jobs))
+    @rule(data=st.data())
+    def retry(self, data: st.DataObject) -> None:
+        job = self._some_job(data)
+        first = data.draw(st.integers(0, job.spec.size - 1))
+        last = data.draw(st.integers(first, job.spec.size - 1))
+        self.world.apply(RetryRequested(job.id, ((first, last),), self.world.now))
+
+    @precondition(lambda self: bool(self.world.yard.jobs))
+    @rule(data=st.data(), priority=st.integers(-2, 2))
+    def change_priority(self, data: st.DataObject, priority: int) -> None:
+        job = self._some_job(data)
+        self.world.apply(PriorityChanged(job.id, priority, self.world.now))
+
+    @rule(name=st.sampled_from(sorted(NODES)))
+    def join(self, name: str) -> None:
+        if name not in self.up:
+            self._join(name)
+        else:  # the server reconnected: the same node again
+            self.world.apply(NodeJoined(NODES[name], self.world.now))
+
+    @precondition(lambda self: bool(self.up))
+    @rule(data=st.data(), processes_too=st.booleans())
+    def lose(self, data: st.DataObject, processes_too: bool) -> None:
+        name = data.draw(st.sampled_from(sorted(self.up)))
+        self.up.remove(name)
+        self.world.lose(name, processes_too=processes_too)
+
+    @rule(name=st.sampled_from(sorted(NODES)), used=foreign)
+    def measure(self, name: str, used: Any) -> None:
+        self.world.apply(NodeMeasured(name, used, self.world.now))
+
+    @rule()
+    def restart(self) -> None:
+        self.world.restart()
+
+    @rule()
+    def snapshot_and_load(self) -> None:
+        loaded = pickle.loads(pickle.dumps(self.world.yard))
+        assert fingerprint(loaded) == fingerprint(self.world.yard)
+        self.world.yard = loaded
+
+    def teardown(self) -> None:
+        try:
+            self._join("big")
+            self.world.settle()
+            self.world.check_ends()
+            self.world.restart()
+        finally:
+            self.patch.undo()
+
+
+def _run(examples: int, steps: int) -> None:
+    run_state_machine_as_test(
+        YardMachine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_whatever_happens_the_books_agree_and_everything_ends() -> None:
+    _run(examples=60, steps=50)
+
+
+@pytest.mark.slow
+def test_whatever_happens_for_longer() -> None:
+    _run(examples=400, steps=80)

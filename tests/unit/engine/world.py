@@ -1,0 +1,237 @@
+"""A yard and the world around it, for the stateful test: agents that are slow, get lost, repeat themselves."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from typing import Any
+
+from jobyard.engine.invariants import check, check_settled
+from jobyard.engine.yard_state import YardState
+from jobyard.model import events as kinds
+from jobyard.model.codec import decode, encode
+from jobyard.model.effects import Effect, Launch
+from jobyard.model.events import (
+    AttemptsFinished,
+    AttemptsStarted,
+    AttemptsWithdrawn,
+    Event,
+    Finished,
+    NodeLost,
+    Started,
+)
+from jobyard.model.job import State
+from jobyard.model.node import Foreign
+from jobyard.model.task import AttemptId, Outcome
+from jobyard.simulator.fake_agent import FakeAgent
+
+
+def through_json(event: Event) -> tuple[str, Event]:
+    """As the journal writes it, and as it is read again."""
+    text = json.dumps([type(event).__name__, encode(event)])
+    kind, data = json.loads(text)
+    return text, decode(getattr(kinds, kind), data)
+
+
+def fingerprint(yard: YardState) -> dict[str, Any]:
+    """All that a restart must bring back."""
+    jobs = {}
+    for job in yard.jobs.values():
+        own = {key: value for key, value in vars(job).items() if key not in ("slots", "counts", "request")}
+        own["counts"] = {state: count for state, count in job.counts.items() if count}
+        own["slots"] = {key: (r.slot, r.tasks, r.was_fed, r.progress_at) for key, r in job.slots.items()}
+        jobs[job.id] = own
+    nodes = {key: (node.state, node.cpu_millis, node.memory_mib, node.devices) for key, node in yard.nodes.items()}
+    books = (set(yard.slots), set(yard.unfinished), dict(yard.dependents), yard.last_number, yard.last_slot, yard.keys)
+    return {"jobs": jobs, "nodes": nodes, "books": books}
+
+
+class World:
+    def __init__(self) -> None:
+        self.yard = YardState()
+        self.now = 1000.0
+        self.journal: list[str] = []
+        self.agents: dict[str, FakeAgent] = {}
+        self.outgoing: defaultdict[str, deque[Effect]] = defaultdict(deque)  # effects under way to a node
+        self.incoming: defaultdict[str, deque[Event]] = defaultdict(deque)  # reports under way from a node
+        self.reported: list[Event] = []  # all that was ever reported
+        self.newest: dict[tuple[str, int], int] = {}  # the highest attempt number of each task
+        self.live: dict[tuple[str, int], AttemptId] = {}  # attempts that may still run, as the engine should see it
+        self.counted: dict[tuple[str, int], Outcome] = {}  # the outcome of the newest attempt that was reported
+
+    # -- the engine's side --------------------------------------------------------------------------------------------
+
+    def apply(self, *events: Event) -> None:
+        """As the server does it: handle, then decide, then ask for what should come back."""
+        for event in events:
+            self._handle(event)
+        for number, event in enumerate(self.yard.decide(self.now)):
+            assert number < 5000, "decide() does not come to an end"
+            self._handle(event)
+        check(self.yard, finished_too=True)
+        check_settled(self.yard)
+        self._send(self.yard.withdrawals(self.now))
+
+    def _handle(self, event: Event) -> None:
+        text, same = through_json(event)
+        assert same == event
+        if not event.ephemeral:
+            self.journal.append(text)
+        self._note(event)
+        effects = self.yard.handle(event)
+        check(self.yard)
+        self._send(effects)
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case AttemptsFinished(items=items):
+                for attempt, outcome in items:
+                    if self._is_over(attempt):
+                        self.counted[attempt[:2]] = outcome
+            case AttemptsWithdrawn(attempts=attempts):
+                for attempt in attempts:
+                    self._is_over(attempt)
+            case NodeLost(node=node):
+                lost = {record.slot.id for _, record in self.yard.slots.values() if record.slot.placement.node == node}
+                for job in self.yard.jobs.values():
+                    for task in [task for task in job.active_tasks() if task.slot in lost]:
+                        self.live.pop((job.id, task.number))
+
+    def _is_over(self, attempt: AttemptId) -> bool:
+        if self.live.get(attempt[:2]) != attempt:
+            return False
+        del self.live[attempt[:2]]
+        return True
+
+    def _send(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Launch):
+                for attempt in effect.attempts:
+                    key = attempt[:2]
+                    assert key not in self.live, f"{attempt} while {self.live[key]} may still run"
+                    assert attempt.number > self.newest.get(key, 0), f"{attempt} was there before"
+                    self.newest[key], self.live[key] = attempt.number, attempt
+            self.outgoing[effect.node].append(effect)
+
+    def restart(self) -> None:
+        """The server dies; another one reads the journal."""
+        rebuilt = YardState()
+        for text in self.journal:
+            kind, data = json.loads(text)
+            rebuilt.handle(decode(getattr(kinds, kind), data))
+        assert fingerprint(rebuilt) == fingerprint(self.yard)
+        for node_id, node in self.yard.nodes.items():
+            if node.foreign != Foreign():  # measured again
+                rebuilt.handle(kinds.NodeMeasured(node_id, node.foreign, self.now))
+        self.yard = rebuilt
+        self.apply()
+
+    # -- the agents' side ---------------------------------------------------------------------------------------------
+
+    def deliver(self, node: str, *, twice: bool = False) -> None:
+        """The next effect reaches its node, perhaps again."""
+        effect = self.outgoing[node].popleft()
+        agent = self.agents.setdefault(node, FakeAgent())
+        for _ in range(1 + twice):
+            done = agent.perform(effect)
+            for attempt in done.started:
+                self._begin(node, attempt)
+            for attempt in done.stopped:
+                if agent.is_running(attempt):
+                    self.end(node, attempt, signal=15)
+            if done.withdrawn:
+                self.incoming[node].append(AttemptsWithdrawn(tuple(done.withdrawn), self.now))
+
+    def refuse(self, node: str) -> None:
+        """The agent gives back what it was to start: another yard holds the room. The attempts are spent."""
+        effect = self.outgoing[node].popleft()
+        if isinstance(effect, Launch):
+            self.agents.setdefault(node, FakeAgent()).refuse(effect)
+            self.incoming[node].append(AttemptsWithdrawn(effect.attempts, self.now, "refused"))
+
+    def exchange(self) -> None:
+        """All that is under way arrives, there and back."""
+        for node in list(self.outgoing):
+            while self.outgoing[node]:
+                self.deliver(node)
+        for node in list(self.incoming):
+            self.report(node, 1000)
+
+    def _begin(self, node: str, attempt: AttemptId) -> None:
+        self.agents[node].began[attempt] = self.now
+        self.incoming[node].append(AttemptsStarted((Started(attempt, self.now),), self.now))
+
+    def end(self, node: str, attempt: AttemptId, **how: Any) -> None:
+        agent = self.agents[node]
+        outcome = Outcome(agent.began.pop(attempt), self.now, **how)
+        self.incoming[node].append(AttemptsFinished((Finished(attempt, outcome),), self.now))
+        if following := agent.end(attempt):
+            self._begin(node, following)
+
+    def report(self, node: str, most: int = 1) -> None:
+        """The oldest words under way from a node arrive, several in one round of the server."""
+        queue = self.incoming[node]
+        events = [queue.popleft() for _ in range(min(most, len(queue)))]
+        self.reported += events
+        self.apply(*events)
+
+    def repeat(self, event: Event) -> None:
+        """An old report comes again. It changes nothing unless it is about an attempt that still counts."""
+        about = event.attempts if isinstance(event, AttemptsWithdrawn) else [item.attempt for item in event.items]  # type: ignore[attr-defined]
+        if any(self.live.get(attempt[:2]) == attempt for attempt in about):
+            return
+        before = fingerprint(self.yard)
+        assert self.yard.handle(event) == []
+        assert fingerprint(self.yard) == before
+
+    def lose(self, node: str, *, processes_too: bool) -> None:
+        """A lost node is rebooted, or only out of reach: then what it runs goes on, and it may say so later."""
+        self.outgoing.pop(node, None)
+        if processes_too:
+            self.agents.pop(node, None)
+            self.incoming.pop(node, None)
+        self.apply(NodeLost(node, self.now))
+
+    def rejoin(self, node: str) -> None:
+        """A node that comes back is told what counts (reconcile): all else stops, and is perhaps still reported."""
+        agent = self.agents.get(node)
+        for attempt in list(agent.running.values()) if agent else ():
+            self.end(node, attempt, signal=9)
+        if agent:
+            agent.queues.clear()
+            for attempt in list(agent.running.values()):
+                self.end(node, attempt, signal=9)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """From here on all goes well: every word arrives, every task exits with 0. Then everything must end."""
+        for _ in range(2000):
+            self.now += 0.5
+            self.exchange()
+            self.apply()
+            for node, agent in list(self.agents.items()):
+                for attempt in list(agent.running.values()):
+                    self.end(node, attempt, exit_code=0)
+            if not (
+                self.yard.unfinished or self.yard.slots or any(self.outgoing.values()) or any(self.incoming.values())
+            ):
+                return
+        raise AssertionError(f"does not end: {[(job.id, job.state) for job in self.yard.unfinished.values()]}")
+
+    def check_ends(self) -> None:
+        check(self.yard, finished_too=True)
+        assert not self.live
+        for job in self.yard.jobs.values():
+            assert job.is_final
+            assert job.finished_at is not None
+            for number in range(job.spec.size):
+                task = job.task(number)
+                assert task.state.is_final
+                assert task.attempt == self.newest.get((job.id, number), 0)
+                outcome = self.counted.get((job.id, number))
+                if task.state is State.SUCCEEDED:
+                    assert outcome is not None
+                    assert outcome.succeeded
+                if task.state is State.FAILED and outcome is not None and task.outcome is outcome:
+                    assert not outcome.succeeded or job.stop is not None
