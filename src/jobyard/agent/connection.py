@@ -1,0 +1,106 @@
+"""How do JSON lines of any size go over a socket without anybody waiting for anybody?"""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+from typing import Any, Callable, List
+
+_CHUNK = 1 << 18
+_LONGEST_LINE = 1 << 28
+
+
+class Connection:
+    """One end of a stream of lines. Reads and writes only when that does not block; what cannot go yet is kept."""
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        stream: socket.socket,
+        on_line: Callable[[bytes], None],
+        on_close: Callable[[], None],
+    ) -> None:
+        self._selector = selector
+        self._stream = stream
+        self._on_line = on_line
+        self._on_close = on_close
+        self._incoming: List[bytes] = []
+        self._incoming_size = 0
+        self._outgoing = bytearray()
+        self.is_open = True
+        stream.setblocking(False)
+        self._events = selectors.EVENT_READ
+        selector.register(stream, self._events, self._ready)
+
+    def send(self, message: Any) -> None:
+        """Queue one message; sent at once as far as the other side takes it. On a closed connection it is dropped."""
+        self.send_bytes(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    def send_bytes(self, data: bytes) -> None:
+        if not self.is_open:
+            return
+        self._outgoing += data
+        self._write()
+
+    @property
+    def is_flushed(self) -> bool:
+        return not self._outgoing
+
+    def close(self) -> None:
+        """Drop the connection without calling `on_close`."""
+        if self.is_open:
+            self.is_open = False
+            self._selector.unregister(self._stream)
+            self._stream.close()
+
+    def _lost(self) -> None:
+        if self.is_open:
+            self.close()
+            self._on_close()
+
+    def _ready(self, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            self._write()
+        if events & selectors.EVENT_READ and self.is_open:
+            self._read()
+
+    def _write(self) -> None:
+        try:
+            while self._outgoing:
+                with memoryview(self._outgoing) as view:
+                    sent = self._stream.send(view[:_CHUNK])
+                del self._outgoing[:sent]
+        except BlockingIOError:
+            pass
+        except OSError:
+            # Not _lost(): the caller may be in the middle of something, and reading will notice soon enough.
+            self._outgoing.clear()
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outgoing else 0)
+        if wanted != self._events:
+            self._events = wanted
+            self._selector.modify(self._stream, wanted, self._ready)
+
+    def _read(self) -> None:
+        try:
+            data = self._stream.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lost()
+            return
+        head, newline, tail = data.partition(b"\n")
+        self._incoming.append(head)
+        self._incoming_size += len(head)
+        if not newline:
+            if self._incoming_size > _LONGEST_LINE:
+                self._lost()
+            return
+        lines = [b"".join(self._incoming), *tail.split(b"\n")]
+        rest = lines.pop()
+        self._incoming, self._incoming_size = [rest], len(rest)
+        for line in lines:
+            if self.is_open and line.strip():
+                self._on_line(line)

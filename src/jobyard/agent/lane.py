@@ -1,0 +1,225 @@
+"""How does one slot run its attempts, one after another, whatever happens to the agent?"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from collections import deque
+from contextlib import suppress
+from typing import Any, Deque, Dict, List, Optional, Tuple
+
+from jobyard.agent import processes, records
+from jobyard.agent.records import Paths
+from jobyard.agent.scratch import Scratch
+from jobyard.agent.spawn import CannotStart, Spawner
+
+LINGER_SECONDS = 1.0  # what `cmd > >(tee log)` leaves behind may still write for so long
+DEFAULT_GRACE_SECONDS = 10.0
+_NOTE_BYTES = 512  # an attempt id is at most 300
+
+
+class Lane:
+    """One process that claims, starts, awaits and records attempts. It lives on when the agent dies.
+
+    The inbox brings JSON lines: `{"job":...,"env":...,"workdir":...}` for all items that follow it, or one item.
+    """
+
+    def __init__(self, state_dir: str, inbox: socket.socket, reports: int, base_env: Dict[str, str]) -> None:
+        self._state_dir = state_dir
+        self._inbox = inbox
+        self._reports = reports
+        self._base_env = base_env
+        self._boot_id = processes.boot_id()
+        self._pid = os.getpid()
+        self._start_time = processes.start_time(self._pid)
+        self._lines: Deque[bytes] = deque()
+        self._partial = b""
+        self._spawner = Spawner()
+        self._env: Dict[str, str] = {}
+        self._workdir = "/"
+        self._scratch = Scratch()
+        self._note = open_note(state_dir, self._pid, self._start_time)
+
+    def run(self) -> None:
+        """Run what comes until the inbox ends. What is queued then is unclaimed, and left for the next agent."""
+        while True:
+            line = self._next_line()
+            if line is None:
+                break
+            message = json.loads(line)
+            if "job" in message:
+                self._enter_job(message)
+            else:
+                self._run(message)
+        self._scratch.drop_spare()
+        close_note(self._state_dir, self._pid, self._start_time)
+
+    def _next_line(self) -> Optional[bytes]:
+        # Look for the end of the inbox before every item: an agent that died must not have more started.
+        flags = int(socket.MSG_DONTWAIT)
+        while True:
+            try:
+                data = self._inbox.recv(262144, flags)
+            except BlockingIOError:
+                if self._lines:
+                    return self._lines.popleft()
+                self._scratch.drop_spare()
+                flags = 0
+                continue
+            except OSError:
+                return None
+            if not data:
+                return None
+            *lines, self._partial = (self._partial + data).split(b"\n")
+            self._lines.extend(lines)
+            flags = socket.MSG_DONTWAIT
+
+    def _enter_job(self, message: Dict[str, Any]) -> None:
+        self._workdir = message.get("workdir") or os.path.expanduser("~")
+        self._env = {**self._base_env, **message["env"], "PWD": self._workdir}
+        slot = {"boot_id": self._boot_id, "slot": message["slot"], "job": message["job"], "reserve": message["reserve"]}
+        os.ftruncate(self._note, _NOTE_BYTES)
+        os.pwrite(self._note, json.dumps(slot).encode(), _NOTE_BYTES)
+
+    def _run(self, item: Dict[str, Any]) -> None:
+        """The story of one attempt."""
+        attempt: str = item["id"]
+        name = attempt.encode()
+        files = records.paths(self._state_dir, attempt)
+        # 1. Say where to look, then claim: an agent that comes later finds whatever this lane has begun.
+        os.pwrite(self._note, name.ljust(_NOTE_BYTES), 0)
+        timeout, grace = item.get("timeout"), item.get("grace")
+        try:
+            record = records.create(files.record)
+        except FileExistsError:
+            self._report(b"k %s\n" % name)
+            return
+        os.write(record, records.claim_line(self._boot_id, self._pid, self._start_time, timeout, grace))
+        # 2. Start it.
+        grace_seconds = DEFAULT_GRACE_SECONDS if grace is None else grace
+        pid = 0
+        try:
+            pid = self._start(item, files)
+        except (CannotStart, OSError) as error:
+            end = self._not_started(error, files)
+        else:
+            began, now = processes.start_time(pid), time.time()
+            os.write(record, records.start_line(pid, began, now))
+            self._report(b"s %s %d %d %.6f\n" % (name, pid, began, now))
+            end = self._wait(pid, timeout, grace_seconds)
+        # 3. Write down how it ended before anything else can go wrong; tell the agent when everything is cleared away.
+        os.write(record, b"end " + end + b"\n")
+        os.close(record)
+        if pid:
+            self._see_off(pid, grace_seconds)
+        self._scratch.clear(files, keep_for_next=bool(self._lines))
+        self._report(b"e %s %s\n" % (name, end))
+
+    def _start(self, item: Dict[str, Any], files: Paths) -> int:
+        try:
+            os.chdir(self._workdir)
+        except OSError as error:
+            message = "cannot enter the working directory %s: %s" % (self._workdir, error.strerror)
+            raise CannotStart(127, message) from error
+        env = dict(self._env)
+        extra = item.get("env")
+        if extra:
+            env.update(extra)
+        env["TMPDIR"] = files.tmp
+        env["YARD_OUTPUT_DIR"] = files.output
+        env["YARD_CHECKPOINT_DIR"] = files.checkpoint
+        env["YARD_ERROR_FILE"] = files.error
+        env["YARD_SPOOL"] = files.spool
+        self._scratch.prepare(files)
+        argv: List[str] = item.get("argv") or ["bash", "-c", item["shell"]]
+        return self._spawner.spawn(argv, env, files)
+
+    def _not_started(self, error: Exception, files: Paths) -> bytes:
+        try:
+            with open(files.err, "ab") as stream:
+                stream.write(("jobyard: %s\n" % error).encode("utf-8", "replace"))
+        except OSError:
+            pass  # a full disk may be the very reason; the exit code still tells
+        code = error.exit_code if isinstance(error, CannotStart) else 126
+        return records.end_words(time.time(), code, None, 0)
+
+    def _wait(self, pid: int, timeout: Optional[float], grace: float) -> bytes:
+        alarm = Alarm(pid, timeout, grace) if timeout else None
+        _, status, usage = os.wait4(pid, 0)
+        now = time.time()
+        if alarm is not None:
+            alarm.disarm()
+        reason = "Timeout" if alarm is not None and alarm.has_rung else ""
+        if os.WIFSIGNALED(status):
+            return records.end_words(now, None, os.WTERMSIG(status), usage.ru_maxrss, reason)
+        return records.end_words(now, os.WEXITSTATUS(status), None, usage.ru_maxrss, reason)
+
+    def _see_off(self, pid: int, grace: float) -> None:
+        """An attempt is over when its process group is: wait for what it left behind, then end it."""
+        if not processes.send_group(pid, 0):
+            return
+        steps = ((0, LINGER_SECONDS), (signal.SIGTERM, max(grace, LINGER_SECONDS)), (signal.SIGKILL, 1.0))
+        for number, patience in steps:
+            if number:
+                processes.signal_session(pid, number)
+            deadline, pause = time.monotonic() + patience, 0.001
+            while time.monotonic() < deadline:
+                time.sleep(pause)
+                pause = min(pause * 2, 0.064)
+                # Zombies that nobody reaps keep a group alive in name only, but looking closer is dear.
+                if not processes.send_group(pid, 0) or (pause == 0.064 and not processes.by_session((pid,))[pid]):
+                    return
+
+    def _report(self, line: bytes) -> None:
+        with suppress(OSError):  # the agent is gone; the record has it
+            os.write(self._reports, line)
+
+
+class Alarm:
+    """Ends a session that runs too long: the polite signal, the grace, the hard one. Works with no agent around."""
+
+    def __init__(self, session: int, seconds: float, grace: float) -> None:
+        self.has_rung = False
+        self._session = session
+        self._grace = grace
+        signal.signal(signal.SIGALRM, self._ring)
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+
+    def _ring(self, number: int, frame: Any) -> None:
+        hard = self.has_rung or self._grace <= 0
+        self.has_rung = True
+        processes.signal_session(self._session, signal.SIGKILL if hard else signal.SIGTERM)
+        if not hard:
+            signal.setitimer(signal.ITIMER_REAL, self._grace)
+
+    def disarm(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def note_path(state_dir: str, pid: int, began: int) -> str:
+    return "%s/lanes/%d-%d" % (state_dir, pid, began)
+
+
+def open_note(state_dir: str, pid: int, began: int) -> int:
+    """The file in which a lane tells later agents what it does: an attempt, padded, then its slot as JSON."""
+    os.makedirs(state_dir + "/lanes", mode=0o700, exist_ok=True)
+    return os.open(note_path(state_dir, pid, began), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+
+def close_note(state_dir: str, pid: int, began: int) -> None:
+    with suppress(OSError):
+        os.unlink(note_path(state_dir, pid, began))
+
+
+def read_note(path: str) -> Tuple[str, Dict[str, Any]]:
+    """The attempt and the slot that a lane noted; empty where it had none."""
+    with open(path, "rb") as file:
+        attempt, slot = file.read(_NOTE_BYTES), file.read()
+    try:
+        parsed = json.loads(slot)
+    except ValueError:
+        parsed = {}
+    return attempt.strip(b" \0").decode("ascii", "replace"), parsed if isinstance(parsed, dict) else {}

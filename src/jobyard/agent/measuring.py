@@ -1,0 +1,83 @@
+"""How much do our attempts use, and how much everybody else?"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+from jobyard.agent import probe, processes
+from jobyard.agent.attempts import Attempt
+from jobyard.agent.gpus import Gpus, Usage
+from jobyard.agent.reservations import Reservations
+
+_HOLDERS = 20
+
+
+class Measurer:
+    """Looks once over /proc and the devices, keeps the peaks of attempts, and says what is left over for strangers."""
+
+    def __init__(self, gpus: Gpus, reservations: Reservations) -> None:
+        self._gpus = gpus
+        self._reservations = reservations
+
+    def measure(self, running: List[Attempt]) -> Dict[str, Any]:
+        """The `measured` message. Raises the peaks of these attempts on the way."""
+        usage = self._gpus.usage()
+        by_attempt, strangers = self._sample(running, usage)
+        memory, others = probe.memory(), self._reservations.others()
+        ours = sum(sample["memory_mib"] for sample in by_attempt.values())
+        foreign_mib = max(0, memory.total_mib - memory.available_mib - ours)
+        device_mib = dict(others.device_mib)
+        holders = list(others.holders)
+        for index, found in strangers.items():
+            device_mib[index] = max(device_mib.get(index, 0), found["mib"])
+            holders += [holder for holder in found["holders"] if holder not in holders]
+        return {
+            "ev": "measured",
+            "load": probe.load(),
+            "memory_available_mib": memory.available_mib,
+            "foreign": {
+                "cpu_millis": others.cpu_millis,
+                "memory_mib": max(foreign_mib, others.memory_mib),
+                "device_mib": {str(index): mib for index, mib in device_mib.items() if mib},
+                "whole_devices": sorted(others.whole_devices),
+                "holders": holders[:_HOLDERS],
+            },
+            "devices": [{"index": u.index, "used_mib": u.used_mib, "utilisation": u.utilisation} for u in usage],
+            "attempts": by_attempt,
+        }
+
+    def sample(self, running: List[Attempt]) -> None:
+        """Raise the peaks of these attempts, and nothing else."""
+        self._sample(running, self._gpus.usage())
+
+    def _sample(self, running: List[Attempt], usage: List[Usage]) -> "tuple[dict[str, dict[str, int]], dict[int, Any]]":
+        by_session = {attempt.pid: attempt for attempt in running}
+        rss_kib = dict.fromkeys(by_session, 0)
+        owners: Dict[int, int] = {}  # pid -> session, for the devices
+        names: Dict[int, str] = {}
+        for process in processes.scan():
+            session = process.session if process.session in by_session else process.group
+            names[process.pid] = process.name
+            if session in by_session:
+                rss_kib[session] += process.rss_kib
+                owners[process.pid] = session
+        gpu_mib = dict.fromkeys(by_session, 0)
+        strangers: Dict[int, Any] = {}
+        for device in usage:
+            known = 0
+            holders = []
+            for pid, mib in device.by_pid.items():
+                if pid in owners:
+                    gpu_mib[owners[pid]] += mib
+                    known += mib
+                else:
+                    holders.append("%s (pid %d)" % (names.get(pid, "process"), pid))
+            # What nobody is named for counts too: drivers hide processes of other containers.
+            strangers[device.index] = {"mib": max(0, device.used_mib - known), "holders": holders}
+        samples = {}
+        for session, attempt in by_session.items():
+            memory_mib = -(-rss_kib[session] // 1024)
+            attempt.peak_mib = max(attempt.peak_mib, memory_mib)
+            attempt.peak_gpu_mib = max(attempt.peak_gpu_mib, gpu_mib[session])
+            samples[attempt.id] = {"memory_mib": memory_mib, "gpu_memory_mib": gpu_mib[session]}
+        return samples, strangers

@@ -1,0 +1,78 @@
+"""Is a message of the server's what the protocol says? If not: ValueError, naming the field."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Tuple
+
+from jobyard.agent import records
+
+
+def strings(value: Any, field: str) -> List[str]:
+    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+        raise ValueError("%s: must be a list of strings" % field)
+    return value
+
+
+def attempt_ids(value: Any) -> List[str]:
+    ids = strings(value, "ids")
+    for name in ids:
+        records.split_attempt(name)
+    return ids
+
+
+def seconds(value: Any, field: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+        raise ValueError("%s: must be a number of seconds, not %r" % (field, value))
+    return float(value)
+
+
+def environment(value: Any, field: str) -> Dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(entry, str) for entry in value.values()):
+        raise ValueError("%s: must be an object of strings" % field)
+    return value
+
+
+def job(message: Dict[str, Any]) -> Dict[str, Any]:
+    records.split_attempt("%s.0.0" % message["job"])
+    workdir = message.get("workdir") or ""
+    if not isinstance(workdir, str) or (workdir and not workdir.startswith("/")):
+        raise ValueError("workdir: must be an absolute path, not %r" % (workdir,))
+    return {"env": environment(message.get("env") or {}, "env"), "workdir": workdir}
+
+
+def launch(message: Dict[str, Any]) -> Tuple[str, str, Dict[str, Any], List[Dict[str, Any]]]:
+    """Slot, job, reserved amounts and items of a launch; all of them are right, or it raises."""
+    slot, job_id, items = message["slot"], message["job"], message["items"]
+    reserve = message.get("reserve") or {}
+    if not isinstance(slot, str) or not isinstance(job_id, str) or not isinstance(items, list):
+        raise ValueError("launch: slot and job must be strings, items a list")
+    _check_reserve(reserve)
+    for item in items:
+        _check_item(item)
+    return slot, job_id, reserve, items
+
+
+def _check_item(item: Any) -> None:
+    records.split_attempt(item["id"])
+    argv = item.get("argv")
+    if argv:
+        strings(argv, "argv")
+    elif not isinstance(item.get("shell"), str):
+        raise ValueError("item %s: needs argv or shell" % item["id"])
+    if item.get("env"):
+        environment(item["env"], "env")
+    for field in ("timeout", "grace"):
+        if item.get(field) is not None:
+            seconds(item[field], field)
+
+
+def _check_reserve(reserve: Any) -> None:
+    for field in ("cpu_millis", "memory_mib"):
+        if not isinstance(reserve.get(field) or 0, int):
+            raise ValueError("reserve: %s must be a whole number" % field)
+    devices, whole = reserve.get("devices") or {}, reserve.get("whole_devices") or []
+    if not all(index.isdigit() and isinstance(mib, int) for index, mib in devices.items()):
+        raise ValueError("reserve: devices must map indices to MiB")
+    if not all(isinstance(index, int) for index in whole):
+        raise ValueError("reserve: whole_devices must be a list of indices")

@@ -1,0 +1,84 @@
+"""Which news goes to the server, and when?"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from jobyard.agent.connection import Connection
+from jobyard.agent.timers import Timer, Timers
+
+BATCH_SECONDS = 0.02
+
+
+class Outbox:
+    """Gathers what happened to attempts and sends it in batches; the first news after a quiet time goes at once.
+
+    Without a server that has reconciled, news is dropped: records have it, and `reconcile` asks for it.
+    """
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._connection: Optional[Connection] = None
+        self._started: Dict[str, Optional[float]] = {}
+        self._finished: List[Tuple[str, Dict[str, Any]]] = []
+        self._withdrawn: List[str] = []
+        self._last = 0.0
+        self._timer: Optional[Timer] = None
+        self.has_undelivered = False  # something ended while nobody listened
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None
+
+    def open(self, connection: Connection) -> None:
+        """From now on there is somebody to tell."""
+        self._connection = connection
+        self.has_undelivered = False
+
+    def close(self) -> None:
+        self._connection = None
+        self.has_undelivered = bool(self._finished) or self.has_undelivered
+        self._started, self._finished, self._withdrawn = {}, [], []
+
+    def started(self, attempt_id: str, at: Optional[float]) -> None:
+        if self._connection is not None:
+            self._started[attempt_id] = at
+
+    def finished(self, attempt_id: str, outcome: Dict[str, Any]) -> None:
+        if self._connection is None:
+            self.has_undelivered = True
+            return
+        self._started.pop(attempt_id, None)
+        self._finished.append((attempt_id, outcome))
+
+    def withdrawn(self, attempt_id: str) -> None:
+        if self._connection is not None:
+            self._withdrawn.append(attempt_id)
+
+    def flush(self) -> None:
+        """Send what there is, unless a batch has just gone: then a little later, with what comes until then."""
+        if not (self._started or self._finished or self._withdrawn) or self._timer is not None:
+            return
+        wait = self._last + BATCH_SECONDS - time.monotonic()
+        if wait <= 0:
+            self._send()
+        else:
+            self._timer = self._timers.after(wait, self._send)
+
+    def send_now(self) -> None:
+        """Send what there is, so that what is said next comes after it."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._send()
+
+    def _send(self) -> None:
+        self._timer = None
+        if self._connection is None or not (self._started or self._finished or self._withdrawn):
+            return
+        started, finished, withdrawn = self._started, self._finished, self._withdrawn
+        self._started, self._finished, self._withdrawn = {}, [], []
+        self._last = time.monotonic()
+        self._connection.send(
+            {"ev": "attempts", "started": list(started.items()), "finished": finished, "withdrawn": withdrawn}
+        )

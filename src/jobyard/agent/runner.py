@@ -1,0 +1,344 @@
+"""What runs here, what waits to run, and what must be told of it?"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+from collections import deque
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set
+
+from jobyard.agent import faults, processes, records
+from jobyard.agent.attempts import HANDED, QUEUED, RUNNING, Attempt, Slot, outcome
+from jobyard.agent.following import Follower
+from jobyard.agent.lane import DEFAULT_GRACE_SECONDS, close_note
+from jobyard.agent.lanes import LaneHandle, start_lane
+from jobyard.agent.outbox import Outbox
+from jobyard.agent.records import Record
+from jobyard.agent.reservations import Reservations
+from jobyard.agent.timers import Timers
+
+_BUSY_SECONDS = 0.02  # reports that come closer together than this are read in batches
+_PAUSE_SECONDS = 0.01
+_IDLE_LANES = 8
+_KILL_AGAIN_SECONDS = 1.0
+
+
+class Runner:
+    """Slots and their lanes. Every attempt is named at most once in `finished`, unless `reconcile` asks again."""
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        timers: Timers,
+        outbox: Outbox,
+        reservations: Reservations,
+        state_dir: str,
+        ran_out_of_gpu_memory: Callable[[int, int], bool],
+    ) -> None:
+        self.attempts: Dict[str, Attempt] = {}
+        self.slots: Dict[str, Slot] = {}
+        self.jobs: Dict[str, Dict[str, Any]] = {}
+        self._selector = selector
+        self._timers = timers
+        self._outbox = outbox
+        self._reservations = reservations
+        self._state_dir = state_dir
+        self._ran_out_of_gpu_memory = ran_out_of_gpu_memory
+        self._base_env = {name: value for name, value in os.environ.items() if name != "JOBYARD_FAULTS"}
+        self._idle_lanes: List[LaneHandle] = []
+        self._partial = b""
+        self._last_report = 0.0
+        self._reports, self._report_end = os.pipe()
+        os.set_blocking(self._reports, False)
+        selector.register(self._reports, selectors.EVENT_READ, self._on_reports)
+        self._follower = Follower(self, selector, timers, outbox, state_dir)
+
+    def adopt_all(self) -> None:
+        """Take over what lanes of an agent before us still run."""
+        self._follower.adopt_all()
+        for slot in self.slots.values():
+            self._reservations.take(slot.id, slot.reserve)
+
+    @property
+    def running(self) -> List[Attempt]:
+        return [attempt for attempt in self.attempts.values() if attempt.state == RUNNING]
+
+    # Requests
+
+    def launch(self, slot_id: str, job: str, reserve: Dict[str, Any], items: List[Dict[str, Any]]) -> Optional[str]:
+        """Queue items in a slot, opening it if need be. An item that is here already is left as it is.
+
+        Returns why the slot was refused; its items are then withdrawn.
+        """
+        slot = self.slots.get(slot_id)
+        if slot is None:
+            refusal = self._reservations.reserve(slot_id, reserve)
+            if refusal is not None:
+                for item in items:
+                    self._outbox.withdrawn(item["id"])
+                return refusal
+            slot = self.slots[slot_id] = Slot(slot_id, job, reserve)
+        slot.is_closing = False
+        for item in items:
+            if item["id"] not in self.attempts:
+                attempt = self.attempts[item["id"]] = Attempt(item["id"], slot, item)
+                slot.queue.append(attempt)
+        faults.point("agent-launching")
+        self.feed(slot)
+        return None
+
+    def close(self, slot_ids: Iterable[str]) -> None:
+        """Let slots end after their last attempt; ones that are gone are no error."""
+        for slot_id in slot_ids:
+            slot = self.slots.get(slot_id)
+            if slot is not None:
+                slot.is_closing = True
+                self.feed(slot)
+
+    def withdraw(self, ids: Iterable[str]) -> None:
+        """Give back what has not started; leave the rest alone."""
+        self._withdraw([self.attempts[name] for name in ids if name in self.attempts])
+
+    def stop(self, ids: Iterable[str], grace: float) -> None:
+        """Withdraw what has not started; end the rest, politely first. What has ended is no error."""
+        known = []
+        for name in ids:
+            attempt = self.attempts.get(name)
+            if attempt is not None:
+                known.append(attempt)
+            elif records.withdraw(records.paths(self._state_dir, name).record, time.time()):
+                self._outbox.withdrawn(name)
+        self.end(self._withdraw(known), grace)
+
+    def reconcile(self, live: List[str]) -> List[str]:
+        """Report on every attempt the server believes in; end the others. Returns those nobody has heard of."""
+        faults.point("agent-reconciling")
+        believed = set(live)
+        superseded = [attempt for name, attempt in self.attempts.items() if name not in believed]
+        for attempt in superseded:
+            attempt.is_superseded = True
+        for attempt in self._withdraw(superseded):
+            self.end([attempt], DEFAULT_GRACE_SECONDS if attempt.grace is None else attempt.grace)
+        absent = [name for name in live if not self._report(name)]
+        for slot in list(self.slots.values()):
+            if slot.is_empty:
+                self._close(slot)
+        return absent
+
+    def _report(self, name: str) -> bool:
+        attempt = self.attempts.get(name)
+        if attempt is None:
+            return self._follower.look(name)
+        if attempt.is_withdrawn:
+            self._outbox.withdrawn(name)
+        elif attempt.state == RUNNING:
+            self._outbox.started(name, attempt.started_at)
+        return True
+
+    # Lanes
+
+    def feed(self, slot: Slot) -> None:
+        """Keep the slot's lane a little ahead, or end the slot if that was asked and nothing is left."""
+        if slot.queue and not slot.outliving:
+            lane = slot.lane
+            if lane is None:
+                try:
+                    lane = slot.lane = self._take_lane()
+                except OSError:  # too many processes on this machine: that may pass
+                    self._timers.after(1.0, lambda: self.feed(slot))
+                    return
+                lane.enter(slot, self.jobs[slot.job])
+            lane.adapt()
+            batch: List[Dict[str, Any]] = []
+            while slot.queue and len(lane.pending) + len(batch) < lane.depth:
+                attempt = slot.queue.popleft()
+                attempt.state, attempt.lane = HANDED, lane
+                assert attempt.item is not None
+                batch.append(attempt.item)
+            if batch:
+                lane.hand(batch)
+        elif slot.is_closing and slot.is_empty:
+            self._close(slot)
+
+    def _take_lane(self) -> LaneHandle:
+        if self._idle_lanes:
+            return self._idle_lanes.pop()
+        return start_lane(self._selector, self._state_dir, self._report_end, self._base_env, self._lane_died)
+
+    def _close(self, slot: Slot) -> None:
+        if self.slots.pop(slot.id, None) is None:
+            return
+        self._reservations.release(slot.id)
+        lane, slot.lane = slot.lane, None
+        if lane is None:
+            return
+        if len(self._idle_lanes) < _IDLE_LANES:
+            self._idle_lanes.append(lane)
+        else:
+            lane.close()
+            self._timers.after(1.0, lane.reap)
+
+    def _lane_died(self, lane: LaneHandle) -> None:
+        """Somebody killed a lane: its task runs on, watched from here; what it had not begun is queued again."""
+        self._drain_reports()
+        lane.reap()
+        if lane in self._idle_lanes:
+            self._idle_lanes.remove(lane)
+        slot: Optional[Slot] = lane.entered
+        if slot is not None:
+            if slot.lane is lane:
+                slot.lane = None
+            back = []
+            for name in lane.pending:
+                attempt = self.attempts[name]
+                attempt.lane = None
+                if attempt.is_withdrawn:
+                    del self.attempts[name]
+                elif os.path.exists(records.paths(self._state_dir, name).record):
+                    self._follower.follow(attempt)
+                else:
+                    attempt.state = QUEUED
+                    back.append(attempt)
+            slot.queue.extendleft(reversed(back))
+            # Not at once: a lane that cannot live, say on a full disk, must not be forked in a tight circle.
+            self._timers.after(0.05 if lane.has_ended_any else 1.0, lambda: self.feed(slot))
+        if slot is None or not slot.outliving:
+            close_note(self._state_dir, lane.pid, lane.start_time)
+        self._outbox.flush()
+
+    # Reports of lanes
+
+    def _on_reports(self, events: int) -> None:
+        now = time.monotonic()
+        slots = self._take_reports()
+        for slot in slots:
+            self.feed(slot)
+        self._outbox.flush()
+        if now - self._last_report < _BUSY_SECONDS:
+            # Many quick tasks: being woken for each of them would cost more than they do.
+            self._selector.unregister(self._reports)
+            self._timers.after(_PAUSE_SECONDS, self._resume_reports)
+        self._last_report = now
+
+    def _resume_reports(self) -> None:
+        self._selector.register(self._reports, selectors.EVENT_READ, self._on_reports)
+
+    def _drain_reports(self) -> None:
+        while self._take_reports():
+            pass
+
+    def _take_reports(self) -> Set[Slot]:
+        try:
+            data = os.read(self._reports, 65536)
+        except BlockingIOError:
+            return set()
+        lines = (self._partial + data).split(b"\n")
+        self._partial = lines.pop()
+        slots = set()
+        for line in lines:
+            kind, name, rest = (line.decode() + " ").split(" ", 2)
+            attempt = self.attempts.get(name)
+            if attempt is None or attempt.lane is None:
+                continue
+            slots.add(attempt.slot)
+            if kind == "s":
+                self._began(attempt, rest)
+            else:
+                attempt.lane.pending.pop(name, None)
+                attempt.lane.ended_since_fed += 1
+                attempt.lane.has_ended_any = True
+                if kind == "e":
+                    self.finish(attempt, records.parse(b"end " + rest.strip().encode() + b"\n"))
+                else:
+                    self._skipped(attempt)
+        return slots
+
+    def _began(self, attempt: Attempt, rest: str) -> None:
+        pid, start_time, at = rest.split()
+        attempt.state, attempt.started_at = RUNNING, float(at)
+        attempt.pid, attempt.start_time = int(pid), int(start_time)
+        faults.point("agent-running")
+        self.has_begun(attempt)
+
+    def has_begun(self, attempt: Attempt) -> None:
+        """Tell that its process exists, and end it if that was asked in the meantime."""
+        if not attempt.is_superseded:
+            self._outbox.started(attempt.id, attempt.started_at)
+        if attempt.wants_stop is not None:
+            self.end([attempt], attempt.wants_stop)
+
+    def _skipped(self, attempt: Attempt) -> None:
+        """The lane found a record: ours, because it was withdrawn, or one of an earlier launch."""
+        attempt.lane = None
+        if attempt.is_withdrawn:
+            del self.attempts[attempt.id]
+        else:
+            self._follower.follow(attempt)
+
+    def finish(self, attempt: Attempt, record: Record) -> None:
+        """An attempt is over. `record` holds its end, and its start unless that was seen already."""
+        faults.point("agent-finishing")
+        self.attempts.pop(attempt.id, None)
+        if record.started_at is None:
+            record.started_at = attempt.started_at
+        pid = attempt.pid or record.pid
+        if pid and attempt.wants_stop is not None:
+            processes.signal_session(pid, signal.SIGKILL)  # what it hid in other process groups
+        if pid and record.exit_code != 0 and self._ran_out_of_gpu_memory(pid, attempt.start_time or record.start_time):
+            record.reason = "OutOfGpuMemory"
+        if not attempt.is_superseded:
+            error_file = records.paths(self._state_dir, attempt.id).error
+            self._outbox.finished(attempt.id, outcome(record, error_file, attempt.peak_mib, attempt.peak_gpu_mib))
+
+    # Stopping
+
+    def _withdraw(self, attempts: List[Attempt]) -> List[Attempt]:
+        """Make sure that these never start; returns those that have started or may have."""
+        begun, queues = [], set()
+        for attempt in attempts:
+            if attempt.is_withdrawn:
+                continue
+            if attempt.state == QUEUED and attempt.item is not None:
+                queues.add(attempt.slot)
+                del self.attempts[attempt.id]
+            elif not (attempt.state == HANDED and attempt.lane is not None and self._fence(attempt.id)):
+                begun.append(attempt)
+                continue
+            attempt.is_withdrawn = True
+            if not attempt.is_superseded:
+                self._outbox.withdrawn(attempt.id)
+        for slot in queues:
+            slot.queue = deque(attempt for attempt in slot.queue if not attempt.is_withdrawn)
+            self.feed(slot)
+        self._outbox.flush()
+        return begun
+
+    def _fence(self, name: str) -> bool:
+        return records.withdraw(records.paths(self._state_dir, name).record, time.time())
+
+    def end(self, attempts: List[Attempt], grace: float) -> None:
+        """SIGTERM to the sessions of these, after the grace SIGKILL. One not known yet is ended when it is."""
+        for attempt in attempts:
+            attempt.wants_stop = grace if attempt.wants_stop is None else min(grace, attempt.wants_stop)
+        known = [attempt for attempt in attempts if attempt.state == RUNNING]
+        if not known:
+            return
+        if grace > 0:
+            self._signal(known, signal.SIGTERM)
+            self._timers.after(grace, lambda: self._kill(known))
+        else:
+            self._kill(known)
+
+    def _kill(self, attempts: List[Attempt]) -> None:
+        alive = [attempt for attempt in attempts if self.attempts.get(attempt.id) is attempt]
+        if alive:
+            self._signal(alive, signal.SIGKILL)
+            # What forked while we looked, and what hangs in the kernel, is tried again.
+            self._timers.after(_KILL_AGAIN_SECONDS, lambda: self._kill(alive))
+
+    def _signal(self, attempts: List[Attempt], number: int) -> None:
+        # A pid that is somebody else's by now has another start time; a group outlives its leader.
+        sessions = [a.pid for a in attempts if processes.start_time(a.pid) in (0, a.start_time)]
+        processes.signal_sessions(sessions, number)

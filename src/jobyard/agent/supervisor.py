@@ -1,0 +1,253 @@
+"""How do the server's messages, the lanes' reports and the clock meet in one loop?"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import socket
+import struct
+import time
+from typing import Any, Callable, ClassVar, Dict, Optional
+
+from jobyard.agent import messages, probe, processes
+from jobyard.agent.connection import Connection
+from jobyard.agent.gpus import Gpus
+from jobyard.agent.measuring import Measurer
+from jobyard.agent.outbox import Outbox
+from jobyard.agent.reservations import Capacity, Reservations
+from jobyard.agent.respawn import Respawner
+from jobyard.agent.runner import Runner
+from jobyard.agent.timers import Timers
+
+PROTOCOL = 1
+_MEASURE_SECONDS = 5.0
+_SAMPLE_SECONDS = 2.0
+
+
+class Agent:
+    """One agent: one thread, one loop, one server at a time. Leaving it harms nothing that runs."""
+
+    def __init__(
+        self,
+        state_dir: str,
+        listener: socket.socket,
+        gpus: Gpus,
+        build: str,
+        idle_seconds: float,
+        log: Callable[[str], None],
+    ) -> None:
+        self._state_dir = state_dir
+        self._listener = listener
+        self._gpus = gpus
+        self._build = build
+        self._idle_seconds = idle_seconds
+        self._log = log
+        self._selector = selectors.DefaultSelector()
+        self._timers = Timers()
+        self._outbox = Outbox(self._timers)
+        devices = gpus.devices()
+        self._capacity = Capacity(
+            probe.cpu_millis(), probe.memory().total_mib, {device.index: device.memory_mib for device in devices}
+        )
+        self._reservations = Reservations(self._capacity)
+        self._measurer = Measurer(gpus, self._reservations)
+        self._runner = Runner(
+            self._selector, self._timers, self._outbox, self._reservations, state_dir, gpus.ran_out_of_memory
+        )
+        self._respawner = Respawner(self._timers, self._needs_server, log)
+        self._server: Optional[Connection] = None
+        self._is_quitting = False
+        self._is_leaving = False
+        self._is_work_pending = False  # the server has work that we know nothing of
+        self._quiet_since = time.monotonic()
+
+    def run(self) -> None:
+        """Serve until told to leave, or until nobody has needed us for long enough."""
+        self._runner.adopt_all()
+        self._listener.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._timers.after(_MEASURE_SECONDS, self._measure_regularly)
+        self._timers.after(_SAMPLE_SECONDS, self._sample_regularly)
+        self._timers.after(0.1, self._leave_if_unused)
+        while not self._is_leaving:
+            for key, events in self._selector.select(self._timers.seconds_to_next()):
+                if (
+                    self._selector.get_map().get(key.fd) is key
+                ):  # an earlier call may have dropped it, and reused the number
+                    key.data(events)
+            self._timers.run_due()
+        self._reservations.release_all()
+
+    def leave(self) -> None:
+        """Leave at the next turn of the loop; what runs goes on."""
+        self._is_leaving = True
+
+    def leave_when_readable(self, stream: socket.socket) -> None:
+        """Leave when something comes over this stream: how a signal handler reaches the loop."""
+        self._selector.register(stream, selectors.EVENT_READ, lambda events: self.leave())
+
+    # Connections
+
+    def _accept(self, events: int) -> None:
+        try:
+            stream, _ = self._listener.accept()
+        except OSError:
+            return
+        uid = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        if uid not in (0, os.getuid()):
+            stream.close()
+            return
+        connection: Connection
+        connection = Connection(
+            self._selector, stream, lambda line: self._on_line(connection, line), lambda: self._lost(connection)
+        )
+
+    def _lost(self, connection: Connection) -> None:
+        if connection is not self._server:
+            return
+        self._server = None
+        self._outbox.close()
+        self._quiet_since = time.monotonic()
+        self._log("connection lost; %d attempts here" % len(self._runner.attempts))
+        self._respawner.begin()
+
+    def _on_line(self, connection: Connection, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+            op = message["op"]
+            if op != "hello" and connection is not self._server:
+                raise ValueError("say hello first")
+            handler = self._HANDLERS.get(op)
+            if handler is None:
+                raise ValueError("no such op: %r" % (op,))
+            handler(self, connection, message)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OSError) as error:
+            what = "missing %s" % error if isinstance(error, KeyError) else str(error)
+            connection.send({"ev": "error", "message": "%s (in %s)" % (what, line[:120].decode("utf-8", "replace"))})
+        self._outbox.flush()
+
+    # Messages
+
+    def _hello(self, connection: Connection, message: Dict[str, Any]) -> None:
+        if message["protocol"] != PROTOCOL:
+            raise ValueError("this agent speaks protocol %d, not %r" % (PROTOCOL, message["protocol"]))
+        command = messages.strings(message.get("respawn") or [], "respawn")
+        if self._server is not None and self._server is not connection:
+            self._log("a new server replaces the old one")
+            self._server.close()
+        self._outbox.close()
+        self._server = connection
+        self._respawner.end()
+        self._respawner.command = command
+        self._reservations.yard = str(message.get("yard", ""))
+        self._is_quitting = False
+        self._is_work_pending = bool(message.get("pending"))
+        connection.send(self._welcome())
+
+    def _welcome(self) -> Dict[str, Any]:
+        return {
+            "ev": "welcome",
+            "protocol": PROTOCOL,
+            "pid": os.getpid(),
+            "build": self._build,
+            "boot_id": processes.boot_id(),
+            "machine_id": probe.machine_id(),
+            "host": probe.host(),
+            "state_dir": self._state_dir,
+            "cpu_millis": self._capacity.cpu_millis,
+            "memory_mib": self._capacity.memory_mib,
+            "devices": [device._asdict() for device in self._gpus.devices()],
+        }
+
+    def _reconcile(self, connection: Connection, message: Dict[str, Any]) -> None:
+        live = messages.attempt_ids(message["live"])
+        self._outbox.close()
+        self._outbox.open(connection)
+        absent = self._runner.reconcile(live)
+        self._outbox.send_now()
+        connection.send({"ev": "reconciled", "absent": absent})
+
+    def _job(self, connection: Connection, message: Dict[str, Any]) -> None:
+        job = messages.job(message)
+        self._runner.jobs[message["job"]] = job
+
+    def _launch(self, connection: Connection, message: Dict[str, Any]) -> None:
+        slot, job, reserve, items = messages.launch(message)
+        if job not in self._runner.jobs:
+            raise ValueError("launch of job %s, which no `job` message has described" % job)
+        self._listen(connection)
+        refusal = self._runner.launch(slot, job, reserve, items)
+        if refusal is not None:
+            connection.send({"ev": "refused", "slot": slot, "message": refusal})
+
+    def _listen(self, connection: Connection) -> None:
+        """A server that launches without having reconciled wants to hear all the same."""
+        if not self._outbox.is_open:
+            self._outbox.open(connection)
+
+    def _close(self, connection: Connection, message: Dict[str, Any]) -> None:
+        self._runner.close(messages.strings(message["slots"], "slots"))
+
+    def _withdraw(self, connection: Connection, message: Dict[str, Any]) -> None:
+        ids = messages.attempt_ids(message["ids"])
+        self._listen(connection)
+        self._runner.withdraw(ids)
+
+    def _stop(self, connection: Connection, message: Dict[str, Any]) -> None:
+        ids, grace = messages.attempt_ids(message["ids"]), messages.seconds(message.get("grace", 10), "grace")
+        self._listen(connection)
+        self._runner.stop(ids, grace)
+
+    def _pending(self, connection: Connection, message: Dict[str, Any]) -> None:
+        self._is_work_pending = bool(message["value"])
+
+    def _probe(self, connection: Connection, message: Dict[str, Any]) -> None:
+        connection.send(self._measurer.measure(self._runner.running))
+
+    def _quit(self, connection: Connection, message: Dict[str, Any]) -> None:
+        self._is_quitting = True
+        self._leave_if_done()
+
+    _HANDLERS: ClassVar[Dict[str, Callable[["Agent", Connection, Dict[str, Any]], None]]] = {
+        "hello": _hello,
+        "reconcile": _reconcile,
+        "job": _job,
+        "launch": _launch,
+        "close": _close,
+        "withdraw": _withdraw,
+        "stop": _stop,
+        "pending": _pending,
+        "probe": _probe,
+        "quit": _quit,
+    }
+
+    # The clock
+
+    def _measure_regularly(self) -> None:
+        self._timers.after(_MEASURE_SECONDS, self._measure_regularly)
+        if self._server is not None:
+            self._server.send(self._measurer.measure(self._runner.running))
+
+    def _sample_regularly(self) -> None:
+        self._timers.after(_SAMPLE_SECONDS, self._sample_regularly)
+        long_ago = time.time() - _SAMPLE_SECONDS
+        running = self._runner.running
+        if any(attempt.started_at is not None and attempt.started_at < long_ago for attempt in running):
+            self._measurer.sample(running)
+
+    def _needs_server(self) -> bool:
+        return self._is_work_pending or bool(self._runner.attempts) or self._outbox.has_undelivered
+
+    def _leave_if_done(self) -> None:
+        if self._is_quitting and not self._runner.attempts:
+            self.leave()
+
+    def _leave_if_unused(self) -> None:
+        self._timers.after(min(1.0, max(0.05, self._idle_seconds / 4)), self._leave_if_unused)
+        self._leave_if_done()
+        if self._server is not None or self._runner.attempts or self._is_work_pending:
+            self._quiet_since = time.monotonic()
+        elif time.monotonic() - self._quiet_since > self._idle_seconds:
+            self._log("nobody has needed this agent for %.0f seconds: leaving" % self._idle_seconds)
+            self.leave()

@@ -1,0 +1,194 @@
+"""A real agent process and the server's side of its socket, for tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from jobyard.agent import processes, records
+
+SOURCE = Path(__file__).resolve().parents[3] / "src"
+PATIENCE_SECONDS = 20.0
+
+
+class Client:
+    """The server's end of a connection. Remembers every message that came."""
+
+    def __init__(self, path: Path, *, hello: bool = True, respawn: Sequence[str] = ()) -> None:
+        self.stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.stream.settimeout(PATIENCE_SECONDS)
+        try:
+            self.stream.connect(str(path))
+        except OSError:
+            self.stream.close()
+            raise
+        self.messages: list[dict[str, Any]] = []
+        self._partial = b""
+        if hello:
+            self.send(op="hello", protocol=1, yard="test", respawn=list(respawn))
+            self.welcome = self.wait(lambda m: m["ev"] == "welcome")
+
+    def send(self, **message: Any) -> None:
+        self.stream.sendall(json.dumps(message).encode() + b"\n")
+
+    def read(self) -> None:
+        """Take in what comes next; raises ConnectionError at the end of the stream."""
+        data = self.stream.recv(1 << 20)
+        if not data:
+            raise ConnectionError("the agent closed the connection")
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        self.messages += [json.loads(line) for line in lines]
+
+    def wait(self, found: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+        """The first message that this holds for, among those that came and those that come."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        seen = 0
+        while True:
+            for message in self.messages[seen:]:
+                if found(message):
+                    return message
+            seen = len(self.messages)
+            assert time.monotonic() < deadline, self.messages[-5:]
+            self.read()
+
+    def launch(self, slot: str, *items: dict[str, Any], job: str = "j", **reserve: Any) -> None:
+        self.send(op="launch", job=job, slot=slot, reserve=reserve, items=list(items))
+
+    def run(self, *items: dict[str, Any], slot: str = "s") -> list[dict[str, Any]]:
+        """Run items in a slot, and how they ended."""
+        self.launch(slot, *items)
+        return [self.finished(item["id"]) for item in items]
+
+    def finished(self, attempt: str) -> dict[str, Any]:
+        """How an attempt ended; waits for it."""
+        message = self.wait(lambda m: any(name == attempt for name, _ in m.get("finished", ())))
+        return dict(message["finished"])[attempt]  # type: ignore[no-any-return]
+
+    def started(self, attempt: str) -> float:
+        message = self.wait(lambda m: any(name == attempt for name, _ in m.get("started", ())))
+        return dict(message["started"])[attempt]  # type: ignore[no-any-return]
+
+    def withdrawn(self, attempt: str) -> None:
+        self.wait(lambda m: attempt in m.get("withdrawn", ()))
+
+    def everything_finished(self) -> list[str]:
+        return [name for message in self.messages for name, _ in message.get("finished", ())]
+
+    def reconcile(self, *live: str) -> list[str]:
+        before = len(self.messages)
+        self.send(op="reconcile", live=list(live))
+        message = self.wait(lambda m: m["ev"] == "reconciled" and self.messages.index(m) >= before)
+        return message["absent"]  # type: ignore[no-any-return]
+
+    def measured(self) -> dict[str, Any]:
+        before = len(self.messages)
+        self.send(op="probe")
+        while not any(m["ev"] == "measured" for m in self.messages[before:]):
+            self.read()
+        return [m for m in self.messages if m["ev"] == "measured"][-1]
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+class AgentProcess:
+    """An agent on its own directories; `stop_everything` leaves no process behind."""
+
+    def __init__(self, directory: Path, python: str = sys.executable, **env: str) -> None:
+        self.directory = directory
+        self.state = directory / "state"
+        self.socket = directory / "run" / "agent.sock"
+        self.work = directory / "work"
+        self.work.mkdir(parents=True, exist_ok=True)
+        self._python = python
+        self._env = {**os.environ, "PYTHONPATH": str(SOURCE), **env}
+        self._env.setdefault("JOBYARD_FAKE_GPU_DIR", str(directory / "fake-gpus"))
+        self._clients: list[Client] = []
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *options: str) -> AgentProcess:
+        """Start the agent and wait until it listens."""
+        command = [self._python, "-m", "jobyard.agent.main", "--state", str(self.state), "--socket", str(self.socket)]
+        self.process = subprocess.Popen([*command, *options], env=self._env, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                Client(self.socket, hello=False).close()
+                return self
+            except OSError:
+                assert self.process.poll() is None, "the agent did not begin"
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+
+    def connect(self, *live: str, **options: Any) -> Client:
+        """A server that has said hello, reconciled, and described job `j`."""
+        client = Client(self.socket, **options)
+        self._clients.append(client)
+        client.send(op="reconcile", live=list(live))
+        client.wait(lambda m: m["ev"] == "reconciled")
+        client.send(op="job", job="j", env={"FROM_JOB": "yes"}, workdir=str(self.work))
+        return client
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def files(self, attempt: str) -> records.Paths:
+        return records.paths(str(self.state), attempt)
+
+    def output(self, attempt: str) -> str:
+        return Path(self.files(attempt).out).read_text()
+
+    def errors(self, attempt: str) -> str:
+        return Path(self.files(attempt).err).read_text()
+
+    def record(self, attempt: str) -> records.Record:
+        record = records.read(self.files(attempt).record)
+        assert record is not None
+        return record
+
+    def stop_everything(self) -> None:
+        for client in self._clients:
+            client.close()
+        if self.process is not None:
+            self.kill()
+        marker = (str(self.state) + "/").encode()
+        for process in processes.scan():
+            mine = process.pid == os.getpid()
+            if not mine and (_mentions(process.pid, "environ", marker) or _is_lane_of(process.pid, str(self.state))):
+                processes.send(process.pid, signal.SIGKILL)
+
+
+def _mentions(pid: int, file: str, marker: bytes) -> bool:
+    try:
+        return marker in Path(f"/proc/{pid}/{file}").read_bytes()
+    except OSError:
+        return False
+
+
+def _is_lane_of(pid: int, state: str) -> bool:
+    """A lane has its agent's command line."""
+    return _mentions(pid, "cmdline", state.encode() + b"\0")
+
+
+def until(condition: Callable[[], Any]) -> None:
+    """Wait for something that no event tells of."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)

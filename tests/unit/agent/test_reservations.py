@@ -1,0 +1,163 @@
+"""Do yards of different people keep out of each other's room?"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.agent.agent_process import SOURCE
+from tests.unit.agent.conftest import MakeAgent
+
+from jobyard.agent import processes
+from jobyard.agent.reservations import Capacity, Reservations
+
+CAPACITY = Capacity(cpu_millis=4000, memory_mib=1000, device_mib={0: 80, 1: 80})
+
+
+@pytest.fixture
+def neighbour(reservations_dir: Path) -> Any:
+    """Publishes a reservation of another process that runs: our parent."""
+
+    def publish(owner: int | None = None, **changes: Any) -> None:
+        reservations_dir.mkdir(mode=0o1777, exist_ok=True)
+        pid = os.getppid()
+        content = {"uid": os.getuid(), "pid": pid, "start_time": processes.start_time(pid), "yard": "theirs"}
+        content.update(
+            boot_id=processes.boot_id(), slots={"s": {"memory_mib": 600, "devices": {"0": 50}, "whole_devices": [1]}}
+        )
+        content.update(changes)
+        path = reservations_dir / f"{content['uid']}-{content['pid']}.json"
+        path.write_text(json.dumps(content))
+        if owner is not None:
+            os.chown(path, owner, -1)
+
+    return publish
+
+
+@pytest.mark.parametrize(
+    ("amounts", "fits"),
+    [
+        ({"memory_mib": 400}, True),
+        ({"memory_mib": 401}, False),
+        ({"cpu_millis": 4000}, True),
+        ({"devices": {"0": 30}}, True),
+        ({"devices": {"0": 31}}, False),
+        ({"devices": {"1": 1}}, False),
+        ({"whole_devices": [0]}, False),
+        ({"whole_devices": [1]}, False),
+        ({}, True),
+    ],
+)
+def test_what_others_hold_is_not_taken(neighbour: Any, amounts: dict[str, Any], fits: bool) -> None:
+    neighbour()
+    refusal = Reservations(CAPACITY).reserve("mine", amounts)
+    assert (refusal is None) == fits
+    assert fits or "yard of " in str(refusal)
+
+
+def test_slots_of_our_own_count_too(neighbour: Any) -> None:
+    neighbour()
+    mine = Reservations(CAPACITY)
+    assert mine.reserve("a", {"memory_mib": 300}) is None
+    assert mine.reserve("b", {"memory_mib": 300}) is not None
+    mine.release("a")
+    assert mine.reserve("b", {"memory_mib": 300}) is None
+
+
+def test_alone_on_a_machine_a_yard_may_overbook_itself() -> None:
+    assert Reservations(CAPACITY).reserve("a", {"memory_mib": 5000, "cpu_millis": 9000}) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"start_time": 1},
+        {"pid": 99999999},
+        {"boot_id": "other"},
+        {"uid": 12345},
+        {"slots": []},
+        {"slots": {"s": 3}},
+        {"pid": "x"},
+    ],
+)
+def test_what_nobody_vouches_for_is_not_believed(neighbour: Any, changes: dict[str, Any]) -> None:
+    neighbour(**changes)
+    assert Reservations(CAPACITY).others().memory_mib == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to play another user")
+def test_nobody_speaks_for_another_users_process(neighbour: Any) -> None:
+    neighbour(owner=65534, uid=65534)  # the file is theirs, the process is not
+    assert Reservations(CAPACITY).others().memory_mib == 0
+    neighbour(owner=65534)  # they say that they are us
+    assert Reservations(CAPACITY).others().memory_mib == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
+def test_two_users_see_each_other(reservations_dir: Path, tmp_path: Path) -> None:
+    assert Reservations(CAPACITY).reserve("a", {"memory_mib": 600}) is None
+    code = f"""
+import os, sys
+sys.path.insert(0, {str(SOURCE)!r})
+from jobyard.agent.reservations import Capacity, Reservations
+os.setuid(65534)
+theirs = Reservations(Capacity(4000, 1000, {{}}))
+print(theirs.reserve("b", {{"memory_mib": 600}}))
+print(theirs.reserve("c", {{"memory_mib": 400}}))
+"""
+    for directory in [reservations_dir, *reservations_dir.parents]:
+        if directory.is_relative_to("/tmp/pytest-of-root"):
+            directory.chmod(directory.stat().st_mode | 0o755)
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    first, second = shown.stdout.splitlines()
+    assert "yard of root" in first
+    assert second == "None"
+    assert reservations_dir.stat().st_mode & 0o7777 == 0o1777
+
+
+def test_a_directory_that_cannot_be_used_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBYARD_RESERVATIONS_DIR", "/proc/none")
+    assert Reservations(CAPACITY).reserve("a", {"memory_mib": 600}) is None
+
+
+def test_links_and_pipes_in_the_directory_are_passed_over(reservations_dir: Path) -> None:
+    reservations_dir.mkdir()
+    os.mkfifo(reservations_dir / "1-1.json")
+    (reservations_dir / "2-2.json").symlink_to("/etc/passwd")
+    (reservations_dir / "3-3.json").write_text("{")
+    assert Reservations(CAPACITY).others().holders == []
+
+
+def test_an_agent_refuses_what_another_agent_holds(make_agent: MakeAgent) -> None:
+    first, second = (make_agent(name).start().connect() for name in ("a", "b"))
+    memory = first.welcome["memory_mib"]
+    first.launch("s", {"id": "j.0.1", "shell": "sleep 1000"}, memory_mib=memory)
+    first.started("j.0.1")
+    assert second.measured()["foreign"]["memory_mib"] >= memory
+    second.launch("s", {"id": "j.0.1", "argv": ["true"]}, memory_mib=1)
+    refused = second.wait(lambda m: m["ev"] == "refused")
+    assert refused["slot"] == "s"
+    assert "memory" in refused["message"]
+    second.withdrawn("j.0.1")
+    first.send(op="stop", ids=["j.0.1"], grace=0)
+    first.finished("j.0.1")
+    first.send(op="close", slots=["s"])
+    first.measured()
+    second.launch("s", {"id": "j.0.2", "argv": ["true"]}, memory_mib=1)
+    assert second.finished("j.0.2")["exit_code"] == 0
+
+
+def test_a_new_agent_holds_again_what_it_took_over(make_agent: MakeAgent) -> None:
+    agent, other = make_agent("a").start(), make_agent("b").start().connect()
+    server = agent.connect()
+    server.launch("s", {"id": "j.0.1", "shell": "sleep 1000"}, memory_mib=server.welcome["memory_mib"])
+    server.started("j.0.1")
+    agent.kill()
+    agent.start().connect("j.0.1").started("j.0.1")
+    other.launch("s", {"id": "j.0.1", "argv": ["true"]}, memory_mib=1)
+    other.wait(lambda m: m["ev"] == "refused")
