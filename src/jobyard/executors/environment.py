@@ -1,0 +1,162 @@
+"""What does a task find in its environment?
+
+Two layers, so that what all tasks share crosses the wire once: `job_environment`, and on top `task_environment`, which
+has only the task's own names. The agent adds paths (YARD_OUTPUT_DIR, YARD_CHECKPOINT_DIR, YARD_SPOOL, YARD_ERROR_FILE,
+TMPDIR) last. Later wins: the submitting shell, the user's variables, a group's variables, ours.
+Names that other systems taught people's code to read are set only where they fit: a stray LOCAL_RANK makes Lightning
+and accelerate go distributed.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from jobyard.model.job import GroupSpec, JobSpec, TaskPlace
+from jobyard.model.node import Node
+from jobyard.model.resources import Placement
+
+DEFAULT_MASTER_ADDRESS = "127.0.0.1"
+
+# What a yard sets for a task. A job submitted from inside a task inherits that task's environment; it is another job,
+# and must not take these for its own.
+_YARD_NAMES = frozenset(
+    {"YARD_JOB_ID", "YARD_JOB_NAME", "YARD_GROUP", "YARD_TASK", "YARD_ATTEMPT", "YARD_NODE", "YARD_LINE"}
+    | {"YARD_OUTPUT_DIR", "YARD_CHECKPOINT_DIR", "YARD_SPOOL", "YARD_ERROR_FILE"}
+)
+_ARRAY_NAMES = frozenset(
+    {"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT"}
+    | {"SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX"}
+)
+_GROUP_NAMES = frozenset(
+    {"JOB_INDEX", "JOB_GLOBAL_INDEX", "JOB_COMPLETION_INDEX"}
+    | {"GLOBAL_REPLICAS", "REPLICATED_JOB_NAME", "REPLICATED_JOB_REPLICAS"}
+)
+_GANG_NAMES = frozenset(
+    {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"}
+    | {"PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"}
+)
+_AICHOR_NAMES = frozenset({"AICHOR_EXPERIMENT_ID", "AICHOR_USER_NAME", "AICHOR_INPUT_PATH"})
+_DEVICE_NAMES = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
+_OF_A_TASK = _YARD_NAMES | _ARRAY_NAMES | _GROUP_NAMES | _GANG_NAMES | _AICHOR_NAMES | _DEVICE_NAMES | {"TMPDIR"}
+
+
+def job_environment(job_id: str, number: int, spec: JobSpec) -> dict[str, str]:
+    """What all tasks of a job share, the submitter's own variables included."""
+    env = {**_inherited(spec), **spec.env, "YARD_JOB_ID": job_id, "YARD_JOB_NAME": spec.name}
+    array = spec.groups[0].array if len(spec.groups) == 1 else None
+    if array is not None:
+        env["SLURM_JOB_ID"] = env["SLURM_ARRAY_JOB_ID"] = str(number)
+        env["SLURM_ARRAY_TASK_COUNT"] = str(len(array))
+        env["SLURM_ARRAY_TASK_MIN"] = str(array.lowest)
+        env["SLURM_ARRAY_TASK_MAX"] = str(array.highest)
+    if any(group.name for group in spec.groups):
+        env["GLOBAL_REPLICAS"] = str(sum(group.count for group in spec.groups))
+    if spec.source == "aichor":
+        # The agent knows where output goes: AICHOR_OUTPUT_PATH is its YARD_OUTPUT_DIR and a slash.
+        env["AICHOR_EXPERIMENT_ID"] = job_id
+        env["AICHOR_USER_NAME"] = spec.user
+        env["AICHOR_INPUT_PATH"] = spec.workdir.rstrip("/") + "/"
+    return env
+
+
+def task_environment(
+    job_id: str,
+    job_number: int,
+    spec: JobSpec,
+    task_number: int,
+    attempt: int,
+    slot_placement: Placement,
+    node: Node | None = None,
+    *,
+    master_address: str = DEFAULT_MASTER_ADDRESS,
+) -> dict[str, str]:
+    """What one attempt has beyond `job_environment`. `node` tells device ids; `master_address` is where rank 0 runs."""
+    place = spec.place_of(task_number)
+    group = spec.groups[place.group]
+    label = spec.label_of(task_number)
+    env = {
+        **group.env,
+        "YARD_GROUP": group.name,
+        "YARD_TASK": label,
+        "YARD_ATTEMPT": str(attempt),
+        "YARD_NODE": slot_placement.node,
+        **_devices(slot_placement, node),
+    }
+    if group.command.entries is not None:
+        env["YARD_LINE"] = group.command.entries[task_number - spec.offsets[place.group]]
+    if group.array is not None:
+        env["SLURM_ARRAY_TASK_ID"] = label.rpartition("/")[2]
+        env["SLURM_RESTART_COUNT"] = str(attempt - 1)
+    if group.name:
+        env.update(_of_group(spec, group, place))
+    if spec.gang:
+        env.update(_of_gang(spec, task_number, job_number, slot_placement, master_address))
+    return env
+
+
+def task_command(spec: JobSpec, task_number: int) -> tuple[str, ...]:
+    """The argv of one task. A line of bash has `{}` replaced by the entry in quotes, as GNU parallel does."""
+    place = spec.place_of(task_number)
+    command = spec.groups[place.group].command
+    ordinal = task_number - spec.offsets[place.group]
+    if command.lines is not None:
+        return ("bash", "-c", command.lines[ordinal])
+    if command.entries is None:
+        return command.argv or ("bash", "-c", command.shell)
+    entry = command.entries[ordinal]
+    if command.argv:
+        return tuple(word.replace("{}", entry) for word in command.argv)
+    return ("bash", "-c", command.shell.replace("{}", shlex.quote(entry)))
+
+
+def _inherited(spec: JobSpec) -> dict[str, str]:
+    dropped = _OF_A_TASK if "YARD_JOB_ID" in spec.inherited_env else _YARD_NAMES
+    return {name: value for name, value in spec.inherited_env.items() if name not in dropped}
+
+
+def _devices(placement: Placement, node: Node | None) -> dict[str, str]:
+    """Always set: without it a task sees every GPU of the machine."""
+    if not placement.devices:
+        return {"CUDA_VISIBLE_DEVICES": ""}
+    known = {device.index: device for device in node.devices} if node is not None else {}
+    devices = [known.get(piece.index) for piece in placement.devices]
+    uuids = [device.uuid for device in devices if device is not None and device.uuid and not device.fake]
+    if len(uuids) == len(placement.devices):
+        return {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
+    # Our indices are NVML's, which counts by bus id; CUDA counts fastest first unless told.
+    indices = ",".join(str(piece.index) for piece in placement.devices)
+    return {"CUDA_VISIBLE_DEVICES": indices, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def _of_group(spec: JobSpec, group: GroupSpec, place: TaskPlace) -> dict[str, str]:
+    """JobSet's names. They count replicas, not tasks, over the groups in order of their names."""
+    before = sum(other.count for other in spec.groups[: place.group])
+    return {
+        "JOB_INDEX": str(place.replica),
+        "JOB_GLOBAL_INDEX": str(before + place.replica),
+        "JOB_COMPLETION_INDEX": str(place.completion),
+        "REPLICATED_JOB_NAME": group.name,
+        "REPLICATED_JOB_REPLICAS": str(group.count),
+    }
+
+
+def _of_gang(spec: JobSpec, rank: int, job_number: int, placement: Placement, address: str) -> dict[str, str]:
+    """torch's names. Each task sees only its own devices, so each is a node of its own and its local rank is 0."""
+    port = str(20000 + job_number % 10000)  # below Linux's ephemeral ports, which begin at 32768
+    asked = {**spec.env, **spec.groups[spec.place_of(rank).group].env}
+    address = asked.get("MASTER_ADDR", address)
+    port = asked.get("MASTER_PORT", port)
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": str(spec.size),
+        "LOCAL_WORLD_SIZE": "1",
+        "NODE_RANK": str(rank),
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+        "PET_NNODES": str(spec.size),
+        "PET_NPROC_PER_NODE": str(max(1, placement.resources.gpus)),
+        "PET_NODE_RANK": str(rank),
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": port,
+    }

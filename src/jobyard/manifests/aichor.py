@@ -1,0 +1,375 @@
+"""What job is an AIchorManifest? Every field of versions 0.2.1 to 0.2.3 is known; jobset runs as plain processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jobyard.errors import UserError
+from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.documents import Part
+from jobyard.manifests.fields import (
+    Anything,
+    Choice,
+    Field,
+    Flag,
+    Kind,
+    ListOf,
+    MapOf,
+    Number,
+    Record,
+    Scalar,
+    Text,
+    Whole,
+)
+from jobyard.manifests.files import name_from_file
+from jobyard.manifests.native import DURATION, ENV, GROUP_NAME
+from jobyard.manifests.overrides import Overrides, apply, check_variable, parse_name
+from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.resources import Resources
+from jobyard.model.units import parse_cpu_millis
+
+KIND = "AIchorManifest"
+API_VERSIONS = ("0.2.1", "0.2.2", "0.2.3")
+
+# What the platform sets in every container: a manifest that sets them too is refused at submit.
+PROTECTED_NAMES = frozenset(
+    {"JOB_INDEX", "JOB_GLOBAL_INDEX", "JOB_COMPLETION_INDEX"}
+    | {"GLOBAL_REPLICAS", "REPLICATED_JOB_NAME", "REPLICATED_JOB_REPLICAS"}
+)
+PROTECTED_PREFIXES = ("AICHOR_", "YARD_", "VCS_")
+
+# Where the operators other than jobset will run.
+EXECUTOR_FOR = {
+    "kuberay": "ray",
+    "ray": "ray",
+    "jax": "kubernetes",
+    "pytorch": "kubernetes",
+    "xgboost": "kubernetes",
+    "tf": "kubernetes",
+    "batchjob": "kubernetes",
+    "vertexai": "vertexai",
+}
+OPERATORS = ("jobset", *EXECUTOR_FOR)
+
+GPU = Record(
+    {
+        "count": Field(Whole(), "GPUs of one task.", 0),
+        "type": Field(Text(), "gpu, or a MIG type.", "gpu"),
+        "product": Field(Text(), "The GPU's model, as the cluster labels it."),
+    }
+)
+TPU = Record(
+    {
+        "type": Field(Text(), "Such as tpu-v5-lite-podslice."),
+        "topology": Field(Text(r"^\d+(x\d+)+$", "chips by chips, as in 4x4"), "Chips of a slice, as in 4x4."),
+        "tpuChipsCount": Field(Whole(1), "Chips in each pod."),
+    }
+)
+TOLERATION = Record(
+    {
+        "key": Field(Text(), "The taint's key."),
+        "operator": Field(Choice(("Equal", "Exists")), "How the value is compared.", "Equal"),
+        "value": Field(Scalar(), "The taint's value."),
+        "effect": Field(Choice(("NoSchedule", "PreferNoSchedule", "NoExecute")), "Which effect is tolerated."),
+    }
+)
+RESOURCES = Record(
+    {
+        "cpus": Field(Number(above_zero=True), "Cores of one task.", 1),
+        "cpuLimitRatio": Field(Number(above_zero=True), "CPU limit = cpus x this.", 2),
+        "ramRatio": Field(Number(above_zero=True), "Memory in GB = cpus x this; or give memory."),
+        "memory": Field(Number(above_zero=True), "Memory in GB; or give ramRatio."),
+        "shmSizeGB": Field(Number(), "Size of /dev/shm.", 0),
+        "accelerators": Field(Record({"gpu": Field(GPU, "GPUs."), "tpu": Field(TPU, "TPUs.")}), "GPUs or TPUs."),
+        "rdma": Field(Record({"devices": Field(ListOf(Text()), "Such as sriov_a.")}), "RDMA devices."),
+        "extraSelectors": Field(MapOf(Scalar()), "Node selectors."),
+        "extraTolerations": Field(ListOf(TOLERATION), "Tolerated taints."),
+    },
+    rules={"oneOf": [{"required": ["ramRatio"]}, {"required": ["memory"]}]},
+)
+
+_COUNT = Field(Whole(), "Replicas; 0: none.", 1)
+_RESOURCES = Field(RESOURCES, "what one task needs", required=True)
+_RAY_PARAMETERS = Field(MapOf(Scalar()), "Parameters of ray start.")
+WORKER = Record({"count": _COUNT, "resources": _RESOURCES})
+JOBSET_TYPE = Record(
+    {
+        "count": _COUNT,
+        "completions": Field(Whole(1), "Tasks in each replica.", 1),
+        "parallelisms": Field(Whole(1), "At most so many tasks at once in each replica.", 1),
+        "resources": _RESOURCES,
+    }
+)
+RAY_HEAD = Record({"resources": _RESOURCES, "rayStartParams": _RAY_PARAMETERS})
+RAY_WORKER = Record(
+    {
+        "name": Field(Text(), "The worker group's name."),
+        "count": Field(Whole(), "Replicas.", 0),
+        "resources": _RESOURCES,
+        "rayStartParams": _RAY_PARAMETERS,
+    }
+)
+_WORKERS = Record({"Master": Field(WORKER, ""), "Worker": Field(WORKER, ""), "worker": Field(WORKER, "")})
+_ONE_WORKER = Record({"Worker": Field(WORKER, ""), "worker": Field(WORKER, "")})
+_RAY = {"Head": Field(RAY_HEAD, "the head node", required=True), "Workers": Field(ListOf(RAY_WORKER), "Worker groups.")}
+
+TYPES: Mapping[str, Kind] = {
+    "jobset": MapOf(JOBSET_TYPE, GROUP_NAME, least=1),
+    "pytorch": _WORKERS,
+    "xgboost": _WORKERS,
+    "jax": _ONE_WORKER,
+    "tf": _ONE_WORKER,
+    "batchjob": _ONE_WORKER,
+    "kuberay": Record(_RAY),
+    "ray": Record({**_RAY, "Job": Field(Record({"resources": _RESOURCES}), "")}),
+    "vertexai": Record({"workerPoolSpecs": Field(Anything(), "Read by Vertex AI.")}),
+}
+
+BUILDER = Record(
+    {
+        "image": Field(Text(), "The image that is built; the same as spec.image."),
+        "dockerfile": Field(Text(), "Relative to the context."),
+        "context": Field(Text(), "The directory that is built.", "."),
+        "registry": Field(Text(), "Where the image is pushed."),
+        "target": Field(Text(), "The stage that is built."),
+        "buildArgs": Field(MapOf(Scalar()), "Arguments of the build."),
+        "skipBuild": Field(
+            Record(
+                {
+                    "enabled": Field(Flag(), "Use an earlier experiment's image.", False),
+                    "experimentID": Field(Text(), "Whose image."),
+                    "failIfNotFound": Field(Flag(), "Fail instead of building.", False),
+                }
+            ),
+            "Use an earlier image.",
+        ),
+    }
+)
+CLONE = Record(
+    {
+        "depth": Field(Whole(1), "Commits that are cloned.", 1),
+        "includeDotGit": Field(Flag(), "Keep .git.", False),
+        "submodules": Field(Choice(("false", "true", "recursive")), "Only with includeDotGit.", "false"),
+    }
+)
+DEBUG = Record(
+    {
+        "jupyter": Field(Flag(), "Start Jupyter.", False),
+        "vscode": Field(
+            Record(
+                {
+                    "enabled": Field(Flag(), "Start a VS Code tunnel.", False),
+                    "path": Field(Text(), "The directory it opens."),
+                    "provider": Field(Text(), "Who signs in."),
+                }
+            ),
+            "A VS Code tunnel.",
+        ),
+    }
+)
+STORAGE = Record(
+    {
+        "sharedVolume": Field(
+            Record(
+                {
+                    "mountPoint": Field(Text(), "Where it is mounted."),
+                    "sizeGB": Field(Whole(1), "Its size."),
+                    "storageClass": Field(Text(), "Its storage class."),
+                    "accessMode": Field(
+                        Choice(("ReadWriteOnce", "ReadWriteOncePod", "ReadOnlyMany", "ReadWriteMany")),
+                        "Its access mode.",
+                    ),
+                }
+            ),
+            "A volume that lives as long as the experiment.",
+        ),
+        "attachExistingPVCs": Field(
+            ListOf(
+                Record(
+                    {
+                        "name": Field(Text(), "the claim's name", required=True),
+                        "mountPoint": Field(Text(), "where it is mounted", required=True),
+                    }
+                )
+            ),
+            "Volumes that stay.",
+        ),
+    }
+)
+SPEC = Record(
+    {
+        "operator": Field(Choice(OPERATORS), "what runs it", required=True),
+        "image": Field(Text(r"\S", "an image's name"), "the container image", required=True),
+        "command": Field(Text(r"\S", "what to run"), "what every task runs", required=True),
+        "timeout": Field(DURATION, "How long the experiment may run; supersedes activeDeadlineSeconds."),
+        "activeDeadlineSeconds": Field(Whole(1), "How long the experiment may run."),
+        "env": Field(ENV, "Variables of all tasks."),
+        "tensorboard": Field(Record({"enabled": Field(Flag(), "Start TensorBoard.", False)}), "TensorBoard."),
+        "rayVersion": Field(Text(), "kuberay only."),
+        "debug": Field(DEBUG, "Debugging tools."),
+        "storage": Field(STORAGE, "Volumes."),
+        "types": Field(Anything(), "the kinds of workers", required=True),  # its shape depends on the operator
+    }
+)
+MANIFEST = Record(
+    {
+        "kind": Field(Choice((KIND,)), "AIchorManifest.", KIND),
+        "apiVersion": Field(Choice(API_VERSIONS), "The manifest's version.", API_VERSIONS[-1]),
+        "name": Field(Text(), "The experiment's name."),
+        "builder": Field(BUILDER, "how the image is built; may be empty", required=True),
+        "clone": Field(CLONE, "How the repository is cloned."),
+        "spec": Field(SPEC, "what runs", required=True),
+    }
+)
+
+
+def spec_from_aichor(document: Part, overrides: Overrides, context: SubmitContext) -> JobSpec:
+    """The job that a manifest and the flags describe; its notes tell what has no effect on plain machines."""
+    manifest = MANIFEST.read(document, "")
+    spec = SPEC.filled(manifest["spec"])
+    types = TYPES[spec["operator"]].read(spec["types"], "spec.types")
+    _refuse_contradictions(document, manifest)
+    _refuse_other_operators(document, spec["operator"])
+    deadline = spec["timeout"] or spec["activeDeadlineSeconds"]
+    job = JobSpec(
+        name=_name(document, manifest),
+        groups=_groups(document, types, spec["command"], overrides),
+        deadline_seconds=float(deadline) if deadline else None,
+        env=_env(document, spec["env"] or {}),
+        inherited_env=dict(context.environ),
+        workdir=context.workdir,
+        user=context.user,
+        source="aichor",
+        image=spec["image"],
+        notes=tuple(_notes(manifest, types)),
+    )
+    return apply(job, overrides, context)
+
+
+def _name(document: Part, manifest: Mapping[str, Any]) -> str:
+    if "name" not in manifest:
+        return name_from_file(document.file)
+    try:
+        return parse_name(manifest["name"], "name")
+    except UserError as error:
+        raise UserError(f"{document.file}: line {document.at('name').line}: {error}") from None
+
+
+def _groups(
+    document: Part, types: Mapping[str, Mapping[str, Any]], command: str, overrides: Overrides
+) -> tuple[GroupSpec, ...]:
+    groups = []
+    for name, own in types.items():
+        said = JOBSET_TYPE.filled(own)
+        resources = _resources(document, name, own["resources"], overrides.cpus)
+        if said["count"] > 0:
+            groups.append(
+                GroupSpec(
+                    Command(shell=command),
+                    name=name,
+                    count=said["count"],
+                    completions=said["completions"],
+                    parallelism=said["parallelisms"],
+                    resources=resources,
+                )
+            )
+    if not groups:
+        part = document.at("spec", "types")
+        raise part.error("spec.types", "every count is 0, so there is nothing to run; give one a count")
+    return tuple(groups)
+
+
+def _resources(document: Part, name: str, own: Mapping[str, Any], cpus_flag: str | None) -> Resources:
+    """`--cpus` comes before ramRatio is multiplied, so that a large experiment can be tried on a small machine."""
+    path = f"spec.types.{name}.resources"
+    part = document.at("spec", "types", name, "resources")
+    said = RESOURCES.filled(own)
+    if ("ramRatio" in own) == ("memory" in own):
+        both = "both are there" if "memory" in own else "none of them is there"
+        raise part.error(path, f"exactly one of ramRatio and memory must be set, {both}; memory is in GB")
+    accelerators = said["accelerators"] or {}
+    if "tpu" in accelerators:
+        raise part.at("accelerators", "tpu").error(
+            f"{path}.accelerators.tpu", "machines have no TPUs; a TPU job needs the kubernetes executor"
+        )
+    gpu = GPU.filled(accelerators.get("gpu", {}))
+    if gpu["type"] not in (None, "gpu"):
+        raise part.at("accelerators", "gpu", "type").error(
+            f"{path}.accelerators.gpu.type", f"{gpu['type']!r} needs the kubernetes executor; on machines write gpu"
+        )
+    millis = parse_cpu_millis(said["cpus"] if cpus_flag is None else cpus_flag, "--cpus")
+    gigabytes = said["memory"] if said["memory"] is not None else millis / 1000 * said["ramRatio"]
+    memory_mib = math.ceil(round(gigabytes * 1000**3 / 1024**2, 6))
+    return Resources(cpu_millis=millis, memory_mib=memory_mib, gpus=gpu["count"])
+
+
+def _env(document: Part, env: Mapping[str, str]) -> dict[str, str]:
+    for name in env:
+        line = document.at("spec", "env", name).line
+        if name in PROTECTED_NAMES or name.startswith(PROTECTED_PREFIXES):
+            raise UserError(
+                f"{document.file}: line {line}: spec.env: {name} is protected: the yard sets it; choose another name"
+            )
+        check_variable(name, f"{document.file}: line {line}: spec.env")
+    return dict(env)
+
+
+def _refuse_contradictions(document: Part, manifest: Mapping[str, Any]) -> None:
+    built, run = manifest["builder"].get("image"), manifest["spec"]["image"]
+    if built is not None and built != run:
+        raise document.at("builder", "image").error(
+            "builder.image", f"{built!r} is not spec.image {run!r}; write the same image in both"
+        )
+    clone = CLONE.filled(manifest.get("clone", {}))
+    if clone["submodules"] != "false" and not clone["includeDotGit"]:
+        raise document.at("clone", "submodules").error(
+            "clone.submodules", f"{clone['submodules']!r} needs clone.includeDotGit: true"
+        )
+
+
+def _refuse_other_operators(document: Part, operator: str) -> None:
+    executor = EXECUTOR_FOR.get(operator)
+    if executor is not None:
+        raise document.at("spec", "operator").error(
+            "spec.operator",
+            f"{operator!r} needs the {executor} executor, which this yard does not have; jobset runs on machines",
+        )
+
+
+def _notes(manifest: Mapping[str, Any], types: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """One sentence for each thing that is written down but has no effect here."""
+    spec = manifest["spec"]
+    yield "operator jobset runs here as plain processes, one per completion"
+    yield f"image {spec['image']!r} is neither built nor used: the command runs in the directory of submission"
+    if CLONE.filled(manifest.get("clone", {})) != CLONE.filled({}):
+        yield "clone has no effect: the files are used as they are"
+    if spec.get("tensorboard", {}).get("enabled"):
+        yield "spec.tensorboard has no effect: start TensorBoard yourself"
+    if spec.get("rayVersion"):
+        yield "spec.rayVersion has no effect with operator jobset"
+    debug = spec.get("debug", {})
+    if debug.get("jupyter") or debug.get("vscode", {}).get("enabled"):
+        yield "spec.debug has no effect: there is no container to look into"
+    storage = spec.get("storage", {})
+    if storage.get("sharedVolume") or storage.get("attachExistingPVCs"):
+        yield "spec.storage has no effect: nothing is mounted, tasks see this machine's own files"
+    for name, group in types.items():
+        yield from _resource_notes(f"spec.types.{name}.resources", RESOURCES.filled(group["resources"]))
+
+
+def _resource_notes(path: str, said: Mapping[str, Any]) -> Iterator[str]:
+    if said["cpuLimitRatio"] != 2:
+        yield f"{path}.cpuLimitRatio has no effect: cores are reserved, not capped"
+    if said["shmSizeGB"]:
+        yield f"{path}.shmSizeGB has no effect: /dev/shm is this machine's own"
+    product = ((said["accelerators"] or {}).get("gpu") or {}).get("product")
+    if product:
+        yield f"{path}.accelerators.gpu.product {product!r} has no effect: any GPU will do"
+    if (said["rdma"] or {}).get("devices"):
+        yield f"{path}.rdma has no effect: processes see this machine's network as it is"
+    if said["extraSelectors"]:
+        yield f"{path}.extraSelectors has no effect: choose machines with --on"
+    if said["extraTolerations"]:
+        yield f"{path}.extraTolerations has no effect: machines have no taints"

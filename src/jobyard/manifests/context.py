@@ -1,0 +1,15 @@
+"""Who submits, and from where?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitContext:
+    """`workdir` is absolute, and relative paths start there. `environ` becomes the job's inherited_env."""
+
+    workdir: str
+    environ: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""

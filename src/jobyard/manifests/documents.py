@@ -1,0 +1,146 @@
+"""What does a YAML (or JSON) file say, and on which line?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import yaml
+
+from jobyard.errors import UserError
+
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")  # as JSON writes them; YAML 1.1 takes 1e3 for text
+_SORTS: dict[str, Literal["text", "whole", "number", "flag", "null"]] = {
+    "tag:yaml.org,2002:int": "whole",
+    "tag:yaml.org,2002:float": "number",
+    "tag:yaml.org,2002:bool": "flag",
+    "tag:yaml.org,2002:null": "null",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One value of a document. A scalar keeps its text as written: `02:30` is not 150, and the key `on` is not True."""
+
+    value: str | list[Part] | dict[str, Part]
+    sort: Literal["text", "whole", "number", "flag", "null", "list", "map"]
+    file: str
+    line: int
+
+    def error(self, path: str, message: str) -> UserError:
+        return UserError(f"{self.file}: line {self.line}: {path}: {message}")
+
+    def get(self, key: str) -> Part | None:
+        return self.value.get(key) if isinstance(self.value, dict) else None
+
+    def text_of(self, key: str) -> str:
+        """The text of a scalar under `key`, or nothing."""
+        part = self.get(key)
+        return part.value if part is not None and isinstance(part.value, str) and part.sort != "null" else ""
+
+    def at(self, *keys: str) -> Part:
+        """The part under these keys, or the nearest one above it that exists: for messages."""
+        part = self
+        for key in keys:
+            part = part.get(key) or part
+        return part
+
+    @property
+    def shown(self) -> str:
+        match self.value:
+            case str() if self.sort == "text":
+                return f"the text {self.value!r}"
+            case str():
+                return self.value or "nothing"
+            case list():
+                return "a list"
+            case _:
+                return "a mapping"
+
+
+def parse_documents(text: str, file: str) -> list[Part]:
+    """All documents of a file, in order. Raises UserError with line and column where it is not YAML."""
+    if text.lstrip().startswith(("{", "[")):
+        text = text.replace("\t", " ")  # JSON may be indented with tabs, inside its strings they are not allowed
+    try:
+        nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
+        return [_Reader(file).part(node, node.start_mark.line + 1) for node in nodes]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        hint = "; indent with blanks" if "'\\t'" in str(error.problem) else ""
+        raise UserError(f"{file}: {where}not valid YAML: {error.problem or error.context}{hint}") from None
+    except yaml.YAMLError as error:
+        position = getattr(error, "position", None)
+        where = f"line {text.count(chr(10), 0, position) + 1}: " if isinstance(position, int) else ""
+        raise UserError(f"{file}: {where}not valid YAML: {getattr(error, 'reason', error)}") from None
+    except RecursionError:
+        raise UserError(f"{file}: nested too deeply to be a manifest") from None
+
+
+class _Reader:
+    """One document's nodes as parts. An anchor's part is made once, however often it is used."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._done: dict[int, Part] = {}
+        self._open: set[int] = set()
+
+    def part(self, node: yaml.Node, line: int) -> Part:
+        done = self._done.get(id(node))
+        if done is not None:
+            return Part(done.value, done.sort, self._file, line)
+        if id(node) in self._open:
+            raise UserError(f"{self._file}: line {line}: an anchor that contains itself; write the value out")
+        self._open.add(id(node))
+        match node:
+            case yaml.MappingNode():
+                part = Part(self._mapping(node), "map", self._file, line)
+            case yaml.SequenceNode():
+                items = [self.part(item, item.start_mark.line + 1) for item in node.value]
+                part = Part(items, "list", self._file, line)
+            case _:
+                part = self._scalar(node, line)
+        self._open.discard(id(node))
+        self._done[id(node)] = part
+        return part
+
+    def _scalar(self, node: yaml.Node, line: int) -> Part:
+        sort = _SORTS.get(node.tag, "text")
+        text = str(node.value)
+        if sort == "text" and getattr(node, "style", None) is None and _NUMBER.fullmatch(text):
+            sort = "number"
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            try:  # JSON writes characters beyond 16 bits as two escapes
+                text = text.encode("utf-16", "surrogatepass").decode("utf-16")
+            except UnicodeDecodeError:
+                raise UserError(f"{self._file}: line {line}: half of a character in {text!r}; write it out") from None
+        return Part(text, sort, self._file, line)
+
+    def _mapping(self, node: yaml.MappingNode) -> dict[str, Part]:
+        own: dict[str, Part] = {}
+        merged: dict[str, Part] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if key.tag == "tag:yaml.org,2002:merge":
+                for name, part in self._merged(value, line):
+                    merged.setdefault(name, part)
+                continue
+            if not isinstance(key, yaml.ScalarNode):
+                raise UserError(f"{self._file}: line {line}: a key must be a plain word, not a list or a mapping")
+            if key.value in own:
+                first = own[key.value].line
+                raise UserError(f"{self._file}: line {line}: key {key.value!r} stands twice (first on line {first})")
+            own[key.value] = self.part(value, line)
+        return {**merged, **own}
+
+    def _merged(self, value: yaml.Node, line: int) -> Iterator[tuple[str, Part]]:
+        sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
+        for source in sources:
+            if not isinstance(source, yaml.MappingNode):
+                raise UserError(f"{self._file}: line {line}: '<<' needs a mapping to merge, as in <<: *name")
+            part = self.part(source, line)
+            assert isinstance(part.value, dict)
+            yield from part.value.items()

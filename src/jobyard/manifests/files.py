@@ -1,0 +1,50 @@
+"""How is a user's text file read, and what is said when it cannot be?"""
+
+from __future__ import annotations
+
+import os
+
+from jobyard.errors import UserError
+from jobyard.manifests.context import SubmitContext
+
+
+def read_text(path: str | os.PathLike[str], context: SubmitContext, field: str = "file") -> str:
+    """The text without a byte order mark; a relative path starts at the submit directory. Raises UserError."""
+    shown = os.fspath(path)
+    if not shown:
+        raise UserError(f"{field}: the path is empty; name a file")
+    try:
+        with open(os.path.join(context.workdir, os.path.expanduser(shown)), "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        raise UserError(f"{field}: {shown!r} does not exist; looked in {context.workdir}") from None
+    except IsADirectoryError:
+        raise UserError(f"{field}: {shown!r} is a directory; name a file in it") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"{field}: {shown!r} cannot be read: {why}") from None
+    if b"\0" in content:
+        raise UserError(
+            f"{field}: {shown!r} is a binary file (it holds a NUL byte); to run it write: yard run -- {shown}"
+        )
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{field}: {shown!r} is not UTF-8 text (line {line}); convert it, for example with iconv"
+        ) from None
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines as bash and editors count them: at newlines only, without the newline or a carriage return before it."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line[:-1] if line.endswith("\r") else line for line in lines]
+
+
+def name_from_file(file: str) -> str:
+    """A job's default name: the file's, without directory and suffix."""
+    stem = os.path.splitext(os.path.basename(file))[0]
+    return "".join(character if character.isprintable() else "_" for character in stem)[:200].strip() or "job"

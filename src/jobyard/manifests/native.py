@@ -1,0 +1,278 @@
+"""What job is a native manifest? The tables here define it: reading and `yard schema` both follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jobyard.errors import UserError
+from jobyard.manifests.arrays import parse_array
+from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.documents import Part
+from jobyard.manifests.fields import (
+    Choice,
+    Field,
+    Flag,
+    Kind,
+    ListOf,
+    MapOf,
+    Parsed,
+    Record,
+    Scalar,
+    Schema,
+    Text,
+    Whole,
+)
+from jobyard.manifests.files import name_from_file
+from jobyard.manifests.overrides import (
+    Overrides,
+    apply,
+    check_variable,
+    parse_after,
+    parse_name,
+    parse_workdir,
+    resources_with,
+    spread,
+)
+from jobyard.model.job import Command, FailurePolicy, GroupSpec, JobSpec
+from jobyard.model.resources import Resources
+from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_size_mib
+
+
+@dataclass(frozen=True)
+class CommandKind(Kind):
+    """Text is a line of bash, a list is a program and its arguments."""
+
+    def read(self, part: Part, path: str) -> Command:
+        if isinstance(part.value, list):
+            words = ListOf(Scalar(), least=1).read(part, path)
+            if not words[0].strip():
+                raise part.error(path, "the program's name is empty; write the program first")
+            return Command(argv=tuple(words))
+        text = Text(wanted="a bash command, or a list of a program and its arguments").read(part, path)
+        if not text.strip():
+            raise part.error(path, "is empty; write what to run")
+        return Command(shell=text)
+
+    def schema(self) -> Schema:
+        words = {"type": "array", "items": {"type": ["string", "number", "boolean"]}, "minItems": 1}
+        return {"anyOf": [{"type": "string", "pattern": r"\S"}, words]}
+
+
+def _as_written(check: Callable[[str, str], object]) -> Callable[[str, str], str]:
+    """A parser that only checks: the text itself is what `Overrides` and `spread` take."""
+
+    def parse(text: str, path: str) -> str:
+        check(text, path)
+        return text
+
+    return parse
+
+
+def _grace(text: str, path: str) -> float:
+    return 0.0 if text.strip() in ("0", "0s") else parse_duration_seconds(text, path)
+
+
+def _dependencies(text: str, path: str) -> str:
+    parse_after((text,), path)
+    return text
+
+
+_AMOUNT = {"type": ["string", "number"]}
+SIZE = Parsed(_as_written(parse_size_mib), _AMOUNT, "a size such as 512M or 24GB")
+CPUS = Parsed(_as_written(parse_cpu_millis), _AMOUNT, "a number of cores such as 2, 0.5 or 500m")
+DURATION = Parsed(parse_duration_seconds, _AMOUNT, "a duration such as 90s, 1h30m or 02:30:00")
+ENV = MapOf(Scalar(), Text(r"^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name, such as SEED"))
+GROUP_NAME = Text(
+    r"^[a-z][a-z0-9-]{0,62}$", "lower-case letters, digits and hyphens, a letter first, at most 63 characters"
+)
+
+RESOURCES = Record(
+    {
+        "cpus": Field(CPUS, "Cores of one task; fractions and 500m are understood.", 1),
+        "memory": Field(SIZE, "Memory of one task: 512M, 24GB, or a number of MiB. Left out: not reserved."),
+        "gpus": Field(Whole(), "GPUs of one task.", 0),
+        "gpu_memory": Field(
+            SIZE, "Memory on each GPU; the rest is shared with others. Left out: whole GPUs. Alone it means one GPU."
+        ),
+    }
+)
+
+GROUP = Record(
+    {
+        "count": Field(Whole(), "Replicas of this group; 0: none.", 1),
+        "completions": Field(Whole(1), "Tasks in each replica.", 1),
+        "parallelism": Field(Whole(1), "At most so many tasks at once in each replica. Left out: all."),
+        "command": Field(CommandKind(), "As at the top level, which it replaces."),
+        "resources": Field(RESOURCES, "As at the top level; what is not said here is taken from there."),
+        "env": Field(ENV, "Variables of this group's tasks, beside those of the top level."),
+    }
+)
+
+MANIFEST = Record(
+    {
+        "$schema": Field(Text(), "For editors; not read."),
+        "name": Field(Parsed(parse_name, {"type": "string"}, "a name"), "The job's name. Left out: the file's."),
+        "command": Field(
+            CommandKind(), "What each task runs: text is a line of bash, a list a program and its arguments."
+        ),
+        "resources": Field(RESOURCES, "What one task needs."),
+        "env": Field(ENV, "Variables of all tasks."),
+        "workdir": Field(
+            Text(), "Where the tasks run. Left out: the directory of submission, where a relative path starts."
+        ),
+        "array": Field(
+            Parsed(_as_written(parse_array), {"type": ["string", "integer"]}, "array ids such as 0-99%10"),
+            "One task per id: 0-99, 0-99%10 (10 at once), 1-9:2, 1,3,5-7.",
+        ),
+        "each_line": Field(Text(), "A file; one task per line of it, which replaces {} and is in YARD_LINE."),
+        "priority": Field(Whole(None), "Higher goes first.", 0),
+        "timeout": Field(DURATION, "How long each attempt at a task may take."),
+        "deadline": Field(DURATION, "How long the whole job may take from its first start."),
+        "retries": Field(Whole(), "How often a failed task is tried again.", 0),
+        "max_fails": Field(Whole(), "One more failed task than this stops the job."),
+        "on_failure": Field(
+            Choice(tuple(policy.value for policy in FailurePolicy)),
+            "What a failed task does to the others. Left out: stop in gangs, else continue.",
+        ),
+        "after": Field(
+            ListOf(Parsed(_dependencies, {"type": "string"}, "a job"), or_one=True),
+            "Jobs to wait for: ID or afterok:ID (must succeed), afterany:ID (must end).",
+        ),
+        "on": Field(Text(), "An executor, node or label to run on. Left out: anywhere."),
+        "gang": Field(Flag(), "All tasks start and stop together.", False),
+        "grace": Field(
+            Parsed(_grace, _AMOUNT, "a duration such as 10s"), "Time between the polite signal and the hard one.", 10
+        ),
+        "limit": Field(Whole(1), "At most so many tasks of the job at once."),
+        "image": Field(Text(), "A container image; not used on plain machines."),
+        "groups": Field(MapOf(GROUP, GROUP_NAME, least=1), "Kinds of workers, by name."),
+    },
+    rules={"anyOf": [{"required": ["command"]}, {"required": ["groups"]}]},
+)
+
+
+def schema() -> Schema:
+    """The JSON Schema of a native manifest."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Jobyard job",
+        "description": "A job for `yard run FILE`, in YAML or JSON.",
+        **MANIFEST.schema(),
+    }
+
+
+def spec_from_native(document: Part, overrides: Overrides, context: SubmitContext) -> JobSpec:
+    """The job that a manifest and the flags describe. Raises UserError with file, line, field and the way out."""
+    given = MANIFEST.read(document, "")
+    said = MANIFEST.filled(given)
+    _refuse_contradictions(document, given)
+    spec = JobSpec(
+        name=said["name"] or name_from_file(document.file),
+        groups=_groups(document, given),
+        gang=said["gang"],
+        priority=said["priority"],
+        limit=said["limit"],
+        timeout_seconds=said["timeout"],
+        deadline_seconds=said["deadline"],
+        retries=said["retries"],
+        max_fails=said["max_fails"],
+        on_failure=FailurePolicy(said["on_failure"]) if said["on_failure"] else None,
+        grace_seconds=float(said["grace"]),
+        after=parse_after(tuple(said["after"] or ())),
+        on=said["on"] or "",
+        env=_env(document, said["env"] or {}),
+        inherited_env=dict(context.environ),
+        workdir=_workdir(document, said["workdir"], context),
+        user=context.user,
+        source="native",
+        image=said["image"] or "",
+        notes=_notes(said["image"]),
+    )
+    if overrides.array is None and overrides.each_line is None:  # a flag replaces either
+        spec = _spread(document, spec, said, context)
+    return apply(spec, overrides, context)
+
+
+def _groups(document: Part, given: Mapping[str, Any]) -> tuple[GroupSpec, ...]:
+    top = _resources(Resources(), given.get("resources") or {}, document, "resources")
+    if "groups" not in given:
+        if "command" not in given:
+            raise document.error("command", "is missing; write what to run, or groups that say it")
+        return (GroupSpec(given["command"], resources=top),)
+    groups = []
+    for name, own in given["groups"].items():
+        where = f"groups.{name}"
+        said = GROUP.filled(own)
+        command = said["command"] or given.get("command")
+        if command is None:
+            raise document.at("groups", name).error(where, "has no command, and there is none at the top level to take")
+        if said["count"] > 0:
+            groups.append(
+                GroupSpec(
+                    command,
+                    name=name,
+                    count=said["count"],
+                    completions=said["completions"],
+                    parallelism=said["parallelism"],
+                    resources=_resources(top, said["resources"] or {}, document, f"{where}.resources"),
+                    env=_env(document.at("groups", name), said["env"] or {}, f"{where}.env"),
+                )
+            )
+    if not groups:
+        raise document.at("groups").error("groups", "every count is 0, so there is nothing to run; give one a count")
+    return tuple(groups)
+
+
+def _resources(inherited: Resources, own: Mapping[str, Any], document: Part, path: str) -> Resources:
+    names = {"mem": "memory", "gpu-mem": "gpu_memory"}
+    try:
+        return resources_with(
+            inherited, own.get("cpus"), own.get("memory"), own.get("gpus"), own.get("gpu_memory"), field="{}"
+        )
+    except UserError as error:
+        field, _, message = str(error).partition(": ")
+        field = names.get(field, field)
+        raise document.at(*path.split("."), field).error(f"{path}.{field}", message) from None
+
+
+def _env(part: Part, env: Mapping[str, str], path: str = "env") -> dict[str, str]:
+    for name in env:
+        try:
+            check_variable(name, path)
+        except UserError as error:
+            raise UserError(f"{part.file}: line {part.at('env', name).line}: {error}") from None
+    return dict(env)
+
+
+def _workdir(document: Part, text: str | None, context: SubmitContext) -> str:
+    if text is None:
+        return context.workdir
+    try:
+        return parse_workdir(text, context, "workdir")
+    except UserError as error:
+        raise UserError(f"{document.file}: line {document.at('workdir').line}: {error}") from None
+
+
+def _spread(document: Part, spec: JobSpec, said: Mapping[str, Any], context: SubmitContext) -> JobSpec:
+    try:
+        return spread(spec, said["array"], said["each_line"], context, fields=("array", "each_line"))
+    except UserError as error:
+        key = "array" if said["array"] is not None else "each_line"
+        raise UserError(f"{document.file}: line {document.at(key).line}: {error}") from None
+
+
+def _refuse_contradictions(document: Part, given: Mapping[str, Any]) -> None:
+    if not given.get("gang"):
+        return
+    if "limit" in given:
+        raise document.at("limit").error("limit", "a gang starts all its tasks together; leave limit or gang out")
+    for name, group in given.get("groups", {}).items():
+        if group.get("parallelism", group.get("completions", 1)) < group.get("completions", 1):
+            part = document.at("groups", name, "parallelism")
+            raise part.error(f"groups.{name}.parallelism", "a gang starts all its tasks together; leave it or gang out")
+
+
+def _notes(image: str | None) -> tuple[str, ...]:
+    return (f"image {image!r} is not used: tasks run as plain processes on machines",) if image else ()

@@ -1,0 +1,218 @@
+"""What may flags and `#YARD` directives say about a job, and how do they change it?"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from jobyard.errors import UserError
+from jobyard.manifests.arrays import parse_array
+from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.files import lines_of, read_text
+from jobyard.model.job import Dependency, GroupSpec, JobSpec, Lines
+from jobyard.model.resources import Resources
+from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_size_mib
+
+# The yard's own names, set for every task: whoever could set them could make a task report as another one.
+RESERVED_NAMES = frozenset(
+    {"YARD_JOB_ID", "YARD_JOB_NAME", "YARD_GROUP", "YARD_TASK", "YARD_ATTEMPT", "YARD_NODE", "YARD_LINE"}
+    | {"YARD_OUTPUT_DIR", "YARD_CHECKPOINT_DIR", "YARD_SPOOL", "YARD_ERROR_FILE"}
+)
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LARGEST = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """Everything is optional; what is None or empty leaves the job as it was written down."""
+
+    name: str | None = None
+    priority: int | None = None
+    timeout: str | None = None
+    cpus: str | None = None
+    mem: str | None = None
+    gpus: int | None = None
+    gpu_mem: str | None = None
+    env: tuple[str, ...] = ()  # K=V, or K alone: as in the submitting shell
+    workdir: str | None = None
+    array: str | None = None
+    each_line: str | None = None
+    after: tuple[str, ...] = ()
+    retries: int | None = None
+    max_fails: int | None = None
+    on: str | None = None
+    limit: int | None = None
+
+
+# A flag, and the field of Overrides that it sets.
+FLAGS = {f"--{field.name.replace('_', '-')}": field.name for field in fields(Overrides)} | {"-e": "env"}
+WHOLE_NUMBERS = frozenset({"priority", "gpus", "retries", "max_fails", "limit"})
+REPEATABLE = frozenset({"env", "after"})
+
+
+def merge(below: Overrides, above: Overrides) -> Overrides:
+    """What `above` says wins; variables of both count, and a name in both has the value of `above`."""
+    said = {field.name: value for field in fields(Overrides) if (value := getattr(above, field.name)) not in (None, ())}
+    if "env" in said:
+        said["env"] = (*below.env, *above.env)
+    return replace(below, **said)
+
+
+def apply(spec: JobSpec, overrides: Overrides, context: SubmitContext) -> JobSpec:
+    """The job with what the flags say in place of what it said itself. Raises UserError; `spec` is not changed."""
+    env = parse_env(overrides.env, context.environ)
+    groups = tuple(_with_flags(group, overrides, env) for group in spec.groups)
+    changed = replace(spec, groups=groups, env={**spec.env, **env}, after=parse_after(overrides.after) or spec.after)
+    if overrides.name is not None:
+        changed = replace(changed, name=parse_name(overrides.name, "--name"))
+    if overrides.priority is not None:
+        changed = replace(changed, priority=_whole(overrides.priority, "--priority", least=-_LARGEST))
+    if overrides.timeout is not None:
+        changed = replace(changed, timeout_seconds=parse_duration_seconds(overrides.timeout, "--timeout"))
+    if overrides.workdir is not None:
+        changed = replace(changed, workdir=parse_workdir(overrides.workdir, context, "--workdir"))
+    if overrides.retries is not None:
+        changed = replace(changed, retries=_whole(overrides.retries, "--retries"))
+    if overrides.max_fails is not None:
+        changed = replace(changed, max_fails=_whole(overrides.max_fails, "--max-fails"))
+    if overrides.on is not None:
+        changed = replace(changed, on=overrides.on)
+    changed = spread(changed, overrides.array, overrides.each_line, context)
+    if overrides.limit is not None:
+        changed = replace(changed, limit=_whole(overrides.limit, "--limit", least=1))
+    _refuse_nul(changed)
+    return changed
+
+
+def spread(
+    spec: JobSpec,
+    array: str | None,
+    each_line: str | None,
+    context: SubmitContext,
+    *,
+    fields: tuple[str, str] = ("--array", "--each-line"),
+) -> JobSpec:
+    """The job of one command as a job of many tasks: one per array id, or one per line of a file."""
+    if array is None and each_line is None:
+        return spec
+    if array is not None and each_line is not None:
+        raise UserError(f"{fields[0]} and {fields[1]} cannot be used together; give the one whose tasks you want")
+    asked = fields[0] if array is not None else fields[1]
+    group = spec.groups[0]
+    if group.command.lines is not None:
+        raise UserError(
+            f"{asked}: a batch file has one task per line already; leave {asked} out, or run: yard run -- CMD"
+        )
+    if group.name:
+        raise UserError(f"{asked}: the job has groups, whose count and completions say how many tasks; leave it out")
+    if array is not None:
+        ids, limit = parse_array(array, asked)
+        group = replace(group, array=ids, completions=len(ids), command=replace(group.command, entries=None))
+        return replace(spec, groups=(group,), limit=limit or spec.limit)
+    assert each_line is not None
+    lines = lines_of(read_text(each_line, context, asked))
+    if not lines:
+        raise UserError(f"{asked}: {each_line!r} is empty; it needs one line per task")
+    command = replace(group.command, entries=Lines.of(lines))
+    return replace(spec, groups=(replace(group, array=None, completions=len(lines), command=command),))
+
+
+def parse_name(text: str, field: str) -> str:
+    """A job's name: any printable text up to 200 characters; a slash would read as a task's address."""
+    name = text.strip()
+    if not name or len(name) > 200 or "/" in name or not name.isprintable():
+        raise UserError(f"{field}: {text!r} is not a name; write 1 to 200 printable characters without a slash")
+    return name
+
+
+def parse_workdir(text: str, context: SubmitContext, field: str) -> str:
+    """An absolute path of a directory that exists; a relative one starts at the submit directory."""
+    path = os.path.normpath(os.path.join(context.workdir, os.path.expanduser(text)))
+    if not text or "\0" in text or not os.path.isdir(path):
+        raise UserError(f"{field}: {text!r} is not a directory; create it or name another (looked for {path})")
+    return path
+
+
+def parse_env(entries: tuple[str, ...], environ: Mapping[str, str], field: str = "--env") -> dict[str, str]:
+    """`K=V` as written; `K` alone takes the submitting shell's value. The last one of a name wins."""
+    env: dict[str, str] = {}
+    for entry in entries:
+        name, equals, value = entry.partition("=")
+        check_variable(name, field)
+        if not equals:
+            if name not in environ:
+                raise UserError(f"{field}: {name} is not set in this shell; write {name}=VALUE or export it first")
+            value = environ[name]
+        env[name] = value
+    return env
+
+
+def check_variable(name: str, field: str) -> None:
+    if not _VARIABLE.fullmatch(name):
+        raise UserError(f"{field}: {name!r} is not a variable's name; write letters, digits and _, as in SEED=42")
+    if name in RESERVED_NAMES:
+        raise UserError(f"{field}: {name} is set by the yard itself; choose another name")
+
+
+def parse_after(texts: tuple[str, ...], field: str = "--after") -> tuple[Dependency, ...]:
+    """`ID` and `afterok:ID` wait for success, `afterany:ID` for any end; Slurm's `afterok:1:2,afterany:3` too."""
+    dependencies = []
+    for text in texts:
+        for part in text.split(","):
+            kind, colon, rest = part.strip().partition(":")
+            if not colon:
+                kind, rest = "afterok", kind
+            if kind not in ("afterok", "afterany"):
+                raise UserError(f"{field}: unknown kind {kind!r} in {text!r}; write ID, afterok:ID or afterany:ID")
+            for job in rest.split(":"):
+                if not job.strip():
+                    raise UserError(f"{field}: no job is named in {text!r}; write ID, afterok:ID or afterany:ID")
+                dependencies.append(Dependency(job.strip(), needs_success=kind == "afterok"))
+    return tuple(dependencies)
+
+
+def resources_with(
+    resources: Resources, cpus: str | None, memory: str | None, gpus: int | None, gpu_memory: str | None, field: str
+) -> Resources:
+    """`resources` with what is given instead; `field` shows where the four were written, as in `--{}`."""
+    if cpus is not None:
+        resources = replace(resources, cpu_millis=parse_cpu_millis(cpus, field.format("cpus")))
+    if memory is not None:
+        resources = replace(resources, memory_mib=parse_size_mib(memory, field.format("mem")))
+    if gpus is not None:
+        whole = _whole(gpus, field.format("gpus"))
+        if whole == 0 and gpu_memory is not None:
+            asked = field.format("gpu-mem")
+            raise UserError(f"{asked}: {gpu_memory!r} of no GPU; leave it out or ask for a GPU")
+        resources = replace(resources, gpus=whole, gpu_memory_mib=resources.gpu_memory_mib if whole else 0)
+    if gpu_memory is not None:
+        mib = parse_size_mib(gpu_memory, field.format("gpu-mem"))
+        resources = replace(resources, gpus=resources.gpus or 1, gpu_memory_mib=mib)
+    return resources
+
+
+def _with_flags(group: GroupSpec, overrides: Overrides, env: Mapping[str, str]) -> GroupSpec:
+    resources = resources_with(
+        group.resources, overrides.cpus, overrides.mem, overrides.gpus, overrides.gpu_mem, field="--{}"
+    )
+    own_env = {name: value for name, value in group.env.items() if name not in env}  # a flag wins over a group too
+    return replace(group, resources=resources, env=own_env)
+
+
+def _whole(value: int, field: str, least: int = 0) -> int:
+    if not least <= value <= _LARGEST:
+        raise UserError(f"{field}: {value} is out of range; write a whole number from {least} to {_LARGEST}")
+    return value
+
+
+def _refuse_nul(spec: JobSpec) -> None:
+    """No program can be started with a NUL character in its arguments or variables; entries come from a text file."""
+    for group in spec.groups:
+        if any("\0" in text for text in (*group.command.argv, group.command.shell)):
+            raise UserError("command: it holds a NUL character, which no program can be given; remove it")
+        for name, value in (*group.env.items(), *spec.env.items()):
+            if "\0" in value:
+                raise UserError(f"env: the value of {name} holds a NUL character, which no program can be given")

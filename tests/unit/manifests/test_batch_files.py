@@ -1,0 +1,235 @@
+"""A file with one bash command per line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobyard.errors import UserError
+from jobyard.manifests.batch import first_unreadable, physical_lines
+from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.load import spec_from_file
+from jobyard.manifests.overrides import Overrides
+from jobyard.model.job import JobSpec
+
+if TYPE_CHECKING:
+    from tests.unit.manifests.conftest import Load
+
+
+COMPLETE = [
+    "true",
+    "echo a # with a comment",
+    "a | b",
+    "f() { x; }; f",
+    "(cd x && y)",
+    "echo 'a b' > c 2>&1",
+    "for i in 1 2; do echo $i; done",
+    'cat <<< "x"',
+    "A=1 b c",
+    "time ls",
+    "! x",
+    "a &",
+    "[[ a == b ]] && c",
+    "echo a\\\\",
+    "echo \\}",
+    "{ a; }",
+    "  indented",
+    "echo grün",
+    "x;",
+    "if a; then b; fi",
+    "echo }",
+    "echo $((1 + 2)) ${x:-y} `ls`",
+]
+INCOMPLETE = [
+    'echo "a',
+    "echo 'a",
+    "echo a \\",
+    "a\\\\\\",
+    "cat <<EOF",
+    "for i in 1 2; do",
+    "done",
+    "}",
+    "}; exit 3; {",
+    "} ; g() {",
+    "foo |",
+    "foo &&",
+    "f()",
+    "echo )",
+    "echo $(ls",
+    "(cd x",
+    "x=(1 2",
+    "[[ a",
+    "case x in",
+    "echo ${x",
+    "{ a",
+]
+
+
+def lines(spec: JobSpec) -> list[str]:
+    found = spec.groups[0].command.lines
+    assert found is not None
+    return list(found)
+
+
+def test_commands_are_tasks_and_blank_lines_and_comments_are_not(load: Load) -> None:
+    spec = load("#!/bin/bash\n\n# a comment\necho 1\n   \n  # another\n\techo 2 # tail\r\necho 3", "sweep.txt")
+    assert lines(spec) == ["echo 1", "\techo 2 # tail", "echo 3"]
+    assert (spec.name, spec.size, spec.source) == ("sweep", 3, "batch")
+    assert [spec.label_of(number) for number in range(3)] == ["0", "1", "2"]
+
+
+def test_physical_line_numbers_are_kept() -> None:
+    assert physical_lines("# x\necho 1\n\necho 2\n") == [(2, "echo 1"), (4, "echo 2")]
+
+
+def test_only_newlines_end_a_line() -> None:
+    assert physical_lines("echo a\x0cb\u2028c\x85d\n") == [(1, "echo a\x0cb\u2028c\x85d")]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_command(load: Load) -> None:
+    assert lines(load(b"\xef\xbb\xbfecho 1\n", "x.txt")) == ["echo 1"]
+
+
+def test_a_script_is_told_that_its_lines_run_alone(load: Load) -> None:
+    (note,) = load("#!/bin/sh\ncd x\nmake\n", "build.sh").notes
+    assert "yard run -- bash build.sh" in note
+
+
+def test_directives_apply_to_all_lines_and_flags_win(load: Load) -> None:
+    text = (
+        "echo 1\n#YARD --gpus 1 --mem=4G  # why\n#YARD -e A=1 --env 'B=x y' --name swept --after 1 --after 2\necho 2\n"
+    )
+    spec = load(text, "x.txt", Overrides(mem="1G", env=("A=2",)))
+    assert spec.groups[0].resources.gpus == 1
+    assert spec.groups[0].resources.memory_mib == 1024
+    assert spec.env == {"A": "2", "B": "x y"}
+    assert spec.name == "swept"
+    assert [item.job for item in spec.after] == ["1", "2"]
+
+
+def test_other_comments_are_not_directives(load: Load) -> None:
+    assert load("#YARDSTICK --nope\n# YARD --nope\n#yard --nope\ntrue\n", "x.txt").size == 1
+
+
+@pytest.mark.parametrize(
+    ("directive", "says"),
+    [
+        ("--gpu 1", "x.txt: line 2: unknown flag '--gpu' after #YARD; did you mean --gpus?"),
+        ("--zzzzzz 1", "unknown flag '--zzzzzz' after #YARD; known: "),
+        ("4", "unknown flag '4'"),
+        ("--mem", "line 2: --mem needs a value"),
+        ("--gpus two", "line 2: --gpus 'two' is not a whole number"),
+        ("--gpus -1", "line 2: --gpus: -1"),
+        ("--mem lots", "line 2: --mem: cannot read 'lots'"),
+        ("--name 'a", "line 2: cannot read the #YARD line: no closing quotation"),
+        ("--array 0-3", "a batch file has one task per line already"),
+    ],
+)
+def test_a_bad_directive_names_its_line(directive: str, says: str, load: Load) -> None:
+    with pytest.raises(UserError) as caught:
+        load(f"true\n#YARD {directive}\n", "x.txt")
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("line", INCOMPLETE)
+def test_a_line_that_is_not_a_command_by_itself_is_refused(line: str, load: Load) -> None:
+    with pytest.raises(UserError) as caught:
+        load(f"true\n\n{line}\nfalse\n", "x.txt")
+    message = str(caught.value)
+    assert message.startswith("x.txt: line 3: bash cannot read this line by itself: ")
+    assert message.endswith("yard run -- bash x.txt")
+    assert "\n" not in message
+
+
+def test_the_complaint_is_that_of_bash(load: Load) -> None:
+    with pytest.raises(UserError, match=r"unexpected EOF while looking for matching"):
+        load("echo 'a\nb'\n", "x.txt")
+    with pytest.raises(UserError, match=r"here-document at line 1 delimited by end-of-file"):
+        load("cat <<EOF\n", "x.txt")
+    with pytest.raises(UserError, match=r"ends in a backslash"):
+        load("true \\\n", "x.txt")
+
+
+def test_complete_lines_pass_and_the_first_incomplete_one_is_found() -> None:
+    assert first_unreadable(COMPLETE) is None
+    assert [line for line in COMPLETE if first_unreadable([line]) is not None] == []
+    for line in INCOMPLETE:
+        assert first_unreadable([line]) == line
+        assert first_unreadable([*COMPLETE, line, *INCOMPLETE]) == line
+
+
+def test_a_line_too_long_for_an_environment_is_checked_too() -> None:
+    long = "echo " + "x" * 200_000
+    assert first_unreadable([long, "true"]) is None
+    assert first_unreadable([long, "true", long + " '"]) == long + " '"
+
+
+def test_nothing_is_run_while_checking(tmp_path: Path) -> None:
+    victim = tmp_path / "ran"
+    touch = f"touch {victim}"
+    for line in [touch, f"}}; {touch}; {{", f"}}\n{touch}", f"; {touch}", f"$({touch})", f"x() {{ {touch}; }}; x"]:
+        first_unreadable([line])
+        first_unreadable([line, "true"])
+    assert not victim.exists()
+
+
+PIECES = st.sampled_from(
+    [*"'\"\\`$(){};|&<>#!\n \t[]=a1-*~", "do", "done", "if", "then", "fi", "for", "in", "case", "<<E"]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(PIECES, max_size=8).map("".join), min_size=2, max_size=6))
+def test_the_fast_check_agrees_with_bash_for_any_lines(texts: list[str]) -> None:
+    commands = [command for _, command in physical_lines("\n".join(texts))]
+    bad = first_unreadable(commands)
+    for command in commands[: commands.index(bad) + 1] if bad is not None else commands:
+        alone = subprocess.run(
+            ["bash", "-n"],
+            input=command + "\n",
+            capture_output=True,
+            text=True,
+            env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
+        )
+        if alone.returncode or alone.stderr:
+            assert command == bad
+        elif not command.endswith("\\"):
+            assert command != bad
+
+
+def test_a_hundred_thousand_lines_take_less_than_three_seconds(load: Load) -> None:
+    text = "".join(
+        f"python train.py --seed {seed} --name 'a b' > out-{seed}.log 2>&1 && echo $(({seed} + 1))\n"
+        for seed in range(100_000)
+    )
+    before = sum(os.times()[:4])  # of this process and its children: wall time depends on what else runs
+    assert load(text, "big.txt").size == 100_000
+    assert sum(os.times()[:4]) - before < 3
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "x.txt: no commands in it"),
+        (b"\n# only\n#YARD --gpus 1\n", "x.txt: no commands in it"),
+        (b"\x7fELF\0\0", "'x.txt' is a binary file"),
+        (b"echo 1\necho \xff\n", "'x.txt' is not UTF-8 text (line 2)"),
+    ],
+)
+def test_a_file_without_commands_is_refused(content: bytes, says: str, load: Load) -> None:
+    with pytest.raises(UserError) as caught:
+        load(content, "x.txt")
+    assert says in str(caught.value)
+
+
+def test_a_missing_file_and_a_directory_are_refused(context: SubmitContext, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="'nope' does not exist"):
+        spec_from_file(Path("nope"), Overrides(), context)
+    with pytest.raises(UserError, match="is a directory"):
+        spec_from_file(tmp_path, Overrides(), context)

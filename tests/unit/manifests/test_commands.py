@@ -1,0 +1,75 @@
+"""`yard run -- CMD ARGS`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobyard.errors import UserError
+from jobyard.manifests.command import spec_from_command
+from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.overrides import Overrides
+
+
+def test_several_words_are_run_exactly_as_given(context: SubmitContext) -> None:
+    spec = spec_from_command(["echo", "a | b", "$HOME"], Overrides(), context)
+    assert spec.groups[0].command.argv == ("echo", "a | b", "$HOME")
+    assert (spec.name, spec.size, spec.source) == ("echo", 1, "command")
+    assert (spec.workdir, spec.inherited_env, spec.user) == (context.workdir, context.environ, "ada")
+
+
+@pytest.mark.parametrize("line", ["a | b", "echo $HOME", "ls;ls", "sleep 1", "ls>x", "echo 'a'", "ls *"])
+def test_one_word_with_shell_characters_is_a_line_of_bash(line: str, context: SubmitContext) -> None:
+    command = spec_from_command([line], Overrides(), context).groups[0].command
+    assert (command.shell, command.argv) == (line, ())
+
+
+@pytest.mark.parametrize("word", ["true", "./run.sh", "/bin/ls", "{}", "a-b_c.d"])
+def test_one_plain_word_is_a_program(word: str, context: SubmitContext) -> None:
+    assert spec_from_command([word], Overrides(), context).groups[0].command.argv == (word,)
+
+
+def test_a_program_with_a_blank_in_its_name_is_a_program(context: SubmitContext, tmp_path: Path) -> None:
+    (tmp_path / "my job.sh").touch(0o755)
+    assert spec_from_command(["./my job.sh"], Overrides(), context).groups[0].command.argv == ("./my job.sh",)
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        (["/usr/bin/python3", "x.py"], "python3"),
+        (["SEED=1 ./train.sh | tee log"], "train.sh"),
+        (["( cd x; ls )"], "command"),
+        (["env", "A=1"], "env"),
+    ],
+)
+def test_the_job_is_named_after_its_program(argv: list[str], name: str, context: SubmitContext) -> None:
+    assert spec_from_command(argv, Overrides(), context).name == name
+
+
+@pytest.mark.parametrize("argv", [[], [""], ["  "]])
+def test_nothing_to_run_is_refused(argv: list[str], context: SubmitContext) -> None:
+    with pytest.raises(UserError, match="nothing to run"):
+        spec_from_command(argv, Overrides(), context)
+
+
+def test_an_array_is_one_group_with_a_completion_per_id(context: SubmitContext) -> None:
+    spec = spec_from_command(["true"], Overrides(array="0-9:3%2"), context)
+    (group,) = spec.groups
+    assert (group.count, group.completions, spec.limit, spec.size) == (1, 4, 2, 4)
+    assert [spec.label_of(number) for number in range(4)] == ["0", "3", "6", "9"]
+
+
+def test_each_line_of_a_file_is_an_entry(context: SubmitContext, tmp_path: Path) -> None:
+    (tmp_path / "names").write_bytes(b"Ada\r\n\nGrace Hopper")
+    spec = spec_from_command(["echo", "{}"], Overrides(each_line="names"), context)
+    entries = spec.groups[0].command.entries
+    assert entries is not None
+    assert list(entries) == ["Ada", "", "Grace Hopper"]
+    assert spec.size == 3
+
+
+def test_a_command_with_nul_is_refused(context: SubmitContext) -> None:
+    with pytest.raises(UserError, match="NUL"):
+        spec_from_command(["echo", "\0"], Overrides(), context)

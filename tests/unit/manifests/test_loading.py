@@ -1,0 +1,48 @@
+"""Which way of writing a job down is this file?"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobyard.errors import UserError
+
+if TYPE_CHECKING:
+    from tests.unit.manifests.conftest import Load
+
+
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "source"),
+    [
+        ("a.yaml", "command: ls", "native"),
+        ("a.YML", "command: ls", "native"),
+        ("a.json", '{"command": "ls"}', "native"),
+        ("a.txt", "ls", "batch"),
+        ("a", "command: ls", "batch"),
+        ("a.sh", "echo kind: x", "batch"),
+    ],
+)
+def test_a_file_is_told_by_content_and_name(name: str, text: str, source: str, load: Load) -> None:
+    assert load(text, name).source == source
+
+
+@pytest.mark.parametrize("name", ["pod.yaml", "pod"])
+@pytest.mark.parametrize("text", [POD, POD + "---\n" + POD])
+def test_a_kubernetes_object_names_the_executor_that_will_take_it(name: str, text: str, load: Load) -> None:
+    with pytest.raises(UserError, match="kind: 'Pod' is a Kubernetes object, which the kubernetes executor will take"):
+        load(text, name)
+
+
+def test_a_plain_command_does_not_pay_for_yaml() -> None:
+    imports = "import sys, jobyard.manifests.load, jobyard.manifests.command"
+    code = f"{imports}; print({{'yaml', 'subprocess'}} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,140 @@
+"""What flags change in a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobyard.errors import UserError
+from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.overrides import FLAGS, Overrides, apply, merge, parse_after
+from jobyard.model.job import Command, Dependency, GroupSpec, JobSpec
+from jobyard.model.resources import Resources
+
+ONE = JobSpec("job", (GroupSpec(Command(argv=("true",))),))
+TWO = JobSpec(
+    "job",
+    (
+        GroupSpec(Command(shell="a"), "a", env={"MODE": "slow"}),
+        GroupSpec(Command(shell="b"), "b", resources=Resources(4000, 100, 2, 1000)),
+    ),
+    env={"SEED": "1"},
+)
+
+
+def test_no_flags_change_nothing(context: SubmitContext) -> None:
+    assert apply(TWO, Overrides(), context) == TWO
+
+
+def test_amounts_replace_those_of_every_group(context: SubmitContext) -> None:
+    changed = apply(TWO, Overrides(cpus="0.1", mem="2G", gpus=1, gpu_mem="4G"), context)
+    assert {group.resources for group in changed.groups} == {Resources(100, 2048, 1, 4096)}
+
+
+def test_gpu_memory_alone_means_one_gpu_but_keeps_more(context: SubmitContext) -> None:
+    changed = apply(TWO, Overrides(gpu_mem="4G"), context)
+    assert [group.resources.gpus for group in changed.groups] == [1, 2]
+
+
+def test_no_gpus_takes_gpu_memory_away_too(context: SubmitContext) -> None:
+    changed = apply(TWO, Overrides(gpus=0), context)
+    assert {(group.resources.gpus, group.resources.gpu_memory_mib) for group in changed.groups} == {(0, 0)}
+
+
+def test_a_variable_given_as_a_flag_wins_over_job_and_group(context: SubmitContext) -> None:
+    changed = apply(TWO, Overrides(env=("SEED=2", "MODE=fast=1", "TOKEN")), context)
+    assert changed.env == {"SEED": "2", "MODE": "fast=1", "TOKEN": "s3cret"}
+    assert changed.groups[0].env == {}
+
+
+def test_everything_else_a_flag_can_say(context: SubmitContext, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    flags = Overrides(
+        name="n", priority=-3, timeout="1h", workdir="sub", after=("7",), retries=2, max_fails=1, on="gpu", limit=4
+    )
+    changed = apply(ONE, flags, context)
+    assert (changed.name, changed.priority, changed.timeout_seconds) == ("n", -3, 3600)
+    assert changed.workdir == str(tmp_path / "sub")
+    assert (changed.retries, changed.max_fails, changed.on, changed.limit) == (2, 1, "gpu", 4)
+    assert changed.after == (Dependency("7"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("12", [("12", True)]),
+        ("afterok:12", [("12", True)]),
+        ("afterany:train", [("train", False)]),
+        ("afterok:1:2,afterany:3", [("1", True), ("2", True), ("3", False)]),
+    ],
+)
+def test_dependencies_are_read_as_slurm_writes_them(text: str, expected: list[tuple[str, bool]]) -> None:
+    assert [(item.job, item.needs_success) for item in parse_after((text,))] == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"name": "a/b"}, "--name: 'a/b'"),
+        ({"name": ""}, "--name: ''"),
+        ({"timeout": "soon"}, "--timeout: cannot read 'soon'"),
+        ({"timeout": "0"}, "--timeout: '0'"),
+        ({"cpus": "many"}, "--cpus: cannot read 'many'"),
+        ({"cpus": "-1"}, "--cpus: '-1'"),
+        ({"mem": "lots"}, "--mem: cannot read 'lots'"),
+        ({"mem": "-4G"}, "--mem: cannot read '-4G'"),
+        ({"gpus": -1}, "--gpus: -1"),
+        ({"gpu_mem": "x"}, "--gpu-mem: cannot read 'x'"),
+        ({"gpus": 0, "gpu_mem": "4G"}, "--gpu-mem: '4G' of no GPU"),
+        ({"env": ("NOPE",)}, "--env: NOPE is not set in this shell; write NOPE=VALUE"),
+        ({"env": ("1A=2",)}, "--env: '1A' is not a variable's name"),
+        ({"env": ("=2",)}, "--env: ''"),
+        ({"env": ("YARD_TASK=2",)}, "--env: YARD_TASK is set by the yard itself"),
+        ({"env": ("A=\0",)}, "NUL"),
+        ({"workdir": "nowhere"}, "--workdir: 'nowhere' is not a directory"),
+        ({"workdir": ""}, "--workdir: ''"),
+        ({"array": "9-0"}, "--array: '9-0' runs backwards"),
+        ({"array": "0-1", "each_line": "x"}, "cannot be used together"),
+        ({"each_line": "nowhere.txt"}, "--each-line: 'nowhere.txt' does not exist"),
+        ({"each_line": "."}, "--each-line: '.' is a directory"),
+        ({"after": ("afternotok:1",)}, "--after: unknown kind 'afternotok'"),
+        ({"after": ("afterok:",)}, "--after: no job is named"),
+        ({"after": ("",)}, "--after: no job is named"),
+        ({"retries": -1}, "--retries: -1"),
+        ({"max_fails": -1}, "--max-fails: -1"),
+        ({"limit": 0}, "--limit: 0"),
+        ({"priority": 2**40}, "--priority"),
+    ],
+)
+def test_a_bad_flag_gets_one_sentence_with_field_and_value(
+    flags: dict[str, Any], says: str, context: SubmitContext
+) -> None:
+    with pytest.raises(UserError) as caught:
+        apply(ONE, Overrides(**flags), context)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_array_of_groups_is_refused(context: SubmitContext) -> None:
+    with pytest.raises(UserError, match="the job has groups"):
+        apply(TWO, Overrides(array="0-3"), context)
+
+
+def test_an_empty_file_of_lines_is_refused(context: SubmitContext, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    with pytest.raises(UserError, match="'empty' is empty"):
+        apply(ONE, Overrides(each_line="empty"), context)
+
+
+def test_of_two_sets_of_flags_the_upper_one_wins_and_variables_add_up() -> None:
+    below = Overrides(cpus="1", mem="1G", env=("A=1", "B=1"), after=("1",), retries=3)
+    above = Overrides(cpus="2", env=("B=2",), after=("2",), retries=0)
+    assert merge(below, above) == Overrides(cpus="2", mem="1G", env=("A=1", "B=1", "B=2"), after=("2",), retries=0)
+
+
+def test_flags_are_spelled_as_on_the_command_line() -> None:
+    assert FLAGS["--gpu-mem"] == "gpu_mem"
+    assert FLAGS["--each-line"] == "each_line"
+    assert FLAGS["-e"] == FLAGS["--env"] == "env"
