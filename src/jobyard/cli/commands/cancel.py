@@ -1,0 +1,52 @@
+"""`yard cancel`: stop jobs or some of their tasks."""
+
+from __future__ import annotations
+
+import click
+
+from jobyard.cli.output.json import print_json
+from jobyard.cli.output.summary import title
+from jobyard.cli.output.text import say
+from jobyard.cli.session import Session, with_session
+from jobyard.errors import UserError
+from jobyard.wire.views import JobView
+
+
+@click.command("cancel")
+@with_session
+@click.argument("jobs", nargs=-1, metavar="JOB...")
+@click.option("--task", "tasks", multiple=True, metavar="LABEL", help="Only this task; may be repeated.")
+@click.option("--force", is_flag=True, help="Kill at once, without the grace.")
+@click.option("--all", "all_jobs", is_flag=True, help="Every job that has not ended.")
+def command(session: Session, jobs: tuple[str, ...], tasks: tuple[str, ...], force: bool, all_jobs: bool) -> int:
+    """Stop jobs or some of their tasks. Each JOB is an id, the beginning of one, a name, or `last`.
+
+    Returns when the request is on disk; `yard wait JOB` waits for the end.
+    """
+    if all_jobs == bool(jobs):
+        raise UserError("cancel: name jobs, or give --all for every job that has not ended")
+    if tasks and len(jobs) != 1:
+        raise UserError("--task: name exactly one job whose tasks are meant")
+    targets = _targets(session, jobs)
+    asked = [session.client.cancel(view.id, tasks=tasks, force=force) for view in targets]
+    if session.is_json:
+        print_json(asked)
+        return 0
+    for view in asked:
+        click.echo(_sentence(view, tasks))
+    if not asked:
+        say("nothing to cancel")
+    return 0
+
+
+def _targets(session: Session, jobs: tuple[str, ...]) -> list[JobView]:
+    """All are looked up first, so that a misspelt one leaves the others alone."""
+    if jobs:
+        return list({view.id: view for view in map(session.client.job, jobs)}.values())
+    return [view for view in session.client.jobs(all=True) if not view.state.is_final]
+
+
+def _sentence(view: JobView, tasks: tuple[str, ...]) -> str:
+    if tasks:
+        return f"{title(view)}: stopping task{'s' if len(tasks) > 1 else ''} {', '.join(tasks)}"
+    return f"{title(view)} {view.state.value.lower()}"

@@ -1,0 +1,129 @@
+"""`yard doctor`: does everything work, and what is to be done where it does not?"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from jobyard import settings
+from jobyard.cli.output.json import print_json
+from jobyard.cli.session import Session, with_session
+from jobyard.client.api import YardClient
+from jobyard.errors import YardError
+from jobyard.model import codec
+from jobyard.model.units import show_cpus, show_mib
+from jobyard.wire.views import NodeView, ServerView
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+COLOURS = {OK: "green", WARN: "yellow", FAIL: "red"}
+LEAST_FREE_MIB = 1024
+AGENTS_SECONDS = 5.0  # a server that has just started gets so long to meet its agents
+NOT_REACHABLE = 3
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    status: str
+    message: str
+    way_out: str = ""
+
+
+@click.command("doctor")
+@with_session
+def command(session: Session) -> int:
+    """Check that everything works, and say what to do where it does not. Starts the server if none runs."""
+    checks = [] if session.is_remote else local_checks(settings.yard_dir(session.yard))
+    server: ServerView | None = None
+    nodes: tuple[NodeView, ...] = ()
+    try:
+        server = _server_with_agents(session.client)
+        nodes = session.client.nodes()
+    except YardError as error:
+        checks.append(Check("server", FAIL, str(error), "see `yard server logs`"))
+    if server is not None:
+        checks += [*server_checks(server, str(session.client.address)), *node_checks(nodes)]
+    _show(session, checks, server, nodes)
+    if server is None:
+        return NOT_REACHABLE
+    return 1 if any(check.status == FAIL for check in checks) else 0
+
+
+def local_checks(yard: Path) -> list[Check]:
+    """Of this machine, before any server."""
+    bash = shutil.which("bash")
+    return [
+        Check("python", OK, f"{platform.python_version()} on {platform.system()}"),
+        Check("bash", OK, bash) if bash else Check("bash", FAIL, "no bash in PATH", "install bash: it runs every task"),
+        *_directory_checks(yard),
+    ]
+
+
+def _directory_checks(yard: Path) -> list[Check]:
+    existing = next(path for path in (yard, *yard.parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        return [Check("yard", FAIL, f"{existing} cannot be written", "choose another with --yard DIR or YARD_DIR")]
+    free_mib = shutil.disk_usage(existing).free >> 20
+    status = OK if free_mib >= LEAST_FREE_MIB else WARN
+    way_out = "" if status is OK else "free some space: journal and logs are written there"
+    return [Check("yard", OK, str(yard)), Check("disk", status, f"{show_mib(free_mib)} free", way_out)]
+
+
+def server_checks(server: ServerView, address: str) -> list[Check]:
+    checks = [Check("server", OK, f"pid {server.pid} answers on {address}")]
+    if server.build == settings.build_id():
+        checks.append(Check("build", OK, server.build))
+    else:
+        message = f"the server runs {server.build}, this `yard` is {settings.build_id()}"
+        checks.append(Check("build", WARN, message, "`yard server stop` once it is idle"))
+    if not server.agents:
+        checks.append(Check("agent", FAIL, "no agent: nothing can run", "see `yard server logs`"))
+    for agent in server.agents:
+        if agent.connected:
+            checks.append(Check("agent", OK, f"{agent.node}: pid {agent.pid}"))
+        else:
+            checks.append(Check("agent", FAIL, f"{agent.node}: not connected", "see `yard server logs`"))
+    return checks
+
+
+def node_checks(nodes: tuple[NodeView, ...]) -> list[Check]:
+    if not nodes:
+        return [Check("node", FAIL, "no node: nothing can run", "see `yard server logs`")]
+    checks = []
+    for node in nodes:
+        is_up = node.state.value == "UP"
+        room = f"{show_cpus(node.cpu_millis)} cpus, {show_mib(node.memory_mib)} memory"
+        way_out = "" if is_up else "nothing new starts there; see `yard server logs`"
+        checks.append(Check("node", OK if is_up else WARN, f"{node.id} is {node.state.value}: {room}", way_out))
+        for device in node.devices:
+            name = f"{device.name} (fake)" if device.fake else device.name
+            checks.append(Check("gpu", OK, f"{node.id} {device.index}: {name}, {show_mib(device.memory_mib)}"))
+    return checks
+
+
+def _server_with_agents(client: YardClient) -> ServerView:
+    deadline = time.monotonic() + AGENTS_SECONDS
+    while True:
+        view = client.server()
+        is_complete = view.agents and all(agent.connected and agent.pid for agent in view.agents)
+        if is_complete or time.monotonic() >= deadline:
+            return view
+        time.sleep(0.1)
+
+
+def _show(session: Session, checks: list[Check], server: ServerView | None, nodes: tuple[NodeView, ...]) -> None:
+    if session.is_json:
+        data = codec.encode(server, defaults=True) if server else None
+        agents = data["agents"] if data else []
+        print_json({"server": data, "agents": agents, "nodes": nodes, "checks": checks})
+        return
+    for check in checks:
+        mark = click.style(check.status.ljust(4), fg=COLOURS[check.status])
+        way_out = f"; {check.way_out}" if check.way_out else ""
+        click.echo(f"{mark}  {check.name.ljust(6)}  {check.message}{way_out}")

@@ -1,0 +1,53 @@
+"""`yard ls`: which jobs are there?"""
+
+from __future__ import annotations
+
+import click
+
+from jobyard.cli.output.json import print_json
+from jobyard.cli.output.table import print_table
+from jobyard.cli.output.text import age, run_time, say, state_text
+from jobyard.cli.session import Session, with_session
+from jobyard.model.job import State
+from jobyard.wire.views import JobView
+
+HEADERS = ("ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "WHAT")
+
+
+@click.command("ls")
+@with_session
+@click.option("-a", "--all", "show_all", is_flag=True, help="Also jobs that ended long ago.")
+@click.option(
+    "--state", type=click.Choice([s.value for s in State], case_sensitive=False), help="Only jobs in this state."
+)
+@click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="At most N jobs, the newest first.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the ids.")
+def command(session: Session, show_all: bool, state: str | None, limit: int | None, quiet: bool) -> int:
+    """List jobs, the newest first."""
+    jobs = session.client.jobs(all=show_all, state=state, limit=limit)
+    if session.is_json:
+        print_json(jobs)
+    elif quiet:
+        for job in jobs:
+            click.echo(job.id)
+    elif jobs:
+        print_table(HEADERS, [_row(job) for job in jobs])
+    else:
+        say("no jobs" if show_all else "no jobs; `yard ls --all` shows old ones, `yard run -- CMD` makes one")
+    return 0
+
+
+def _row(job: JobView) -> tuple[str, ...]:
+    counts = job.counts
+    what = job.message if job.message and not job.state.is_active else job.command
+    return (
+        job.id,
+        job.name,
+        state_text(job.state),
+        f"{counts.finished}/{counts.total}",
+        str(counts.failed or "-"),
+        str(job.priority),
+        age(job.submitted_at),
+        run_time(job),
+        what,
+    )

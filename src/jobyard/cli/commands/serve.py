@@ -1,0 +1,35 @@
+"""`yard serve`: the same server on TCP, in the foreground."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from jobyard import settings
+from jobyard.cli.output.text import say
+from jobyard.cli.session import Session, with_session
+from jobyard.errors import UserError
+
+
+@click.command("serve")
+@with_session
+@click.option("--listen", required=True, metavar="HOST:PORT", help="Where to listen, for example 0.0.0.0:7077.")
+@click.option("--db", metavar="URL", help="The database.  [env: YARD_DB; default: SQLite in the yard's directory]")
+def command(session: Session, listen: str, db: str | None) -> int:
+    """Run the server on TCP for a team, in the foreground. Every call needs a token: `yard token create NAME`."""
+    check_listen(listen)
+    yard = settings.yard_dir(session.yard)
+    # In the environment and not in the arguments: it may carry a password, and arguments are for all to see.
+    environ = {**os.environ, "YARD_DB": db} if db else dict(os.environ)
+    say(f"serving {yard} on {listen}; clients need YARD_URL=http://{listen} and YARD_TOKEN")
+    sys.stderr.flush()
+    arguments = ["-P", "-m", "jobyard.server", "--yard", str(yard), "--listen", listen]
+    os.execve(sys.executable, [sys.executable, *arguments], environ)
+
+
+def check_listen(listen: str) -> None:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise UserError(f"--listen: cannot read {listen!r}; write HOST:PORT, for example 127.0.0.1:7077")

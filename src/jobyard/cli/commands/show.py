@@ -1,0 +1,78 @@
+"""`yard show`: what is known of one job?"""
+
+from __future__ import annotations
+
+import click
+
+from jobyard.cli.output.json import print_json
+from jobyard.cli.output.summary import failure_lines
+from jobyard.cli.output.table import print_fields, print_table
+from jobyard.cli.output.text import counts_text, harmless, local_time, outcome_text, run_time, state_text
+from jobyard.cli.session import Session, with_session
+from jobyard.model import codec
+from jobyard.model.units import show_mib, show_seconds
+from jobyard.wire.views import JobView, TaskView
+
+TASK_HEADERS = ("TASK", "STATE", "ATTEMPT", "NODE", "GPUS", "TIME", "PEAK", "OUTCOME")
+
+
+@click.command("show")
+@with_session
+@click.argument("job", metavar="JOB")
+@click.option("--tasks", "with_tasks", is_flag=True, help="Also each task that was started or has ended.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="With --tasks: at most N tasks.")
+def command(session: Session, job: str, with_tasks: bool, limit: int | None) -> int:
+    """Show one job. JOB is an id, the beginning of one, a name, or `last`."""
+    view = session.client.job(job)
+    tasks = session.client.tasks(view.id, limit=limit) if with_tasks else ()
+    if session.is_json:
+        data = codec.encode(view, defaults=True)
+        print_json({**data, "tasks": tasks} if with_tasks else data)
+        return 0
+    print_fields(_fields(view))
+    if view.first_failure is not None:
+        click.echo("\n".join(failure_lines(view.first_failure)).replace("yard: first", "first", 1))
+    if tasks:
+        click.echo()
+        print_table(TASK_HEADERS, [_row(task) for task in tasks])
+    return 0
+
+
+def _fields(job: JobView) -> list[tuple[str, str]]:
+    return [
+        ("job", job.id),
+        ("name", harmless(job.name)),
+        ("user", job.user),
+        ("state", state_text(job.state) + (f" ({job.reason.value})" if job.reason else "")),
+        ("message", harmless(job.message)),
+        ("tasks", counts_text(job.counts)),
+        ("each", "; ".join(f"{group.name or 'task'}: {group.resources}" for group in job.groups)),
+        ("priority", str(job.priority)),
+        ("command", harmless(job.command)),
+        ("workdir", harmless(job.workdir)),
+        ("env", ", ".join(f"{name}={harmless(value)}" for name, value in job.env.items())),
+        ("after", ", ".join(job.after)),
+        ("timeout", show_seconds(job.timeout_seconds) if job.timeout_seconds else ""),
+        ("retries", str(job.retries or "")),
+        ("max fails", "" if job.max_fails is None else str(job.max_fails)),
+        ("at once", "" if job.limit is None else str(job.limit)),
+        ("submitted", local_time(job.submitted_at)),
+        ("started", local_time(job.started_at) if job.started_at else ""),
+        ("finished", local_time(job.finished_at) if job.finished_at else ""),
+        ("time", run_time(job) if job.started_at else ""),
+        ("eta", show_seconds(job.eta_seconds) if job.eta_seconds is not None else ""),
+        ("notes", "; ".join(map(harmless, job.notes))),
+    ]
+
+
+def _row(task: TaskView) -> tuple[str, ...]:
+    return (
+        task.label,
+        state_text(task.state),
+        str(task.attempt or "-"),
+        task.node or "-",
+        ",".join(map(str, task.devices)) or "-",
+        run_time(task),
+        show_mib(task.peak_memory_mib) if task.peak_memory_mib else "-",
+        task.message or (outcome_text(task) if task.state.is_final else ""),
+    )

@@ -1,0 +1,62 @@
+"""`yard wait`: wait until jobs have ended."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from jobyard.cli.feed import Broken, Ended, Feed
+from jobyard.cli.output.json import print_json
+from jobyard.cli.output.summary import exit_code_of, summary_lines, title
+from jobyard.cli.output.text import say
+from jobyard.cli.session import Session, with_session
+from jobyard.model.units import parse_duration_seconds
+from jobyard.wire.views import JobView
+
+TIMED_OUT = 124  # as timeout(1) says it
+FOREVER_SECONDS = 3600.0  # of one look at the feed
+
+
+@click.command("wait")
+@with_session
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@click.option("--timeout", metavar="TIME", help="Give up after this long (exit code 124); the jobs go on.")
+@click.option("--exit-code", "pass_exit_code", is_flag=True, help="Exit with a single task's own code.")
+def command(session: Session, jobs: tuple[str, ...], timeout: str | None, pass_exit_code: bool) -> int:
+    """Wait until jobs have ended. Each JOB is an id, the beginning of one, a name, or `last`.
+
+    Exit codes: 0 all succeeded, 1 something failed, 124 timed out, 130 interrupted (the jobs go on).
+    """
+    deadline = None if timeout is None else time.monotonic() + parse_duration_seconds(timeout, "--timeout")
+    views = list({view.id: view for view in map(session.client.job, jobs)}.values())
+    ended = [_wait(session, view, deadline) for view in views]
+    unfinished = [view for view in ended if not view.state.is_final]
+    if session.is_json:
+        print_json(ended)
+    else:
+        for view in ended:
+            if view.state.is_final:
+                click.echo("\n".join(summary_lines(view, was_streamed=False)), err=True)
+    for view in unfinished:
+        say(f"{title(view)} has not ended after {timeout}; it is {view.state.value.lower()}")
+    codes = [exit_code_of(view, pass_through=pass_exit_code and len(ended) == 1) for view in ended]
+    return TIMED_OUT if unfinished else max(codes)
+
+
+def _wait(session: Session, view: JobView, deadline: float | None) -> JobView:
+    """The job at its end, or as it is at the deadline."""
+    if view.state.is_final:
+        return view
+    feed = Feed()
+    feed.read("job", lambda: session.client.watch(view.id))
+    while deadline is None or time.monotonic() < deadline:
+        item = feed.next(FOREVER_SECONDS if deadline is None else deadline - time.monotonic())
+        match item:
+            case JobView():
+                view = item
+            case Broken(_, error):
+                raise error
+            case Ended():
+                break
+    return view

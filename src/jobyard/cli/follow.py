@@ -1,0 +1,153 @@
+"""How is a job followed to its end? The story of `yard run` after the submit."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from jobyard.cli.feed import Broken, Ended, Feed
+from jobyard.cli.interrupts import Interrupts
+from jobyard.cli.output.json import print_json
+from jobyard.cli.output.plain import PlainDisplay, QuietDisplay
+from jobyard.cli.output.summary import exit_code_of, title
+from jobyard.cli.output.tasklog import DirectLog
+from jobyard.cli.output.text import say, warn
+from jobyard.cli.session import Session
+from jobyard.client.api import YardClient
+from jobyard.wire.views import JobView, LogChunk
+
+INTERRUPTED = 130
+TICK_SECONDS = 0.5
+LAST_OUTPUT_SECONDS = 30.0  # after the end of a job, so long without any output means that no more will come
+
+
+@dataclass(frozen=True)
+class HungUp:
+    signal: int
+
+
+@dataclass(frozen=True)
+class Killed:
+    """The second Ctrl-C was acknowledged."""
+
+
+@dataclass(frozen=True)
+class FollowOptions:
+    is_quiet: bool = False
+    pass_exit_code: bool = False
+
+
+def run_to_end(session: Session, submit: Callable[[], JobView], options: FollowOptions) -> int:
+    """Submit, follow, sum up; the exit code. Ctrl-C cancels the job, twice kills it; a hang-up leaves it running."""
+    client, feed = session.client, Feed()
+    job: JobView | None = None
+
+    def pressed(times: int) -> None:
+        if job is not None:
+            _cancel(client, feed, job, times)
+        elif times > 1:
+            raise KeyboardInterrupt
+
+    with Interrupts(pressed, lambda number: feed.put(HungUp(number))) as interrupts:
+        # 1. Submit. A Ctrl-C during it is kept: the job may be in the journal already, and must then be cancelled.
+        job = submit()
+        if interrupts.presses:
+            pressed(1)
+        # 2. Follow.
+        follower = Follower(session, client, feed, job, options)
+        ended = follower.follow()
+    # 3. Sum up.
+    if isinstance(ended, HungUp):
+        say(f"detached; {title(job)} goes on: yard logs -f {job.id}")
+        return 128 + ended.signal
+    if isinstance(ended, Killed):
+        say(f"{title(job)} was killed")
+        return INTERRUPTED
+    follower.display.summary(ended)
+    if session.is_json:
+        print_json(ended)
+    return INTERRUPTED if interrupts.presses else exit_code_of(ended, pass_through=options.pass_exit_code)
+
+
+def _cancel(client: YardClient, feed: Feed, job: JobView, times: int) -> None:
+    """In a thread: this is called by a signal handler, and the server may be away."""
+
+    def first() -> Iterator[Any]:
+        client.cancel(job.id, message="cancelled by Ctrl-C")
+        yield f"cancelling {title(job)}; Ctrl-C again kills it"
+
+    def second() -> Iterator[Any]:
+        client.cancel(job.id, force=True, message="killed by a second Ctrl-C")
+        yield Killed()
+
+    feed.read("cancel", first if times == 1 else second)
+
+
+class Follower:
+    """Reads the job's changes, and the output of a job of one task, until it has ended."""
+
+    def __init__(self, session: Session, client: YardClient, feed: Feed, job: JobView, options: FollowOptions) -> None:
+        self._feed = feed
+        self._job = job
+        self._is_streamed = job.counts.total == 1 and not options.is_quiet
+        self._log = DirectLog(all_to_stderr=session.is_json)
+        self._last_output_at = 0.0
+        self.display = choose_display(session, options, is_streamed=self._is_streamed)
+        feed.read("job", lambda: client.watch(job.id))
+        if self._is_streamed:
+            feed.read("logs", lambda: client.logs(job.id, follow=True))
+
+    def follow(self) -> JobView | HungUp | Killed:
+        reading = {"job", "logs"} if self._is_streamed else {"job"}
+        with self.display:
+            self.display.submitted(self._job)
+            while reading:
+                item = self._feed.next(TICK_SECONDS)
+                match item:
+                    case HungUp() | Killed():
+                        return item
+                    case Ended(source):
+                        reading.discard(source)
+                    case Broken(source, error):
+                        self._take_broken(source, error)
+                        reading.discard(source)
+                    case _:
+                        self._take(item)
+                if reading == {"logs"} and time.monotonic() - self._last_output_at > LAST_OUTPUT_SECONDS:
+                    warn(f"the last of the output did not arrive; see `yard logs {self._job.id}`")
+                    break
+        return self._job
+
+    def _take(self, item: JobView | LogChunk | str | None) -> None:
+        match item:
+            case JobView():
+                self._job = item
+                self._last_output_at = time.monotonic()
+                self.display.update(item)
+            case LogChunk():
+                self._last_output_at = time.monotonic()
+                self._log.write(item)
+            case str():
+                self.display.say(item)
+            case None:
+                self.display.tick()
+
+    def _take_broken(self, source: str, error: BaseException) -> None:
+        """Only the job itself matters: its output can be read later, and a cancel that came too late is no error."""
+        if source == "job":
+            raise error
+        warn(f"{source}: {error}")
+
+
+def choose_display(session: Session, options: FollowOptions, *, is_streamed: bool) -> QuietDisplay:
+    if options.is_quiet:
+        return QuietDisplay()
+    if is_streamed or not sys.stderr.isatty():
+        return PlainDisplay(progress_seconds=session.knobs.progress_seconds, is_streamed=is_streamed)
+    # Imported here: rich costs a tenth of a second, and is needed only where something is drawn.
+    from jobyard.cli.output.live import LiveDisplay
+
+    return LiveDisplay()

@@ -1,0 +1,84 @@
+"""Which verbs are there, and how is one found without importing the others?"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+from os.path import isfile
+from typing import NamedTuple
+
+import click
+
+from jobyard import __version__
+
+
+class Verb(NamedTuple):
+    help: str
+    module: str = ""  # in `commands`; empty: as the verb
+
+
+VERBS = {
+    "run": Verb("Submit a job and follow it to its end."),
+    "submit": Verb("Submit a job and return at once."),
+    "ls": Verb("List jobs."),
+    "show": Verb("Show one job."),
+    "logs": Verb("Show what a job's tasks wrote."),
+    "cancel": Verb("Stop jobs or some of their tasks."),
+    "wait": Verb("Wait until jobs have ended."),
+    "retry": Verb("Run what failed once more."),
+    "why": Verb("Say why a job waits, or why it ended as it did."),
+    "nodes": Verb("List machines and their GPUs."),
+    "schema": Verb("Print the JSON Schema of the manifest."),
+    "doctor": Verb("Check that everything works, and say what to do."),
+    "server": Verb("Start, stop or look at this yard's background server."),
+    "serve": Verb("Run the server on TCP for a team."),
+    "token": Verb("Make, list and revoke tokens for TCP."),
+}
+
+
+class LazyGroup(click.Group):
+    """The verbs of the table. Help is printed from the table alone; a verb's module is imported when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command = import_module(f"jobyard.cli.commands.{VERBS[cmd_name].module or cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, verb.help) for name, verb in VERBS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if word not in VERBS and not ctx.resilient_parsing:
+            raise click.UsageError(unknown_verb(word), ctx)
+        return super().resolve_command(ctx, args)
+
+
+def unknown_verb(word: str) -> str:
+    near = get_close_matches(word, VERBS, n=1)
+    if near:
+        return f"no verb {word!r}; did you mean `yard {near[0]}`?"
+    if isfile(word):
+        return f"no verb {word!r}; to run the file write: yard run {word}"
+    return f"no verb {word!r}; known: {', '.join(VERBS)}"
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="yard", message="%(prog)s %(version)s")
+@click.option("--yard", metavar="DIR", help="The yard's directory.  [env: YARD_DIR; default: ~/.local/share/jobyard]")
+def yard(yard: str | None) -> None:
+    """One yard for all your jobs: run them on this machine, keep them through anything.
+
+    \b
+      yard run -- python train.py       run a command, follow it
+      yard run jobs.txt                 run a file of commands, one per line
+      yard run -a 0-99 -- ./step.sh     run an array of 100 tasks
+    """

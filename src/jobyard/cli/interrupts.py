@@ -1,0 +1,43 @@
+"""What do Ctrl-C and a closed terminal mean while a job is followed?"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from types import FrameType, TracebackType
+
+
+class Interrupts:
+    """Between enter and exit Ctrl-C calls `pressed(n)` with its count, and SIGTERM or SIGHUP calls `hung_up(signal)`.
+
+    The calls come from the signal handler, so they happen also while the main thread waits or writes to a full pipe. A
+    third Ctrl-C raises KeyboardInterrupt: there is always a way out. A signal that is ignored (nohup) stays ignored.
+    """
+
+    def __init__(self, pressed: Callable[[int], None], hung_up: Callable[[int], None]) -> None:
+        self._pressed = pressed
+        self._hung_up = hung_up
+        self._before: dict[int, signal.Handlers | Callable[[int, FrameType | None], object] | int | None] = {}
+        self.presses = 0
+
+    def __enter__(self) -> Interrupts:
+        handlers = {signal.SIGINT: self._on_press, signal.SIGTERM: self._on_hang_up, signal.SIGHUP: self._on_hang_up}
+        for number, handler in handlers.items():
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, handler)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _on_press(self, number: int, frame: FrameType | None) -> None:
+        self.presses += 1
+        if self.presses > 2:
+            raise KeyboardInterrupt
+        self._pressed(self.presses)
+
+    def _on_hang_up(self, number: int, frame: FrameType | None) -> None:
+        self._hung_up(number)

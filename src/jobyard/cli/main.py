@@ -1,0 +1,105 @@
+"""The entry point: no traceback ever reaches a user, each error is one sentence and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import click
+
+from jobyard import __version__, settings
+from jobyard.cli.group import yard
+from jobyard.errors import YardError
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run `yard` and exit. See DESIGN section 4 for the exit codes."""
+    code = run(sys.argv[1:] if argv is None else argv)
+    code = _flushed(code)
+    sys.exit(code)
+
+
+def run(argv: Sequence[str]) -> int:
+    """The exit code of one call. Never raises."""
+    try:
+        color = False if os.environ.get("NO_COLOR") else None
+        result: Any = yard.main(list(argv), prog_name="yard", standalone_mode=False, color=color)
+        return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        return _say(_sentence(error), error.exit_code, error)
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except YardError as error:
+        return _say(str(error), error.exit_code, error)
+    except SystemExit as error:  # click's own answer to a closed pipe
+        return error.code if isinstance(error.code, int) else 1
+    except Exception as error:
+        return _say(_disk_sentence(error) or _crash_sentence(error, argv), 1, error)
+
+
+def _sentence(error: click.ClickException) -> str:
+    message = error.format_message().strip().rstrip(".").replace(". (", " (")
+    message = message[:1].lower() + message[1:]
+    ctx = getattr(error, "ctx", None)
+    if ctx is None or "yard " in message:
+        return message
+    return f"{message}; see `{ctx.command_path} --help`"
+
+
+def _disk_sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+        return f"{error.filename or 'the output'} cannot be written: {error.strerror}"
+    return ""
+
+
+def _crash_sentence(error: Exception, argv: Sequence[str]) -> str:
+    """Names the file with the traceback. Only the verb is kept of the command line: the rest may hold secrets."""
+    what = f"this is a bug in jobyard ({type(error).__name__})"
+    directory = settings.state_dir()
+    path = directory / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(
+                f"yard {__version__} ({settings.build_id()}), python {sys.version}\nverb: {' '.join(argv[:1])}\n\n"
+            )
+            file.write("".join(traceback.format_exception(error)))
+    except OSError as unwritable:
+        return f"{what}, and no report could be written to {directory}: {unwritable.strerror}; YARD_DEBUG=1 shows it"
+    return f"{what}; please report it with {path}"
+
+
+def _say(sentence: str, code: int, error: BaseException) -> int:
+    with suppress(OSError):
+        if os.environ.get("YARD_DEBUG", "0") not in ("", "0"):
+            sys.stderr.write("".join(traceback.format_exception(error)))
+        sys.stderr.write(f"yard: {' '.join(sentence.split())}\n")
+    return code
+
+
+def _flushed(code: int) -> int:
+    """A pipe that closed early is no error worth a word, neither now nor when the interpreter ends."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _say(f"the output cannot be written: {error.strerror}", code or 1, error)
+    return code
+
+
+if __name__ == "__main__":
+    main()

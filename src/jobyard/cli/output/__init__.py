@@ -1,0 +1,1 @@
+"""The one place that prints: tables and sentences for people, JSON for programs, the live display, tasks' output."""

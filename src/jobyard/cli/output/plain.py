@@ -1,0 +1,99 @@
+"""What does a person see of a job where there is no terminal? Few plain lines on stderr."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import click
+
+from jobyard.cli.output.summary import failure_lines, summary_lines, title
+from jobyard.cli.output.text import harmless, say
+from jobyard.model.job import State
+from jobyard.model.units import show_seconds
+from jobyard.wire.views import JobView
+
+PATIENCE_SECONDS = 1.0  # a job that starts within it was not waiting
+
+
+class QuietDisplay:
+    """Shows nothing."""
+
+    def __enter__(self) -> QuietDisplay:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def submitted(self, view: JobView) -> None: ...
+
+    def update(self, view: JobView) -> None: ...
+
+    def tick(self) -> None: ...
+
+    def say(self, sentence: str) -> None:
+        say(sentence)
+
+    def summary(self, view: JobView) -> None: ...
+
+
+class PlainDisplay(QuietDisplay):
+    """Submitted, why it waits, progress at each tenth or every few seconds, the first failure, the summary."""
+
+    def __init__(
+        self, *, progress_seconds: float, is_streamed: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._progress_seconds = progress_seconds
+        self._is_streamed = is_streamed  # the task's own output is what is seen: no progress beside it
+        self._clock = clock
+        self._view: JobView | None = None
+        self._waiting_since: float | None = None
+        self._said_reason = ""
+        self._said_at = 0.0
+        self._said_tenth = 0
+        self._said_finished = 0
+        self._said_failure = False
+
+    def submitted(self, view: JobView) -> None:
+        count = "" if view.counts.total == 1 else f", {view.counts.total} tasks"
+        say(f"{title(view)} submitted{count}", dim=True)
+        self._said_at = self._clock()
+
+    def update(self, view: JobView) -> None:
+        self._view = view
+        if view.first_failure is not None and not self._said_failure and not self._is_streamed:
+            self._said_failure = True
+            for line in failure_lines(view.first_failure):
+                click.echo(line, err=True)
+        self.tick()
+
+    def tick(self) -> None:
+        if self._view is not None:
+            self._say_waiting(self._view)
+            if not self._is_streamed and not self._view.state.is_final:
+                self._say_progress(self._view)
+
+    def summary(self, view: JobView) -> None:
+        for line in summary_lines(view, was_streamed=self._is_streamed):
+            click.echo(line, err=True)
+
+    def _say_waiting(self, view: JobView) -> None:
+        reason = harmless(view.message)
+        if view.state is not State.PENDING or not reason:
+            self._waiting_since = None
+            return
+        now = self._clock()
+        self._waiting_since = self._waiting_since or now
+        if now - self._waiting_since >= PATIENCE_SECONDS and reason != self._said_reason:
+            self._said_reason = reason
+            say(f"waiting: {reason}")
+
+    def _say_progress(self, view: JobView) -> None:
+        counts, now = view.counts, self._clock()
+        finished, tenth = counts.finished, counts.finished * 10 // max(1, counts.total)
+        is_time = now - self._said_at >= self._progress_seconds
+        if finished == self._said_finished or not (is_time or tenth > self._said_tenth):
+            return
+        self._said_at, self._said_finished, self._said_tenth = now, finished, tenth
+        eta = f", eta {show_seconds(view.eta_seconds)}" if view.eta_seconds is not None else ""
+        failed = f", {counts.failed} failed" if counts.failed else ""
+        say(f"{finished}/{counts.total} done, {counts.running} running{failed}{eta}")

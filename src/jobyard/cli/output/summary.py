@@ -1,0 +1,71 @@
+"""How did a job end? The lines said at the end, and the exit code."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from jobyard.cli.output.text import counts_text, harmless, harmless_lines, outcome_text
+from jobyard.model.job import Reason, State
+from jobyard.model.units import show_seconds
+from jobyard.wire.views import FailureView, JobView
+
+SHOWN_LINES = 10  # of the first failure
+COLOURS = {State.SUCCEEDED: "green", State.FAILED: "red", State.CANCELLED: "magenta"}
+
+
+def title(view: JobView) -> str:
+    return f"job {view.id} ({harmless(view.name)})"
+
+
+def summary_lines(view: JobView, *, was_streamed: bool) -> list[str]:
+    """Counts, wall time, the first failure, where the logs are. What was streamed already is not said again."""
+    lines = [click.style(f"yard: {_headline(view)}", fg=COLOURS.get(view.state))]
+    failure = view.first_failure
+    if failure is not None:
+        if view.counts.total > 1 or not was_streamed:
+            lines += failure_lines(failure)
+        if view.counts.cancelled and view.message:  # why the others did not run
+            lines.append(f"yard: {harmless(view.message)}")
+    elif view.message and view.state is not State.SUCCEEDED:
+        lines.append(f"yard: {harmless(view.message)}")
+    if view.state is not State.SUCCEEDED:
+        lines.append(f"yard: logs: yard logs {view.id}{_task_flag(view)}")
+    return lines
+
+
+def failure_lines(failure: FailureView) -> list[str]:
+    task = failure.task
+    where = f" on {task.node}" if task.node else ""
+    # "exit code 3: exited with code 3" would say it twice.
+    is_plain = task.reason in (Reason.EXIT_CODE, Reason.SIGNAL)
+    message = f": {harmless(task.message)}" if task.message and not is_plain else ""
+    head = click.style(f"yard: first failure: task {task.label}{where}, {outcome_text(task)}{message}", fg="red")
+    return [head, *(f"    {line}" for line in harmless_lines(failure.last_lines[-SHOWN_LINES:]))]
+
+
+def exit_code_of(view: JobView, *, pass_through: bool = False) -> int:
+    """0 when all succeeded, else 1; with `pass_through` a single task's own code, 128 + n for signal n."""
+    if view.state is State.SUCCEEDED:
+        return 0
+    if pass_through and view.counts.total == 1:
+        failed = view.first_failure.task if view.first_failure else None
+        if failed is not None and failed.signal:
+            return 128 + failed.signal
+        return view.exit_code or (failed.exit_code if failed else None) or 1
+    return 1
+
+
+def _headline(view: JobView) -> str:
+    took = show_seconds(max(0.0, (view.finished_at or time.time()) - (view.started_at or view.submitted_at)))
+    state = view.state.value.lower()
+    if view.counts.total == 1:
+        failure = view.first_failure
+        how = f" with {outcome_text(failure.task)}" if failure is not None and view.state is State.FAILED else ""
+        return f"{title(view)} {state}{how} after {took}"
+    return f"{title(view)} {state} after {took}: {counts_text(view.counts)}"
+
+
+def _task_flag(view: JobView) -> str:
+    return f" --task {view.first_failure.task.label}" if view.first_failure and view.counts.total > 1 else ""

@@ -1,0 +1,48 @@
+"""How do people read a list? Aligned columns, on a terminal cut to its width. No library: it must be quick."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+
+import click
+
+from jobyard.cli.output.text import harmless, shortened, width
+
+GAP = "  "
+LEAST_COLUMNS = 10  # of a cell that is cut
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """On stdout. Cells may be styled with click.style; the last column is the one that is cut."""
+    plain = [[harmless(click.unstyle(cell)) for cell in row] for row in rows]
+    widths = [max(width(cell) for cell in column) for column in zip(headers, *plain, strict=True)]
+    last_width = _room_for_last(widths)
+    click.echo(click.style(_line(headers, headers, widths, last_width), bold=True))
+    for row, plain_row in zip(rows, plain, strict=True):
+        click.echo(_line(row, plain_row, widths, last_width))
+
+
+def print_fields(fields: Sequence[tuple[str, str]]) -> None:
+    """`name  value` on each line; what has no value is left out."""
+    label_width = max((len(name) for name, value in fields if value), default=0)
+    for name, value in fields:
+        if value:
+            click.echo(f"{click.style(name.ljust(label_width), bold=True)}{GAP}{value}")
+
+
+def _line(row: Sequence[str], plain: Sequence[str], widths: Sequence[int], last_width: int) -> str:
+    cells = []
+    for shown, text, columns in zip(row[:-1], plain[:-1], widths[:-1], strict=True):
+        cell = shown if click.unstyle(shown) == text else text
+        cells.append(cell + " " * (columns - width(text)))
+    cells.append(shortened(plain[-1], last_width))
+    return GAP.join(cells).rstrip()
+
+
+def _room_for_last(widths: Sequence[int]) -> int:
+    if not sys.stdout.isatty():
+        return widths[-1]
+    taken = sum(widths[:-1]) + len(GAP) * (len(widths) - 1)
+    return max(LEAST_COLUMNS, shutil.get_terminal_size().columns - taken)

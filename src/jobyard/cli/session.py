@@ -1,0 +1,64 @@
+"""What is common to all verbs: which yard, which output?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property, wraps
+from typing import Any
+
+import click
+
+from jobyard import settings
+from jobyard.cli.output.text import warn
+from jobyard.client.api import YardClient
+from jobyard.client.local import LocalYard, connect, remote_address
+from jobyard.errors import UserError
+from jobyard.settings import ClientKnobs
+
+
+class Session:
+    """One call of `yard`."""
+
+    def __init__(self, yard: str | None, output: str) -> None:
+        self.yard = yard
+        self.is_json = output == "json"
+
+    @cached_property
+    def knobs(self) -> ClientKnobs:
+        return settings.knobs(ClientKnobs)
+
+    @cached_property
+    def client(self) -> YardClient:
+        """A client whose server answers; a local one is started where none runs."""
+        return connect(self.yard, self.knobs, warn)
+
+    @property
+    def is_remote(self) -> bool:
+        """YARD_URL names the server: it is not ours to start or stop."""
+        return remote_address(self.yard) is not None
+
+    @property
+    def leaves_this_machine(self) -> bool:
+        address = remote_address(self.yard)
+        return address is not None and not address.is_local
+
+    def local_yard(self, verb: str) -> LocalYard:
+        """For what can only be done here. Raises UserError when YARD_URL points elsewhere."""
+        if self.is_remote:
+            raise UserError(f"{verb}: YARD_URL points at another server; unset it, or name a directory with --yard DIR")
+        return LocalYard(settings.yard_dir(self.yard), self.knobs)
+
+
+def with_session(function: Callable[..., int]) -> Callable[..., int]:
+    """Gives a verb `--yard` and `-o`, and hands it the Session first. What it returns is the exit code."""
+
+    @click.option(
+        "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="For people or programs."
+    )
+    @click.option("--yard", metavar="DIR", help="The yard's directory.")
+    @click.pass_context
+    @wraps(function)
+    def with_options(ctx: click.Context, /, yard: str | None, output: str, **given: Any) -> int:
+        return function(Session(yard or ctx.find_root().params.get("yard"), output), **given)
+
+    return with_options

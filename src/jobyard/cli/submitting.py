@@ -1,0 +1,162 @@
+"""What job do the words after `yard run` and `yard submit` describe?"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobyard.cli.output.json import print_json
+from jobyard.cli.output.table import print_fields
+from jobyard.cli.output.text import harmless, say
+from jobyard.cli.session import Session
+from jobyard.errors import UserError
+from jobyard.manifests.command import spec_from_command
+from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.load import spec_from_file
+from jobyard.manifests.overrides import Overrides
+from jobyard.model.job import JobSpec
+from jobyard.wire.views import JobView, PlanView
+
+COMMAND_WORDS = "jobyard.command_words"
+
+
+class FileOrCommand(click.Command):
+    """`[FLAGS] FILE [FLAGS]` or `[FLAGS] -- CMD...`: what follows the first `--` is the command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            cut = args.index("--")
+            ctx.meta[COMMAND_WORDS] = tuple(args[cut + 1 :])
+            args = args[:cut]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[OPTIONS]", "FILE | -- CMD..."]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One submit as it was typed."""
+
+    files: tuple[str, ...]
+    command: tuple[str, ...] | None  # None: no `--`
+    overrides: Overrides
+    verb: str
+
+
+def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
+    """The flags of `run` and `submit`; the verb gets them as one Asked."""
+
+    @click.argument("files", nargs=-1, metavar="FILE")
+    @click.option("-n", "--name", help="The job's name.")
+    @click.option("-p", "--priority", type=int, metavar="N", help="Higher goes first; default 0.")
+    @click.option("-t", "--timeout", metavar="TIME", help="Of each attempt: 90s, 1h30m, 02:30:00.")
+    @click.option("-c", "--cpus", metavar="N", help="Cores for each task: 2, 0.5, 500m.")
+    @click.option("--mem", metavar="SIZE", help="Memory for each task: 512M, 24GiB.")
+    @click.option("-G", "--gpus", type=int, metavar="N", help="GPUs for each task.")
+    @click.option(
+        "--gpu-mem", metavar="SIZE", help="Memory on each GPU, which is then shared; without it GPUs are whole."
+    )
+    @click.option("-e", "--env", multiple=True, metavar="K=V", help="A variable; K alone takes it from this shell.")
+    @click.option("-w", "--workdir", metavar="DIR", help="Where tasks run; default: here.")
+    @click.option("-a", "--array", metavar="RANGE", help="One task for each number: 0-99, 0-99:2, 1,5,9, 0-99%10.")
+    @click.option("--each-line", metavar="FILE", help="One task for each line of FILE, given as {} and $YARD_LINE.")
+    @click.option("--after", multiple=True, metavar="[afterok:|afterany:]JOB", help="Start after JOB has ended.")
+    @click.option("--retries", type=int, metavar="N", help="Further attempts at a task that fails.")
+    @click.option("--max-fails", type=int, metavar="N", help="Stop the job when more tasks than this have failed.")
+    @click.option("--limit", type=int, metavar="N", help="At most N tasks at once, as %N in an array.")
+    @click.option("--on", metavar="WHERE", help="An executor, a node or a label.")
+    @click.pass_context
+    @wraps(function)
+    def with_flags(ctx: click.Context, /, session: Session, files: tuple[str, ...], **given: Any) -> int:
+        overrides = Overrides(**{field.name: given.pop(field.name) for field in fields(Overrides)})
+        asked = Asked(files, ctx.meta.get(COMMAND_WORDS), overrides, verb=f"yard {ctx.info_name}")
+        return function(session, asked, **given)
+
+    return with_flags
+
+
+def spec_of(asked: Asked, session: Session) -> JobSpec:
+    """The job, complete. Raises UserError that names the way out. The shell's variables never go to another machine."""
+    context = SubmitContext(workdir=_here(), environ=dict(os.environ), user=_user())
+    spec = _spec_from_words(asked, context)
+    if session.leaves_this_machine:
+        return replace(spec, inherited_env={})
+    if not os.access(spec.workdir, os.R_OK | os.X_OK):
+        raise UserError(f"the directory {spec.workdir} cannot be entered by you; name another with --workdir DIR")
+    return spec
+
+
+def _spec_from_words(asked: Asked, context: SubmitContext) -> JobSpec:
+    if asked.command is not None:
+        if asked.files:
+            raise UserError(f"{asked.files[0]!r} before --: give either FILE or -- CMD, not both")
+        return spec_from_command(asked.command, asked.overrides, context)
+    if not asked.files:
+        raise UserError(f"nothing to run; write `{asked.verb} FILE` or `{asked.verb} -- CMD`")
+    if len(asked.files) > 1:
+        raise UserError(f"one FILE at a time; to run a command write: {asked.verb} -- {' '.join(asked.files)}")
+    return _spec_from_file(asked, context)
+
+
+def _spec_from_file(asked: Asked, context: SubmitContext) -> JobSpec:
+    (file,) = asked.files
+    if file == "-":
+        file = "/dev/stdin"
+    elif not os.path.lexists(os.path.expanduser(file)):
+        raise UserError(f"no file {file!r}; to run a command write: {asked.verb} -- {file}")
+    return spec_from_file(Path(file), asked.overrides, context)
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise UserError(f"the current directory cannot be used ({error.strerror}); cd to another one") from None
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def show_plan(session: Session, spec: JobSpec, *, render: bool) -> int:
+    plan = session.client.plan(spec, render=render)
+    if session.is_json:
+        print_json(plan)
+    elif render:
+        click.echo(plan.rendered, nl=not plan.rendered.endswith("\n"))
+    else:
+        print_plan(plan)
+    return 0
+
+
+def print_plan(plan: PlanView) -> None:
+    job = plan.job
+    print_fields(
+        [
+            ("job", harmless(job.name)),
+            ("tasks", str(job.counts.total)),
+            ("each", "; ".join(f"{group.name or 'task'}: {group.resources}" for group in job.groups)),
+            ("command", harmless(job.command)),
+            ("workdir", harmless(job.workdir)),
+            ("after", ", ".join(job.after)),
+        ]
+    )
+    for sentence in (*plan.placements, *job.notes):
+        click.echo(f"- {harmless(sentence)}")
+    click.echo("nothing was submitted (--dry-run)")
+
+
+def say_notes(view: JobView) -> None:
+    for note in view.notes:
+        say(f"note: {harmless(note)}")

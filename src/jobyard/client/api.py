@@ -1,0 +1,304 @@
+"""What can be asked of a yard? One method for each call of docs/api.md."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
+from urllib.parse import quote, urlencode
+
+from jobyard.client.address import Address
+from jobyard.client.sse import ServerEvent, events_of
+from jobyard.client.transport import Answer, Lost, NotSent, Transport
+from jobyard.errors import Unreachable, UserError, YardError
+from jobyard.model import codec
+from jobyard.model.events import Event
+from jobyard.model.job import JobSpec
+from jobyard.model.node import NodeConfig
+from jobyard.settings import ClientKnobs
+from jobyard.wire.requests import API, AddNode, CancelJob, ChangePriority, CreateToken, RetryJob, SubmitJob
+from jobyard.wire.views import JobView, LogChunk, NodeView, PlanView, ServerView, TaskView, TokenView, WhyView
+
+T = TypeVar("T")
+Query = Mapping[str, str | int | bool | None]
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0  # between two tries to reach a server
+EVENTS = {kind.__name__: kind for kind in Event.__subclasses__()}
+
+
+class OtherVersion(YardError):
+    """The server answered, in words that this client does not know."""
+
+
+class Revive(Protocol):
+    """Brings a local server back that is gone; does nothing where one answers. Raises YardError when it cannot."""
+
+    def __call__(self) -> None: ...
+
+
+class YardClient:
+    """Safe to use from several threads. Raises the server's error classes; Unreachable when nobody answers.
+
+    Once a server has answered, every call that is safe to repeat waits for a lost one (and starts it again where it is
+    local), up to `reconnect_seconds`.
+    """
+
+    def __init__(self, address: Address, knobs: ClientKnobs, revive: Revive | None = None) -> None:
+        self.address = address
+        self._knobs = knobs
+        self._transport = Transport(address)
+        self._revive = revive
+        self._reviving = threading.Lock()
+        self._has_answered = False
+
+    # -- jobs
+
+    def submit(self, spec: JobSpec, *, key: str = "") -> JobView:
+        """Returns after the journal has it. A lost answer is asked for again: the key makes that harmless."""
+        request = SubmitJob(spec, key=key or uuid.uuid4().hex)
+        return self._view(JobView, self._call("POST", "/jobs", codec.encode(request)))
+
+    def plan(self, spec: JobSpec, *, render: bool = False) -> PlanView:
+        request = SubmitJob(spec, dry_run=True, render=render)
+        return self._view(PlanView, self._call("POST", "/jobs", codec.encode(request)))
+
+    def jobs(self, *, all: bool = False, state: str | None = None, limit: int | None = None) -> tuple[JobView, ...]:
+        return self._views(JobView, self._call("GET", "/jobs" + _query({"all": all, "state": state, "limit": limit})))
+
+    def job(self, selector: str) -> JobView:
+        return self._view(JobView, self._call("GET", _job(selector)))
+
+    def tasks(
+        self, selector: str, *, state: str | None = None, limit: int | None = None, offset: int | None = None
+    ) -> tuple[TaskView, ...]:
+        query = _query({"state": state, "limit": limit, "offset": offset})
+        return self._views(TaskView, self._call("GET", _job(selector, "/tasks") + query))
+
+    def why(self, selector: str) -> WhyView:
+        return self._view(WhyView, self._call("GET", _job(selector, "/why")))
+
+    def cancel(self, selector: str, *, tasks: tuple[str, ...] = (), force: bool = False, message: str = "") -> JobView:
+        request = CancelJob(tasks=tasks, force=force, message=message)
+        return self._view(JobView, self._call("POST", _job(selector, "/cancel"), codec.encode(request)))
+
+    def retry(self, selector: str, *, tasks: tuple[str, ...] = ()) -> JobView:
+        """Not repeated after a lost answer: a second one could retry what failed again in between."""
+        body = codec.encode(RetryJob(tasks))
+        return self._view(JobView, self._call("POST", _job(selector, "/retry"), body, is_repeatable=False))
+
+    def change_priority(self, selector: str, priority: int) -> JobView:
+        body = codec.encode(ChangePriority(priority))
+        return self._view(JobView, self._call("POST", _job(selector, "/priority"), body))
+
+    def watch(self, selector: str) -> Iterator[JobView]:
+        """The job at each change, until it has ended; goes on over the death of a server."""
+        path = _job(selector, "/watch")
+        while True:
+            for event in self._stream(path):
+                if event.name == "job":
+                    view = self._view(JobView, json.loads(event.data))
+                    yield view
+                    if view.state.is_final:
+                        return
+            # A server that stops ends its streams in good order: the job has not ended, so ask the next one.
+            view = self.job(selector)
+            if view.state.is_final:
+                yield view
+                return
+            time.sleep(FIRST_PAUSE_SECONDS)
+
+    def logs(
+        self,
+        selector: str,
+        *,
+        task: str | None = None,
+        attempt: int | None = None,
+        stream: str | None = None,
+        follow: bool = False,
+        tail: int | None = None,
+    ) -> Iterator[LogChunk]:
+        """Output as it comes; each piece once, also over the death of a server (the stream goes on at its last id)."""
+        query = _query({"task": task, "attempt": attempt, "stream": stream, "follow": follow, "tail": tail})
+        last_id = ""
+        while True:
+            is_news = False
+            for event in self._stream(_job(selector, "/logs") + query, last_id):
+                last_id, is_news = event.id or last_id, True
+                if event.name == "log":
+                    chunk = self._view(LogChunk, json.loads(event.data))
+                    yield chunk
+                    if chunk.final:
+                        return
+            if not is_news or not last_id:  # ended in good order, and asking again brought nothing: that was all
+                return
+
+    def raw_log(
+        self, selector: str, *, task: str | None = None, attempt: int | None = None, stream: str = "out"
+    ) -> Iterator[bytes]:
+        """The bytes of one attempt's stream, as they were written."""
+        path = _job(selector, "/logs/raw") + _query({"task": task, "attempt": attempt, "stream": stream})
+        ask = lambda: self._transport.open("GET", API + path, seconds=self._knobs.request_seconds)  # noqa: E731
+        with self._persist(ask) as answer:
+            while piece := answer.read_some():
+                yield piece
+
+    def results(self, selector: str, *, task: str | None = None) -> Iterator[bytes]:
+        """A tar of what a job's tasks on other machines brought home, or one task's part of it."""
+        path = _job(selector, "/results") + _query({"task": task})
+        ask = lambda: self._transport.open("GET", API + path, seconds=self._knobs.request_seconds)  # noqa: E731
+        with self._persist(ask) as answer:
+            while piece := answer.read_some():
+                yield piece
+
+    # -- the yard
+
+    def nodes(self) -> tuple[NodeView, ...]:
+        return self._views(NodeView, self._call("GET", "/nodes"))
+
+    def add_node(self, config: NodeConfig, *, force: bool = False) -> NodeView:
+        """Returns once the machine has answered; with `force` at once. Adding it again changes how it is reached."""
+        return self._view(NodeView, self._call("POST", "/nodes", codec.encode(AddNode(config, force))))
+
+    def remove_node(self, node: str, *, force: bool = False) -> None:
+        """Refused while tasks run there, unless forced."""
+        self._call("DELETE", _node(node) + _query({"force": force}))
+
+    def drain_node(self, node: str) -> NodeView:
+        return self._view(NodeView, self._call("POST", _node(node, "/drain")))
+
+    def resume_node(self, node: str) -> NodeView:
+        return self._view(NodeView, self._call("POST", _node(node, "/resume")))
+
+    def probe_node(self, node: str) -> NodeView:
+        """As it is now: it is measured first."""
+        return self._view(NodeView, self._call("POST", _node(node, "/probe")))
+
+    def events(self, since: int) -> Iterator[Event]:
+        """Every journalled event after this number, and those to come, without end.
+
+        None comes twice. Where a server dies, those that it had journalled in one go and not all sent may be missing.
+        """
+        last_id = str(since)
+        while True:
+            for event in self._stream(f"/events{_query({'since': since})}", last_id):
+                last_id = event.id or last_id
+                if kind := EVENTS.get(event.name):
+                    yield self._view(kind, json.loads(event.data))
+            time.sleep(FIRST_PAUSE_SECONDS)
+
+    def server(self) -> ServerView:
+        return self._view(ServerView, self._call("GET", "/server"))
+
+    def is_answered(self) -> bool:
+        """Whether somebody listens there now, whatever it says. Never waits for a server that is gone."""
+        try:
+            self._transport.open("GET", f"{API}/healthz", seconds=self._knobs.request_seconds).close()
+        except Unreachable:
+            return False
+        except YardError:
+            return True
+        return True
+
+    def stop_server(self, *, force: bool = False) -> None:
+        """Asks it to end; it is gone a little later. Refused while work is pending, unless forced. Never starts one."""
+        path = f"{API}/server/stop" + _query({"force": force})
+        self._transport.call("POST", path, seconds=self._knobs.request_seconds)
+
+    def tokens(self) -> tuple[TokenView, ...]:
+        return self._views(TokenView, self._call("GET", "/tokens"))
+
+    def create_token(self, name: str) -> TokenView:
+        body = codec.encode(CreateToken(name))
+        return self._view(TokenView, self._call("POST", "/tokens", body, is_repeatable=False))
+
+    def revoke_token(self, token: str) -> None:
+        self._call("DELETE", f"/tokens/{quote(token, safe='')}")
+
+    # -- below
+
+    def _call(self, method: str, path: str, body: Any = None, *, is_repeatable: bool = True) -> Any:
+        return self._persist(
+            lambda: self._transport.call(method, API + path, body, seconds=self._knobs.request_seconds), is_repeatable
+        )
+
+    def _persist(self, ask: Callable[[], T], is_repeatable: bool = True) -> T:
+        """Ask until there is an answer. A server that is far away and never answered before is not waited for."""
+        deadline = time.monotonic() + self._knobs.reconnect_seconds
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                answer = ask()
+            except Unreachable as error:
+                is_patient = self._has_answered or self._revive is not None
+                is_safe = is_repeatable or isinstance(error, NotSent)
+                if not is_patient or not is_safe or time.monotonic() >= deadline:
+                    raise
+            else:
+                self._has_answered = True
+                return answer
+            self._bring_back(deadline)
+            time.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+    def _bring_back(self, deadline: float) -> None:
+        if self._revive is None:
+            return
+        try:
+            with self._reviving:
+                self._revive()
+        except YardError:
+            # A yard that never worked says at once why; one that worked a moment ago gets its time.
+            if not self._has_answered or time.monotonic() >= deadline:
+                raise
+
+    def _stream(self, path: str, last_id: str = "") -> Iterator[ServerEvent]:
+        """The events of one stream, opened again at the last id whenever the link or the server is lost.
+
+        Ends when the server ends it in good order. Raises Unreachable when nobody answered for `reconnect_seconds`.
+        """
+        while True:
+            with self._open_stream(path, last_id) as answer, suppress(Lost):
+                for event in events_of(answer):
+                    last_id = event.id or last_id
+                    yield event
+                return
+            time.sleep(FIRST_PAUSE_SECONDS)  # or a proxy that cuts each stream at once would keep us busy
+
+    def _open_stream(self, path: str, last_id: str) -> Answer:
+        headers = {"Last-Event-ID": last_id} if last_id else {}
+        return self._persist(
+            lambda: self._transport.open("GET", API + path, headers=headers, seconds=self._knobs.silence_seconds)
+        )
+
+    def _view(self, kind: type[T], data: Any) -> T:
+        try:
+            return codec.decode(kind, data)
+        except UserError as error:
+            # Not the user's fault: the two programs are of different ages.
+            raise OtherVersion(
+                f"the yard at {self.address} speaks another version ({error}); restart it: `yard server stop`"
+            ) from error
+
+    def _views(self, kind: type[T], data: Any) -> tuple[T, ...]:
+        return self._view(tuple[kind, ...], data)  # type: ignore[valid-type]
+
+
+def _job(selector: str, below: str = "") -> str:
+    return f"/jobs/{quote(selector, safe='')}{below}"
+
+
+def _node(node: str, below: str = "") -> str:
+    return f"/nodes/{quote(node, safe='')}{below}"
+
+
+def _query(values: Query) -> str:
+    """Only what is said: None and False are left out."""
+    said = {
+        key: "true" if value is True else str(value)
+        for key, value in values.items()
+        if value is not None and value is not False
+    }
+    return f"?{urlencode(said)}" if said else ""

@@ -1,0 +1,43 @@
+"""How are server-sent events read? https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from jobyard.client.transport import Answer
+
+
+class ServerEvent(NamedTuple):
+    name: str
+    data: str
+    id: str
+
+
+def events_of(answer: Answer) -> Iterator[ServerEvent]:
+    """Whole events as they come; one that was cut off is dropped. Raises Lost when the link breaks."""
+    name, last_id = "", ""
+    data: list[str] = []
+    for line in _lines(answer):
+        if not line:
+            if data:
+                yield ServerEvent(name or "message", "\n".join(data), last_id)
+            name, data = "", []
+            continue
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        match field:
+            case "event":
+                name = value
+            case "data":
+                data.append(value)
+            case "id" if "\0" not in value:
+                last_id = value
+
+
+def _lines(answer: Answer) -> Iterator[str]:
+    rest = b""
+    while piece := answer.read_some():
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield line.removesuffix(b"\r").decode("utf-8", "replace")

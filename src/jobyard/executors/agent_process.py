@@ -1,0 +1,58 @@
+"""How does the yard's own machine come to have an agent? By starting one that outlives whoever started it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from jobyard.agent.build import agent_zipapp
+from jobyard.errors import Unavailable
+
+
+class LocalAgent:
+    """A transport: connects to this machine's agent of one yard, starting it when nobody answers."""
+
+    def __init__(self, state_dir: Path, socket: Path, fake_gpus: str = "") -> None:
+        self.state_dir = state_dir
+        self.socket = socket
+        self.fake_gpus = fake_gpus
+        self.zipapp, self.build = agent_zipapp()
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to a live agent. Raises Unavailable with a sentence."""
+        try:
+            return await self._open()
+        except OSError:
+            await self._start()
+        try:
+            return await self._open()
+        except OSError as error:
+            raise Unavailable(f"the agent does not answer on {self.socket}: {error}") from error
+
+    async def send_snapshot(self, snapshot: str, tar: Path) -> None:
+        raise AssertionError("this machine shares our disk")
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_unix_connection(str(self.socket), limit=1 << 28)
+
+    async def _start(self) -> None:
+        self.state_dir.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-E", "-s", str(self.zipapp), "--state", str(self.state_dir)]
+        command += ["--socket", str(self.socket), "--detach"]
+        if self.fake_gpus:
+            command += ["--fake-gpus", self.fake_gpus]
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd="/",
+            start_new_session=True,
+            env=dict(os.environ),
+        )
+        output, _ = await process.communicate()
+        if process.returncode not in (0, 3):  # 3: another one was faster
+            last = output.decode(errors="replace").strip().splitlines()[-1:] or ["no word"]
+            raise Unavailable(f"the agent did not start: {last[0]}")

@@ -1,0 +1,422 @@
+"""How do attempts run on machines? Through the agent there: one connection of JSON lines, reconciled once made."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from jobyard.agent import faults, records
+from jobyard.errors import Unavailable
+from jobyard.executors.environment import job_environment, task_command, task_environment
+from jobyard.executors.measurement import Measurements
+from jobyard.executors.mirror import Mirror
+from jobyard.executors.protocol import AgentStatus, LiveAttempt, SubmittedJob, YardView
+from jobyard.model.effects import CloseSlot, Effect, Launch, Stop, Withdraw
+from jobyard.model.events import (
+    AttemptsFinished,
+    AttemptsStarted,
+    AttemptsWithdrawn,
+    Event,
+    Finished,
+    NodeJoined,
+    NodeLost,
+    NodeWentAway,
+    Started,
+)
+from jobyard.model.job import Reason
+from jobyard.model.node import Device, Node
+from jobyard.model.task import AttemptId, Outcome, Slot
+
+PROTOCOL = 1
+RECONNECT_SECONDS = (0.05, 0.2, 1.0, 2.0, 5.0)
+WELCOME_SECONDS = 20.0
+PROBE_SECONDS = 5.0
+REFUSED_SECONDS = 0.25  # before another try at room that other yards hold
+
+log = logging.getLogger(__name__)
+
+
+class Transport(Protocol):
+    """A way to reach one machine's agent."""
+
+    build: str
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Raises Unavailable with a sentence."""
+
+    async def send_snapshot(self, snapshot: str, tar: Path) -> None:
+        """Bring a tree to the machine. Raises Unavailable. Never asked of a machine that shares our disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Homecoming:
+    """What a machine that does not share our disk needs: a place for what it sends, and what to do when all is here."""
+
+    mirror: Mirror
+    snapshots: Path  # the trees that are sent along, by their hashes
+    settle: Callable[[AttemptId], None]  # put an attempt's results where the user wants them; may take a while
+    lease_seconds: float  # after so long without a link its attempts are given up
+
+
+class MachineExecutor:
+    """One machine, through its agent. What is sent while nobody is connected is settled by the next reconcile."""
+
+    def __init__(
+        self,
+        name: str,
+        node: str,
+        transport: Transport,
+        yard: YardView,
+        hello: Mapping[str, Any],
+        files: Path,
+        home: Homecoming | None = None,
+    ) -> None:
+        """`files` is where attempts' output is found on this disk; without `home` the agent writes it there itself."""
+        self.name = name
+        self.node = node
+        self._transport = transport
+        self._yard = yard
+        self._files = files
+        self._home = home
+        self._hello = {"op": "hello", "protocol": PROTOCOL, "ship": home is not None, **hello}
+        self._lease: asyncio.TimerHandle | None = None
+        self._sending: dict[str, asyncio.Task[None]] = {}  # snapshots on their way
+        self._arrived: asyncio.Queue[list[Event]] = asyncio.Queue()  # ended, with results to be settled
+        self._seen: asyncio.Queue[list[Event]] = asyncio.Queue()
+        self._writer: asyncio.StreamWriter | None = None
+        self._known_jobs: set[str] = set()
+        self._described: Node | None = None
+        self._pid: int | None = None
+        self._build = ""
+        self._problem = ""
+        self._announced = False
+        self._measured = asyncio.Event()
+        self._measurements = Measurements(node)
+        self._joining: list[Event] = []  # what is said with the first measurement after a connection was made
+        self._refused: list[Event] | None = None  # what was given back, until we know who holds the room
+
+    # -- being connected -------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        settling = asyncio.create_task(self._settle()) if self._home else None
+        try:
+            await self._stay_connected()
+        finally:
+            for task in (settling, *self._sending.values()):
+                if task is not None:
+                    task.cancel()
+
+    async def _stay_connected(self) -> None:
+        failures = 0
+        while True:
+            try:
+                reader, writer = await self._transport.connect()
+                try:
+                    await self._converse(reader, writer)
+                    failures = 0
+                finally:
+                    self._writer = None
+                    self._pid = None
+                    writer.close()
+                    self._go_away()
+                self._problem = "the connection to the agent was lost"
+            except (Unavailable, OSError, ValueError, TimeoutError) as error:
+                self._problem = str(error) or type(error).__name__
+                log.warning("agent of %s: %s", self.node, self._problem)
+            except Exception as error:  # a bug of ours must not leave the yard deaf: reconcile, and it goes on
+                self._problem = f"{type(error).__name__}: {error}"
+                log.exception("agent of %s", self.node)
+            await asyncio.sleep(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
+            failures += 1
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._announced = self._yard.is_busy
+        writer.write(_line({**self._hello, "pending": self._announced}))
+        async with asyncio.timeout(WELCOME_SECONDS):  # not wait_for: in Python 3.11 it may swallow a cancellation
+            welcome = await _read(reader)
+        if welcome is None or welcome.get("ev") != "welcome" or welcome.get("protocol") != PROTOCOL:
+            raise Unavailable(f"the agent answers in another language: {str(welcome)[:100]}")
+        # What is not on disk yet must not be named: the agent would be asked to start it.
+        await self._yard.settled()
+        live = self._yard.live_attempts(self.node)
+        if welcome["build"] != self._transport.build and not live:
+            writer.write(_line({"op": "quit"}))  # an agent of another build, and idle: the next one is ours
+            await reader.read()
+            return
+        self._pid, self._build, self._problem = welcome["pid"], welcome["build"], ""
+        self._described = _node(self.node, self.name, welcome)
+        # It joins together with its first measurement: before that nobody knows what others leave of it.
+        self._joining = [NodeJoined(self._described, time.time())]
+        writer.write(_line({"op": "probe"}))
+        if self._lease is not None:
+            self._lease.cancel()
+            self._lease = None
+        self._known_jobs = set()
+        self._refused = None  # reconcile tells of them anew
+        # From here on effects go straight out: the list of live attempts and the first effect after it have no gap.
+        self._writer = writer
+        faults.point("server-reconciling")
+        have = self._home.mirror.have(item.attempt for item in live) if self._home else {}
+        self._send({"op": "reconcile", "live": [str(item.attempt) for item in live], "have": have})
+        self._stop_again(live)
+        self.announce(self._yard.is_busy)
+        while (message := await _read(reader)) is not None:
+            self._hear(message)
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        match message["ev"]:
+            case "attempts":
+                faults.point("server-finishing" if message.get("finished") else "server-running")
+                events = self._without_refused(_attempt_events(message))
+                if self._home is None or not message.get("finished"):
+                    self._seen.put_nowait(events)
+                else:
+                    self._arrived.put_nowait(events)
+            case "output" if self._home is not None:
+                self._home.mirror.take(message)
+            case "missing" if self._home is not None:
+                self._send_snapshot(message["snapshot"])
+            case "measured":
+                self._measured.set()
+                measured = self._measurements.read(message, self._devices_in_use(), time.time())
+                self._seen.put_nowait([*self._joining, measured, *(self._refused or ())])
+                self._joining, self._refused = [], None
+            case "reconciled":
+                self._launch_absent(message["absent"])
+            case "refused":
+                log.info("slot %s was refused: %s", message["slot"], message["message"])
+                # Learn who holds the room before we ask again, or we would ask fifty times a second.
+                if self._refused is None:
+                    self._refused = []
+                    asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._send, {"op": "probe"})
+            case "error":
+                log.error("the agent of %s did not understand: %s", self.node, message["message"])
+
+    def _devices_in_use(self) -> set[int]:
+        live = self._yard.live_attempts(self.node)
+        return {piece.index for item in live for piece in item.slot.placement.devices}
+
+    def _without_refused(self, events: list[Event]) -> list[Event]:
+        """While a slot was refused, what is given back waits for the next measurement."""
+        if self._refused is None:
+            return events
+        self._refused += [event for event in events if isinstance(event, AttemptsWithdrawn)]
+        return [event for event in events if not isinstance(event, AttemptsWithdrawn)]
+
+    # -- what a machine with a disk of its own needs ----------------------------------------------------------------
+
+    def _go_away(self) -> None:
+        """The link is lost. For the length of the lease what runs there is believed to run on."""
+        if self._home is None or self._lease is not None:
+            return
+        self._seen.put_nowait([NodeWentAway(self.node, time.time(), self._problem)])
+        self._lease = asyncio.get_running_loop().call_later(self._home.lease_seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        assert self._home is not None
+        message = f"node {self.node} has not answered for {self._home.lease_seconds:g} s"
+        self._seen.put_nowait([NodeLost(self.node, time.time(), message)])
+
+    async def _settle(self) -> None:
+        """Until cancelled: bring results to their place, then say that their attempts ended. In the order they came."""
+        while True:
+            events = await self._arrived.get()
+            assert self._home is not None
+            for event in events:
+                for item in event.items if isinstance(event, AttemptsFinished) else ():
+                    await asyncio.to_thread(self._home.settle, item.attempt)
+            self._seen.put_nowait(events)
+
+    def _send_snapshot(self, snapshot: str) -> None:
+        if snapshot not in self._sending or self._sending[snapshot].done():
+            self._sending[snapshot] = asyncio.create_task(self._bring_snapshot(snapshot))
+
+    async def _bring_snapshot(self, snapshot: str) -> None:
+        assert self._home is not None
+        for pause in RECONNECT_SECONDS:
+            try:
+                await self._transport.send_snapshot(snapshot, self._home.snapshots / f"{snapshot}.tar")
+                self._send({"op": "staged", "snapshot": snapshot})
+                return
+            except (Unavailable, OSError) as error:
+                self._problem = str(error)
+                log.warning("node %s: the tree cannot be sent: %s", self.node, error)
+                await asyncio.sleep(pause)
+        self.reconnect()
+
+    def _stop_again(self, live: Iterable[LiveAttempt]) -> None:
+        """The stop may never have reached an agent."""
+        for item in live:
+            if item.is_stopping:
+                grace = self._yard.job(item.attempt.job).spec.grace_seconds
+                self._send({"op": "stop", "ids": [str(item.attempt)], "grace": grace})
+
+    def _launch_absent(self, absent: Iterable[str]) -> None:
+        """What the agent has no record of starts now, or never, if it was asked to stop meanwhile."""
+        missing = {AttemptId.parse(text) for text in absent}
+        by_slot: defaultdict[Slot, list[AttemptId]] = defaultdict(list)
+        withdrawn = []
+        for item in self._yard.live_attempts(self.node):
+            if item.attempt in missing and item.is_stopping:
+                withdrawn.append(item.attempt)
+            elif item.attempt in missing:
+                by_slot[item.slot].append(item.attempt)
+        if withdrawn:
+            self._seen.put_nowait([AttemptsWithdrawn(tuple(withdrawn), time.time())])
+        self.perform([Launch(self.node, slot, tuple(sorted(attempts))) for slot, attempts in by_slot.items()])
+
+    async def observations(self) -> AsyncIterator[Sequence[Event]]:
+        while True:
+            yield await self._seen.get()
+
+    # -- doing -----------------------------------------------------------------------------------------------------
+
+    def perform(self, effects: Sequence[Effect]) -> None:
+        if self._writer is None:
+            return
+        for effect in effects:
+            match effect:
+                case Launch(slot=slot, attempts=attempts):
+                    self._launch(slot, attempts)
+                case Stop(attempts=attempts, grace_seconds=grace):
+                    self._send({"op": "stop", "ids": [str(attempt) for attempt in attempts], "grace": grace})
+                case Withdraw(attempts=attempts):
+                    self._send({"op": "withdraw", "ids": [str(attempt) for attempt in attempts]})
+                case CloseSlot(slot=slot_id):
+                    self._send({"op": "close", "slots": [slot_id]})
+
+    def announce(self, is_busy: bool) -> None:
+        if self._writer is not None and is_busy != self._announced:
+            self._announced = is_busy
+            self._send({"op": "pending", "value": is_busy})
+
+    def _launch(self, slot: Slot, attempts: Sequence[AttemptId]) -> None:
+        job = self._yard.job(slot.job)
+        if slot.job not in self._known_jobs:
+            self._known_jobs.add(slot.job)
+            self._send(self._job_message(job))
+        faults.point("server-launching")
+        self._send(self._launch_message(job, slot, attempts))
+
+    def _job_message(self, job: SubmittedJob) -> dict[str, Any]:
+        if self._home is None:
+            env = job_environment(job.id, job.number, job.spec)
+            return {"op": "job", "job": job.id, "env": env, "workdir": job.spec.workdir}
+        # The submitting shell's PATH and HOME mean nothing on another machine.
+        spec = replace(job.spec, inherited_env={})
+        tree = {"snapshot": spec.snapshot, "subdir": spec.subdir, "copy_back": list(spec.copy_back)}
+        message = {"op": "job", "job": job.id, "env": job_environment(job.id, job.number, spec), "workdir": ""}
+        return {**message, **tree} if spec.snapshot else message
+
+    def _launch_message(self, job: SubmittedJob, slot: Slot, attempts: Sequence[AttemptId]) -> dict[str, Any]:
+        ask = slot.placement.resources
+        reserve = {
+            "cpu_millis": ask.cpu_millis,
+            "memory_mib": ask.memory_mib,
+            "devices": {str(piece.index): piece.memory_mib for piece in slot.placement.devices},
+            "whole_devices": [] if ask.shares_gpus else [piece.index for piece in slot.placement.devices],
+        }
+        items = [self._item(job, slot, attempt) for attempt in attempts]
+        return {"op": "launch", "job": job.id, "slot": slot.id, "reserve": reserve, "items": items}
+
+    def _item(self, job: SubmittedJob, slot: Slot, attempt: AttemptId) -> dict[str, Any]:
+        spec = job.spec
+        env = task_environment(job.id, job.number, spec, attempt.task, attempt.number, slot.placement, self._described)
+        item = {"id": str(attempt), "argv": task_command(spec, attempt.task), "env": env, "grace": spec.grace_seconds}
+        if spec.timeout_seconds is not None:
+            item["timeout"] = spec.timeout_seconds
+        return item
+
+    def preview(self, job: SubmittedJob, launch: Launch) -> str:
+        # The submitting shell's environment goes along as well; it is long, private, and not ours to print.
+        job = job._replace(spec=replace(job.spec, inherited_env={}))
+        shared = self._job_message(job)
+        messages = [shared, self._launch_message(job, launch.slot, launch.attempts)]
+        return "\n".join(json.dumps(message, indent=2) for message in messages)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if self._writer is not None:
+            self._writer.write(_line(message))
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def log_path(self, attempt: AttemptId, stream: str) -> str:
+        paths = records.paths(str(self._files), str(attempt))
+        return str(paths.out if stream == "out" else paths.err)
+
+    async def probe(self) -> None:
+        if self._writer is not None:
+            self._measured.clear()
+            self._send({"op": "probe"})
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._measured.wait(), PROBE_SECONDS)
+
+    def dismiss(self) -> None:
+        # What the yard no longer believes in is stopped first.
+        self._send({"op": "reconcile", "live": [str(item.attempt) for item in self._yard.live_attempts(self.node)]})
+        self._send({"op": "quit"})
+
+    def reconnect(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def status(self) -> AgentStatus:
+        return AgentStatus(self.node, self._pid, self._build, self._writer is not None, self._problem)
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+async def _read(reader: asyncio.StreamReader) -> dict[str, Any] | None:
+    line = await reader.readline()
+    if not line.endswith(b"\n"):
+        return None
+    message = json.loads(line)
+    if not isinstance(message, dict):
+        raise ValueError(f"the agent said {line[:100]!r}")
+    return message
+
+
+def _node(name: str, executor: str, welcome: dict[str, Any]) -> Node:
+    devices = tuple(
+        Device(seen["index"], seen["name"], seen["memory_mib"], seen.get("uuid", ""), bool(seen.get("fake")))
+        for seen in welcome["devices"]
+    )
+    return Node(name, executor, welcome["cpu_millis"], welcome["memory_mib"], devices, boot_id=welcome["boot_id"])
+
+
+def _attempt_events(message: dict[str, Any]) -> list[Event]:
+    now = time.time()
+    events: list[Event] = []
+    if started := message.get("started"):
+        events.append(AttemptsStarted(tuple(Started(AttemptId.parse(name), at) for name, at in started), now))
+    if finished := message.get("finished"):
+        items = tuple(Finished(AttemptId.parse(name), _outcome(seen)) for name, seen in finished)
+        events.append(AttemptsFinished(items, now))
+    if withdrawn := message.get("withdrawn"):
+        events.append(AttemptsWithdrawn(tuple(AttemptId.parse(name) for name in withdrawn), now))
+    return events
+
+
+def _outcome(seen: dict[str, Any]) -> Outcome:
+    reason = seen.get("reason")
+    return Outcome(
+        seen["started_at"],
+        seen["finished_at"],
+        seen.get("exit_code"),
+        seen.get("signal"),
+        Reason(reason) if reason else None,
+        seen.get("message") or "",
+        seen.get("peak_memory_mib") or 0,
+        seen.get("peak_gpu_memory_mib") or 0,
+    )

@@ -1,0 +1,64 @@
+"""Where do the files of attempts on other machines come home to? Into a mirror of their agents' layout on this disk."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jobyard.agent import records
+from jobyard.model.task import AttemptId
+
+log = logging.getLogger(__name__)
+STREAMS = ("out", "err", "results")
+
+
+class Mirror:
+    """One for all remote nodes: attempt ids are unique. What is here was received in order and without a gap."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def path(self, attempt: AttemptId, stream: str) -> Path:
+        paths = records.paths(str(self.directory), str(attempt))
+        return Path({"out": paths.out, "err": paths.err, "results": paths.results}[stream])
+
+    def have(self, attempts: Iterable[AttemptId]) -> dict[str, dict[str, int]]:
+        """How many bytes of each stream are here, for those of which any are."""
+        sizes = {str(attempt): {stream: self._size(attempt, stream) for stream in STREAMS} for attempt in attempts}
+        return {attempt: found for attempt, found in sizes.items() if any(found.values())}
+
+    def _size(self, attempt: AttemptId, stream: str) -> int:
+        try:
+            return self.path(attempt, stream).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def take(self, message: Mapping[str, Any]) -> None:
+        """Append the next bytes of a stream; bytes that are here already are not written again.
+
+        Raises ValueError if bytes before them are missing: then only a new connection helps.
+        """
+        attempt = AttemptId.parse(message["id"])
+        path, offset = self.path(attempt, message["stream"]), int(message["offset"])
+        data = base64.b64decode(message["data"])
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "ab") as file:
+            missing = offset - file.tell()
+            if missing > 0:
+                raise ValueError(f"{missing} bytes of {path.name} are missing before byte {offset}")
+            file.write(data[-missing:] if missing else data)
+
+    def lacks(self, attempt: AttemptId, streams: Mapping[str, int]) -> str:
+        """Which stream is not complete yet, in words; empty when all are here."""
+        for stream, size in streams.items():
+            if (found := self._size(attempt, stream)) < size:
+                return f"{stream} has {found} of {size} bytes"
+        return ""

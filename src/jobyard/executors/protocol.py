@@ -1,0 +1,82 @@
+"""What must a place where attempts run be able to do? Few verbs, many attempts per call, all safe to repeat."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from jobyard.model.effects import Effect, Launch
+from jobyard.model.events import Event
+from jobyard.model.job import JobSpec
+from jobyard.model.task import AttemptId, Slot
+
+
+class SubmittedJob(NamedTuple):
+    id: str
+    number: int
+    spec: JobSpec
+
+
+class LiveAttempt(NamedTuple):
+    """An attempt that the yard believes to be with an executor."""
+
+    attempt: AttemptId
+    slot: Slot
+    is_stopping: bool
+
+
+class YardView(Protocol):
+    """What an executor may ask of the yard, at any time."""
+
+    def job(self, job_id: str) -> SubmittedJob: ...
+    def live_attempts(self, node: str) -> Sequence[LiveAttempt]: ...
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any work is pending."""
+
+    async def settled(self) -> None:
+        """Returns when all that the yard holds is on disk: only that may be launched."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStatus:
+    node: str
+    pid: int | None
+    build: str
+    is_connected: bool
+    problem: str = ""
+
+
+class Executor(Protocol):
+    name: str
+
+    async def run(self) -> None:
+        """Be connected, until cancelled; come back after any failure, and reconcile: never assume."""
+
+    def observations(self) -> AsyncIterator[Sequence[Event]]:
+        """What is seen, in batches, for as long as the executor runs."""
+
+    def perform(self, effects: Sequence[Effect]) -> None:
+        """Carry effects out. Never waits; what cannot be sent now is settled by the next reconcile."""
+
+    def announce(self, is_busy: bool) -> None:
+        """Let the other side know whether work is pending: then it brings a dead server back. Never waits."""
+
+    def preview(self, job: SubmittedJob, launch: Launch) -> str:
+        """What would be sent for it, for `--render`."""
+
+    def log_path(self, attempt: AttemptId, stream: str) -> str:
+        """Where the bytes of an attempt's `out` or `err` are."""
+
+    async def probe(self) -> None:
+        """Measure anew; returns when it has been observed, or after a while."""
+
+    def dismiss(self) -> None:
+        """The yard closes with nothing left to do: what serves it there may go as well."""
+
+    def reconnect(self) -> None:
+        """Drop what is assumed and reconcile anew."""
+
+    def status(self) -> AgentStatus: ...

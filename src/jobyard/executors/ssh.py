@@ -1,0 +1,194 @@
+"""How is the agent of a machine behind SSH reached? Through the system's own ssh, one multiplexed connection per node.
+
+Nothing is installed there: sshd and python3 are enough. The user's ssh configuration, jump hosts and agents all work,
+and host keys are checked the way that configuration says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobyard.agent.build import agent_zipapp
+from jobyard.errors import Unavailable
+
+CONNECT_SECONDS = 10
+ALIVE_SECONDS = 5  # three unanswered ones, and the link counts as cut
+READ_LIMIT = 1 << 28
+
+# What our bootstrap answers with; ssh itself answers 255, a shell without python3 answers 127.
+AGENT_IS_MISSING, PYTHON_IS_OLD, HOME_IS_READ_ONLY = 66, 67, 68
+
+_RUN = """
+import os, sys
+sys.version_info >= (3, 8) or sys.exit({old})
+path = os.path.expanduser({path!r})
+os.path.exists(path) or sys.exit({missing})
+sys.argv = [path] + {arguments!r}
+import runpy
+runpy.run_path(path, run_name="__main__")
+"""
+_PUSH = """
+import os, sys
+sys.version_info >= (3, 8) or sys.exit({old})
+path = os.path.expanduser({path!r})
+try:
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    draft = path + "." + str(os.getpid())
+    with open(draft, "wb") as file:
+        file.write(sys.stdin.buffer.read())
+    os.replace(draft, path)
+except OSError as error:
+    sys.stderr.write(str(error))
+    sys.exit({read_only})
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SshTarget:
+    """Where to log in: a name of the user's ssh configuration, or an address with what it needs."""
+
+    host: str
+    user: str = ""
+    port: int | None = None
+    key_path: str = ""
+
+    def arguments(self) -> list[str]:
+        words = ["-l", self.user] if self.user else []
+        words += ["-p", str(self.port)] if self.port else []
+        words += ["-i", os.path.expanduser(self.key_path), "-o", "IdentitiesOnly=yes"] if self.key_path else []
+        return [*words, "--", self.host]
+
+
+class SshAgent:
+    """A transport: connects to a remote machine's agent, sending it first where it is missing."""
+
+    def __init__(self, node: str, target: SshTarget, yard_id: str, control_dir: Path) -> None:
+        self.node = node
+        self._target = target
+        self._yard_id = yard_id
+        self._control_dir = control_dir
+        zipapp, self.build = agent_zipapp()
+        self._zipapp = Path(zipapp)
+        self._remote_path = f"~/.cache/jobyard/agent-{self.build}.pyz"
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the agent there. Raises Unavailable with a sentence that names the node and the way out."""
+        for is_last in (False, True):
+            process = await self.start(self.run_agent("--bridge", "--yard", self._yard_id))
+            assert process.stdin is not None
+            assert process.stdout is not None
+            if await self._answers(process):
+                return process.stdout, process.stdin
+            code, said = process.returncode, await self._stderr(process)
+            if code != AGENT_IS_MISSING or is_last:
+                raise Unavailable(self.explain(code, said))
+            await self._push()
+        raise AssertionError("unreachable")
+
+    async def _answers(self, process: asyncio.subprocess.Process) -> bool:
+        """The bridge greets with one empty line: whatever a login prints before it is not ours."""
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            if line == b"jobyard bridge\n":
+                return True
+        await process.wait()
+        return False
+
+    def run_agent(self, *arguments: str) -> str:
+        """The remote command that runs the agent's program; one quoted word for any shell."""
+        script = _RUN.format(
+            path=self._remote_path, arguments=list(arguments), missing=AGENT_IS_MISSING, old=PYTHON_IS_OLD
+        )
+        return f"python3 -c {shlex.quote(script)}"
+
+    async def _push(self) -> None:
+        script = _PUSH.format(path=self._remote_path, old=PYTHON_IS_OLD, read_only=HOME_IS_READ_ONLY)
+        process = await self.start(f"python3 -c {shlex.quote(script)}")
+        _, said = await process.communicate(self._zipapp.read_bytes())
+        if process.returncode:
+            raise Unavailable(self.explain(process.returncode, said.decode(errors="replace")))
+
+    async def send_snapshot(self, snapshot: str, tar: Path) -> None:
+        process = await self.start(self.run_agent("--receive", snapshot, "--yard", self._yard_id))
+        assert process.stdin is not None
+        with tar.open("rb") as file, contextlib.suppress(ConnectionError):
+            while piece := file.read(1 << 18):
+                process.stdin.write(piece)
+                await process.stdin.drain()
+        _, said = await process.communicate()
+        if process.returncode:
+            raise Unavailable(self.explain(process.returncode, said.decode(errors="replace")))
+
+    async def start(self, remote_command: str) -> asyncio.subprocess.Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self.ssh_words(),
+                remote_command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                limit=READ_LIMIT,
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise Unavailable(f"node {self.node}: there is no ssh on this machine; install openssh-client") from None
+
+    def ssh_words(self) -> Sequence[str]:
+        """The ssh command line up to the remote command. Never asks for anything: nobody is there to answer."""
+        options = {
+            "BatchMode": "yes",
+            "ConnectTimeout": str(CONNECT_SECONDS),
+            "ServerAliveInterval": str(ALIVE_SECONDS),
+            "ServerAliveCountMax": "3",
+            "ControlMaster": "auto",
+            "ControlPath": f"{self._control_dir}/%C",
+            "ControlPersist": "60",
+        }
+        words = ["ssh", "-T"]
+        if config := os.environ.get("YARD_SSH_CONFIG"):
+            words += ["-F", config]
+        for name, value in options.items():
+            words += ["-o", f"{name}={value}"]
+        return [*words, *self._target.arguments()]
+
+    async def _stderr(self, process: asyncio.subprocess.Process) -> str:
+        assert process.stderr is not None
+        with contextlib.suppress(TimeoutError):
+            return (await asyncio.wait_for(process.stderr.read(), 2)).decode(errors="replace")
+        return ""
+
+    def explain(self, code: int | None, said: str) -> str:
+        """One sentence for what went wrong, with the way out."""
+        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
+        match code:
+            case 127:
+                return f"node {self.node}: there is no python3; install Python 3.8 or newer there"
+            case 67:
+                return f"node {self.node}: its python3 is older than 3.8; install a newer one there"
+            case 68:
+                return (
+                    f"node {self.node}: its home cannot be written ({last}); make room there or log in as another user"
+                )
+        for sign, way_out in _WAYS_OUT.items():
+            if sign in said:
+                return f"node {self.node}: {way_out.format(host=self._target.host, last=last)}"
+        return (
+            f"node {self.node}: ssh failed: {last or f'exit code {code}'}; try `ssh {self._target.host} true` by hand"
+        )
+
+
+_WAYS_OUT = {
+    "Permission denied": "the login was refused ({last}); check the user and the key with `ssh {host} true`",
+    "Host key verification failed": "its host key is not known; log in once with `ssh {host}` to check and add it",
+    "REMOTE HOST IDENTIFICATION HAS CHANGED": "its host key has changed; find out why, then `ssh-keygen -R {host}`",
+    "Connection refused": "nothing listens there (connection refused); check the port and that sshd runs",
+    "Could not resolve hostname": "the name {host} cannot be resolved; check it or add it to ~/.ssh/config",
+    "timed out": "it does not answer (timed out); check the address and the network",
+    "No route to host": "there is no route to it; check the address and the network",
+}

@@ -1,0 +1,74 @@
+"""`python -m jobyard.server --yard DIR [--background | --listen HOST:PORT]`. Heavy imports wait until needed."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from jobyard import settings
+from jobyard.errors import YardError
+
+LOG_BYTES_MOST = 5_000_000
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="jobyard.server")
+    parser.add_argument("--yard", type=Path, required=True)
+    parser.add_argument("--background", action="store_true", help="return once the server answers")
+    parser.add_argument("--listen", default="", help="HOST:PORT, beside the Unix socket; every call needs a token")
+    parser.add_argument("--db", default="", help="the database URL; default: SQLite in the yard")
+    parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    try:
+        if options.background:
+            return start_in_background(options.yard, options.listen)
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
+        run = import_module("jobyard.server.main")
+        asyncio = import_module("asyncio")
+        asyncio.run(run.serve(options.yard, options.listen, options.db, options.ready_fd))
+    except YardError as error:
+        print(f"yard: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def start_in_background(yard: Path, listen: str) -> int:
+    """A server of its own session with none of our descriptors; returns when it answers or has said why not."""
+    try:
+        yard.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log_path = settings.server_log_path(yard)
+        if log_path.exists() and log_path.stat().st_size > LOG_BYTES_MOST:
+            log_path.replace(log_path.with_suffix(".log.old"))
+        log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError as error:
+        print(f"yard: the yard {yard} cannot be used: {error.strerror}; choose another with --yard", file=sys.stderr)
+        return 2
+    said_from = os.fstat(log).st_size
+    ready, ready_writer = os.pipe()
+    command = [sys.executable, "-P", "-m", "jobyard.server", "--yard", str(yard), "--ready-fd", str(ready_writer)]
+    server = subprocess.Popen(
+        command + (["--listen", listen] if listen else []),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        cwd="/",
+        start_new_session=True,
+        pass_fds=(ready_writer,),
+    )
+    os.close(ready_writer)
+    if os.read(ready, 3) == b"ok\n":
+        return 0
+    with log_path.open("rb") as file:
+        file.seek(said_from)
+        said = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    print(said[-1] if said else f"yard: the server ended at once; see {log_path}", file=sys.stderr)
+    return server.wait() or 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

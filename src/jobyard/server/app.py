@@ -1,0 +1,76 @@
+"""The HTTP face: routes, errors as problem+json, and the token check on TCP."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from sqlalchemy import Engine
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from jobyard import __version__
+from jobyard.errors import YardError
+from jobyard.server.problems import problem
+from jobyard.server.routes import ALL_ROUTERS
+from jobyard.server.tokens import is_valid
+from jobyard.server.yard import Yard
+from jobyard.wire.requests import API
+
+log = logging.getLogger(__name__)
+
+
+def make_app(yard: Yard) -> FastAPI:
+    app = FastAPI(title="Jobyard", version=__version__, docs_url=None, redoc_url=None)
+    app.state.yard = yard
+    for router in ALL_ROUTERS:
+        app.include_router(router, prefix=API)
+    app.add_exception_handler(YardError, _on_yard_error)
+    app.add_exception_handler(RequestValidationError, _on_bad_request)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_bug)
+    return app
+
+
+async def _on_yard_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, YardError)
+    return problem(error.code, str(error), error.http_status)
+
+
+async def _on_bad_request(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first: Any = error.errors()[0]
+    where = ".".join(str(part) for part in first.get("loc", ()))
+    return problem("bad_request", f"{where}: {first.get('msg', 'not understood')}", 400)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = {404: "not_found", 405: "bad_request"}.get(error.status_code, "error")
+    return problem(code, f"{request.method} {request.url.path}: {error.detail}", error.status_code)
+
+
+async def _on_bug(_: Request, error: Exception) -> Response:
+    log.error("a request failed", exc_info=error)
+    return problem("bug", f"the server failed ({type(error).__name__}: {error}); its log has the details", 500)
+
+
+class NeedsToken:
+    """Wraps the app on TCP: every call needs `Authorization: Bearer TOKEN`, but for the health check."""
+
+    def __init__(self, app: ASGIApp, engine: Engine) -> None:
+        self._app = app
+        self._engine = engine
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] != f"{API}/healthz":
+            headers = dict(scope["headers"])
+            kind, _, secret = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+            if kind.lower() != "bearer" or not is_valid(self._engine, secret.strip()):
+                sentence = "this server needs a valid token: set YARD_TOKEN (`yard token create` makes one)"
+                await problem("forbidden", sentence, 401)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)

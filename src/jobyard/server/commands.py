@@ -1,0 +1,224 @@
+"""What do requests become? Each checks a request against the state and answers with the events that it makes."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import replace
+
+from jobyard.engine.job_record import JobRecord
+from jobyard.engine.yard_state import YardState
+from jobyard.errors import NotFound, UserError
+from jobyard.model.events import (
+    CancelRequested,
+    JobSubmitted,
+    NodeAdded,
+    NodeDrained,
+    NodeRemoved,
+    NodeResumed,
+    PriorityChanged,
+    RetryRequested,
+)
+from jobyard.model.job import Dependency, JobSpec, State
+from jobyard.model.node import Foreign, NodeConfig, NodeState
+from jobyard.scheduling.cycle import plan
+from jobyard.scheduling.explain import may_match
+from jobyard.scheduling.snapshot import Member, Request, Snapshot
+from jobyard.server.loop import Command
+from jobyard.wire.requests import CancelJob, RetryJob, SubmitJob
+
+PRIORITY_RANGE = (-1_000_000, 1_000_000)
+TASKS_MOST = 100_000_000
+
+
+def find_job(state: YardState, selector: str) -> JobRecord:
+    """By id, unique prefix of one, number, name (the newest), or `last`. Raises NotFound or UserError."""
+    if not state.jobs:
+        raise NotFound(f"no job {selector!r}: the yard is empty; `yard run -- CMD` makes the first")
+    if selector in ("last", "@"):
+        return max(state.jobs.values(), key=lambda job: job.number)
+    if job := state.jobs.get(selector):
+        return job
+    named = [job for job in state.jobs.values() if job.spec.name == selector]
+    if named:
+        return max(named, key=lambda job: job.number)
+    begin = [job for key, job in state.jobs.items() if key.startswith(selector)] if selector else []
+    if len(begin) == 1:
+        return begin[0]
+    if selector.isdigit():
+        for job in state.jobs.values():
+            if job.number == int(selector):
+                return job
+    if begin:
+        raise UserError(f"job {selector!r} could be {', '.join(job.id for job in begin[:5])}; give more letters")
+    raise NotFound(f"no job {selector!r}; `yard ls -a` lists them")
+
+
+def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
+    """The spec with its dependencies resolved. Raises UserError with one sentence where it can never be right."""
+    if not spec.groups or spec.size == 0:
+        raise UserError(f"job {spec.name!r} has no tasks; give it at least one")
+    if spec.size > TASKS_MOST:
+        raise UserError(f"job {spec.name!r} has {spec.size} tasks; at most {TASKS_MOST} are possible, split it")
+    low, high = PRIORITY_RANGE
+    if not low <= spec.priority <= high:
+        raise UserError(f"priority {spec.priority}: must be between {low} and {high}")
+    _check_numbers(spec)
+    _check_workdir(spec.workdir)
+    members = [Member(i, group.resources, 1) for i, group in enumerate(spec.groups) if group.size]
+    if why := state.why_never(members, spec.on, spec.overcommit):
+        raise UserError(f"job {spec.name!r} can never run: {why}; ask for less, or for another node with --on")
+    if spec.gang:
+        _check_gang(state, spec)
+    after = tuple(_resolve(state, dependency) for dependency in spec.after)
+    return replace(spec, after=after)
+
+
+def _check_numbers(spec: JobSpec) -> None:
+    for group in spec.groups:
+        named = f"group {group.name!r}" if group.name else f"job {spec.name!r}"
+        lines = group.command.lines or group.command.entries
+        if lines is not None and len(lines) != group.size:
+            raise UserError(f"{named}: {len(lines)} lines for {group.size} tasks")
+        if not (group.command.argv or group.command.shell or group.command.lines):
+            raise UserError(f"{named}: there is no command")
+        if group.count < 0 or group.completions < 1 or (group.parallelism is not None and group.parallelism < 1):
+            raise UserError(f"{named}: count must be 0 or more, completions and parallelism 1 or more")
+        amounts = group.resources
+        if min(amounts.cpu_millis, amounts.memory_mib, amounts.gpus, amounts.gpu_memory_mib) < 0:
+            raise UserError(f"{named}: cpus, memory and GPUs cannot be negative")
+        if not 0 <= amounts.gpu_percent <= 100:
+            raise UserError(f"{named}: {amounts.gpu_percent} % of a GPU; a share is at most 100 %")
+    if spec.limit is not None and spec.limit < 1:
+        raise UserError(f"job {spec.name!r}: at most {spec.limit} tasks at once would never run; give 1 or more")
+    if spec.retries < 0 or (spec.max_fails is not None and spec.max_fails < 0):
+        raise UserError(f"job {spec.name!r}: retries and max-fails must be 0 or more")
+
+
+def _check_workdir(workdir: str) -> None:
+    if not workdir or not os.path.isabs(workdir):
+        raise UserError(f"workdir {workdir!r}: give an absolute directory")
+    if not os.path.isdir(workdir):
+        raise UserError(f"workdir {workdir}: there is no such directory")
+    if not os.access(workdir, os.R_OK | os.X_OK):
+        raise UserError(f"workdir {workdir}: not readable for the yard; choose another with --workdir")
+
+
+def _check_gang(state: YardState, spec: JobSpec) -> None:
+    """All of a gang must fit at once on empty nodes."""
+    members = tuple(Member(i, group.resources, group.size) for i, group in enumerate(spec.groups) if group.size)
+    empty = tuple(replace(node, foreign=Foreign(), state=NodeState.UP) for node in state.nodes.values())
+    request = Request("gang", 0, 0, members, gang=True, on=spec.on, overcommit=spec.overcommit)
+    if any(may_match(config, spec.on) for config in state.awaited):
+        return  # nobody knows yet what it has
+    if not plan(Snapshot(empty, (), (request,))).openings:
+        raise UserError(f"job {spec.name!r} can never run: its {spec.size} tasks start together and do not fit at once")
+
+
+def _resolve(state: YardState, dependency: Dependency) -> Dependency:
+    try:
+        needed = find_job(state, dependency.job)
+    except NotFound:
+        raise UserError(f"--after {dependency.job}: there is no such job; `yard ls -a` lists them") from None
+    return replace(dependency, job=needed.id)
+
+
+def submit(request: SubmitJob) -> Command[str]:
+    """Answers with the new job's id."""
+
+    def command(state: YardState, now: float) -> tuple[list[JobSubmitted], str]:
+        if request.key and request.key in state.keys:
+            return [], state.keys[request.key]
+        spec = checked_spec(state, request.spec)
+        job_id = secrets.token_hex(4)
+        while job_id in state.jobs or job_id.isdigit():  # an id of digits only would read like a number
+            job_id = secrets.token_hex(4)
+        return [JobSubmitted(job_id, state.last_number + 1, spec, now, request.key)], job_id
+
+    return command
+
+
+def cancel(selector: str, request: CancelJob) -> Command[str]:
+    def command(state: YardState, now: float) -> tuple[list[CancelRequested], str]:
+        job = find_job(state, selector)
+        tasks = tuple(job.spec.number_of(label) for label in request.tasks)
+        if job.is_final:
+            return [], job.id  # cancelling twice is no error
+        message = request.message or "cancelled by the user"
+        return [CancelRequested(job.id, now, tasks, request.force, message)], job.id
+
+    return command
+
+
+def retry(selector: str, request: RetryJob) -> Command[str]:
+    def command(state: YardState, now: float) -> tuple[list[RetryRequested], str]:
+        job = find_job(state, selector)
+        if job.stop is not None and not job.is_final:
+            raise UserError(f"job {job.id} is stopping; wait for it (`yard wait {job.id}`), then retry")
+        if request.tasks:
+            ranges = [_ended(job, label) for label in request.tasks]
+        else:
+            ranges = job.numbers_in(State.FAILED) + job.numbers_in(State.CANCELLED)
+        if not ranges:
+            raise UserError(f"job {job.id} has no failed or cancelled task to retry; name one with --task")
+        if job.spec.gang and not job.is_final:
+            raise UserError(f"job {job.id} is a gang and still {job.state}; retry it when it has ended")
+        if job.spec.gang and request.tasks:
+            raise UserError(f"job {job.id} is a gang: its tasks run together; retry the whole job")
+        if job.spec.gang:
+            ranges = [(0, job.spec.size - 1)]
+        return [RetryRequested(job.id, tuple(sorted(ranges)), now)], job.id
+
+    return command
+
+
+def _ended(job: JobRecord, label: str) -> tuple[int, int]:
+    number = job.spec.number_of(label)
+    if not (state := job.task(number).state).is_final:
+        raise UserError(f"task {label} of job {job.id} is {state}; only a task that ended can be retried")
+    return number, number
+
+
+def change_priority(selector: str, priority: int) -> Command[str]:
+    def command(state: YardState, now: float) -> tuple[list[PriorityChanged], str]:
+        low, high = PRIORITY_RANGE
+        if not low <= priority <= high:
+            raise UserError(f"priority {priority}: must be between {low} and {high}")
+        job = find_job(state, selector)
+        return [PriorityChanged(job.id, priority, now)], job.id
+
+    return command
+
+
+def known_node(state: YardState, node: str) -> None:
+    if node not in state.nodes and node not in state.configs:
+        known = ", ".join(sorted({*state.nodes, *state.configs})) or "none"
+        raise NotFound(f"no node {node!r}; known: {known}")
+
+
+def add_node(config: NodeConfig) -> Command[str]:
+    return lambda state, now: ([NodeAdded(config, now)], config.id)
+
+
+def remove_node(node: str) -> Command[str]:
+    def command(state: YardState, now: float) -> tuple[list[NodeRemoved], str]:
+        known_node(state, node)
+        return [NodeRemoved(node, now)], node
+
+    return command
+
+
+def drain_node(node: str) -> Command[str]:
+    def command(state: YardState, now: float) -> tuple[list[NodeDrained], str]:
+        known_node(state, node)
+        return [NodeDrained(node, now)] if node not in state.drained else [], node
+
+    return command
+
+
+def resume_node(node: str) -> Command[str]:
+    def command(state: YardState, now: float) -> tuple[list[NodeResumed], str]:
+        known_node(state, node)
+        return [NodeResumed(node, now)] if node in state.drained else [], node
+
+    return command

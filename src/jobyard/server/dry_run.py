@@ -1,0 +1,57 @@
+"""What would submitting do? The same checks and the same scheduler, and nothing kept."""
+
+from __future__ import annotations
+
+import time
+
+from jobyard.engine.job_record import JobRecord
+from jobyard.executors.protocol import SubmittedJob
+from jobyard.model.effects import Launch
+from jobyard.model.task import AttemptId, Slot
+from jobyard.scheduling.cycle import plan
+from jobyard.scheduling.snapshot import Opening, Snapshot
+from jobyard.server.commands import checked_spec
+from jobyard.server.loop import YardLoop
+from jobyard.server.views import job_view
+from jobyard.wire.requests import SubmitJob
+from jobyard.wire.views import PlanView
+
+NO_ID = "00000000"
+
+
+def dry_run(loop: YardLoop, request: SubmitJob) -> PlanView:
+    state = loop.state
+    job = JobRecord(NO_ID, state.last_number + 1, checked_spec(state, request.spec), time.time())
+    snapshot = state.snapshot()
+    asked = state.request_of(job)
+    decided = plan(Snapshot(snapshot.nodes, snapshot.held, (*snapshot.requests, *((asked,) if asked else ()))))
+    openings = [opening for opening in decided.openings if opening.job == NO_ID]
+    sentences = [_sentence(job, opening, index) for index, opening in enumerate(openings[:20])]
+    if waiting := state.waits_for(job):
+        sentences.append(f"it waits for {', '.join(waiting)} to end")
+    elif wait := decided.waits.get(NO_ID):
+        rest = "the rest waits" if openings else "it waits"
+        sentences.append(f"{rest} ({wait.reason}): {wait.sentence}")
+    return PlanView(job_view(state, job), tuple(sentences), _rendered(loop, job, openings) if request.render else "")
+
+
+def _sentence(job: JobRecord, opening: Opening, index: int) -> str:
+    devices = ", ".join(f"GPU {piece.index}" for piece in opening.placement.devices)
+    group = job.spec.groups[opening.group].name
+    of_group = f" of group {group}" if group else ""
+    where = f"{opening.placement.node}{f' on {devices}' if devices else ''}"
+    return f"slot {index + 1}{of_group}: {where}, {opening.placement.resources}"
+
+
+def _rendered(loop: YardLoop, job: JobRecord, openings: list[Opening]) -> str:
+    """The messages for the first task, as the executor would send them."""
+    if not openings:
+        return ""
+    first = openings[0]
+    executor = loop.executor_of(first.placement.node)
+    if executor is None:
+        return ""
+    number, _ = job.numbers_of(first.group, first.replica)
+    slot = Slot("1", job.id, first.group, first.placement, first.replica)
+    launch = Launch(first.placement.node, slot, (AttemptId(job.id, number, 1),))
+    return executor.preview(SubmittedJob(job.id, job.number, job.spec), launch)

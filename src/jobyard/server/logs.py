@@ -1,0 +1,255 @@
+"""Where do the bytes of a job's tasks come from? Files of attempts, read as they grow and complete once they ended."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import codecs
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+
+from jobyard.engine.intervals import IntervalSet
+from jobyard.engine.job_record import JobRecord
+from jobyard.errors import NotFound, UserError
+from jobyard.model.events import AttemptsFinished, AttemptsStarted, Event
+from jobyard.model.job import State
+from jobyard.model.task import AttemptId
+from jobyard.server.loop import YardLoop
+from jobyard.wire.views import LogChunk
+
+CHUNK_BYTES = 1 << 16
+LOOK_SECONDS = 0.1
+STREAMS = ("out", "err")
+
+News = asyncio.Queue[tuple[int, list[Event]]]
+
+
+def log_path(loop: YardLoop, attempt: AttemptId, stream: str) -> Path:
+    """One machine so far: its executor has the files of every attempt."""
+    return Path(loop.executors[0].log_path(attempt, stream))
+
+
+def tail_lines(loop: YardLoop, attempt: AttemptId, most: int = 8) -> tuple[str, ...]:
+    """The last lines of an attempt: of its standard error, or of its output where that is empty."""
+    for stream in ("err", "out"):
+        data = _last_bytes(log_path(loop, attempt, stream), 4096)
+        if lines := data.decode(errors="replace").splitlines()[-most:]:
+            return tuple(line[:300] for line in lines)
+    return ()
+
+
+def _last_bytes(path: Path, most: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - most))
+            return file.read()
+    except OSError:
+        return b""
+
+
+class Reader:
+    """Follows one file; whole characters only, other bytes escaped as surrogates; a tail of N lines if asked."""
+
+    def __init__(self, path: Path, tail: int | None = None) -> None:
+        self._path = path
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._read_to = _offset_of_tail(path, tail) if tail is not None else 0
+
+    @property
+    def offset(self) -> int:
+        """The bytes handed out so far: a character that is not complete yet does not count."""
+        return self._read_to - len(self._decoder.getstate()[0])
+
+    @offset.setter
+    def offset(self, value: int) -> None:
+        self._read_to = value
+        self._decoder.reset()
+
+    def read(self, *, final: bool = False) -> Iterator[str]:
+        """What has come since the last call, in pieces."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read_to)
+                while data := file.read(CHUNK_BYTES):
+                    self._read_to += len(data)
+                    if text := self._decoder.decode(data):
+                        yield text
+        except FileNotFoundError:
+            return
+        if final and (rest := self._decoder.decode(b"", final=True)):
+            yield rest
+
+
+def _offset_of_tail(path: Path, lines: int) -> int:
+    try:
+        with path.open("rb") as file:
+            position = file.seek(0, 2)
+            file.seek(max(0, position - 1))
+            found = -1 if file.read(1) == b"\n" else 0  # a newline at the very end closes the last line
+            while position > 0:
+                step = min(CHUNK_BYTES, position)
+                position -= step
+                file.seek(position)
+                block = file.read(step)
+                at = len(block)
+                while (at := block.rfind(b"\n", 0, at)) >= 0:
+                    found += 1
+                    if found >= lines:
+                        return position + at + 1
+    except FileNotFoundError:
+        pass
+    return 0
+
+
+class Request:
+    """Which logs of a job are wanted."""
+
+    def __init__(
+        self, job: JobRecord, task: str, attempt: int | None, streams: Sequence[str], tail: int | None
+    ) -> None:
+        self.job = job
+        self.task = job.spec.number_of(task) if task else None
+        self.attempt = attempt
+        self.streams = streams
+        self.tail = tail
+        newest = job.task(self.task).attempt if self.task is not None else 0
+        if attempt is not None and self.task is not None and not 1 <= attempt <= newest:
+            raise NotFound(f"task {task} of job {job.id} has no attempt {attempt}; it was tried {newest} times")
+
+    def attempts_of(self, number: int) -> list[int]:
+        newest = self.job.task(number).attempt
+        if self.attempt is not None:
+            return [self.attempt] if self.attempt <= newest else []
+        return [newest] if newest else []
+
+    def numbers(self) -> Iterator[int]:
+        """Tasks that were tried, in order."""
+        if self.task is not None:
+            yield self.task
+            return
+        states = [state for state in State if state is not State.PENDING]
+        ranges = sorted(span for state in states for span in self.job.numbers_in(state))
+        yield from (number for first, last in ranges for number in range(first, last + 1))
+
+
+class LogStream:
+    """The logs of a job as one resumable stream: everything there is, and with `follow` everything there will be."""
+
+    def __init__(self, loop: YardLoop, request: Request, *, follow: bool, cursor: str = "") -> None:
+        self._loop = loop
+        self._request = request
+        self._follow = follow
+        self._open: dict[AttemptId, dict[str, Reader]] = {}
+        self._done: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)  # attempt number -> tasks read to the end
+        if cursor:
+            self._resume(cursor)
+
+    # -- cursors: where a client that comes back goes on ------------------------------------------------------------
+
+    def cursor(self) -> str:
+        done = {str(attempt): list(tasks.ranges()) for attempt, tasks in self._done.items()}
+        reading = {str(key): {name: r.offset for name, r in readers.items()} for key, readers in self._open.items()}
+        return base64.urlsafe_b64encode(json.dumps([done, reading], separators=(",", ":")).encode()).decode()
+
+    def _resume(self, cursor: str) -> None:
+        try:
+            done, reading = json.loads(base64.urlsafe_b64decode(cursor))
+            for attempt, ranges in done.items():
+                self._done[int(attempt)] = IntervalSet((int(first), int(last)) for first, last in ranges)
+            for text, offsets in reading.items():
+                key = AttemptId.parse(text)
+                # It comes from a client: it must not lead to files of other jobs, or out of the yard.
+                if key.job != self._request.job.id or not 0 <= key.task < self._request.job.spec.size:
+                    raise ValueError(text)
+                readers = self._open[key] = self._readers(key)
+                for name, offset in offsets.items():
+                    readers[name].offset = max(0, int(offset))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"log cursor {cursor[:40]!r} is not one of ours; leave it out to start over") from error
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    async def chunks(self) -> AsyncIterator[LogChunk]:
+        job, request = self._request.job, self._request
+        news = self._loop.subscribe() if self._follow else None
+        try:
+            # 1. What is there already: ended attempts to their end, running ones stay open.
+            for number in list(request.numbers()):
+                task = job.task(number)
+                for attempt in request.attempts_of(number):
+                    key = AttemptId(job.id, number, attempt)
+                    runs = self._follow and task.attempt == attempt and task.state.is_active
+                    for chunk in self._read(key, final=not runs):
+                        yield chunk
+                await asyncio.sleep(0)
+            # 2. What happens from now on.
+            while news is not None and not self._is_over():
+                for key, ended in (await self._hear(news)).items():
+                    for chunk in self._read(key, final=ended):
+                        yield chunk
+                for key in list(self._open):
+                    for chunk in self._read(key, final=False):
+                        yield chunk
+            # 3. The job ended while we were reading: all that began is complete now.
+            if news is not None:
+                for key in [*self._take(news), *self._open]:
+                    for chunk in self._read(key, final=True):
+                        yield chunk
+        finally:
+            if news is not None:
+                self._loop.unsubscribe(news)
+
+    def _is_over(self) -> bool:
+        # Not the record we began with: after a full disk the whole state is read anew.
+        job, task = self._loop.state.jobs[self._request.job.id], self._request.task
+        return job.is_final or (task is not None and job.task(task).state.is_final)
+
+    async def _hear(self, news: News) -> dict[AttemptId, bool]:
+        """Attempts of ours that began or ended since the last look; True: ended."""
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):  # not wait_for: in Python 3.11 it may swallow a cancellation
+                first = await news.get()
+        except TimeoutError:
+            return {}
+        return self._wanted([first]) | self._take(news)
+
+    def _take(self, news: News) -> dict[AttemptId, bool]:
+        batches = []
+        while not news.empty():
+            batches.append(news.get_nowait())
+        return self._wanted(batches)
+
+    def _wanted(self, batches: Sequence[tuple[int, list[Event]]]) -> dict[AttemptId, bool]:
+        request = self._request
+        found: dict[AttemptId, bool] = {}
+        for _, events in batches:
+            for event in events:
+                if isinstance(event, AttemptsStarted | AttemptsFinished):
+                    for item in event.items:
+                        key = item.attempt
+                        if key.job != request.job.id or request.task not in (None, key.task):
+                            continue
+                        if request.attempt in (None, key.number):
+                            found[key] = isinstance(event, AttemptsFinished)
+        return found
+
+    def _readers(self, key: AttemptId) -> dict[str, Reader]:
+        request = self._request
+        return {name: Reader(log_path(self._loop, key, name), request.tail) for name in request.streams}
+
+    def _read(self, key: AttemptId, *, final: bool) -> Iterator[LogChunk]:
+        if key.task in self._done[key.number]:
+            return
+        readers = self._open.get(key)
+        if readers is None:
+            readers = self._open[key] = self._readers(key)
+        label = self._request.job.spec.label_of(key.task)
+        for name, reader in readers.items():
+            for text in reader.read(final=final):
+                yield LogChunk(label, key.number, name, text)
+        if final:
+            self._open.pop(key, None)
+            self._done[key.number].add(key.task)

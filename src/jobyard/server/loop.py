@@ -1,0 +1,300 @@
+"""The loop: observe, record, decide, act. One task owns the state: no locks. The journal comes before any act."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlalchemy.exc import DatabaseError
+
+from jobyard.agent import faults
+from jobyard.engine.yard_state import YardState
+from jobyard.errors import Bug, Unwritable, YardError
+from jobyard.executors.protocol import Executor, LiveAttempt, SubmittedJob
+from jobyard.model.effects import Effect
+from jobyard.model.events import Event
+from jobyard.model.job import State
+from jobyard.model.node import NodeState
+from jobyard.model.task import AttemptId
+from jobyard.server.journal import Journal
+from jobyard.server.snapshots import Snapshots
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# A command looks at the state and answers with the events that it makes and the result; it raises UserError otherwise.
+Command = Callable[[YardState, float], tuple[Sequence[Event], T]]
+
+TICK_SECONDS = 0.5
+SNAPSHOT_EVERY_ROWS = 5000
+
+
+@dataclass
+class _Asked:
+    command: Command[Any]
+    answer: asyncio.Future[Any]
+
+
+class YardLoop:
+    """Drives one YardState. `ask` runs a command through the loop; it returns when the journal has it on disk."""
+
+    def __init__(self, journal: Journal, snapshots: Snapshots) -> None:
+        self._journal = journal
+        self._snapshots = snapshots
+        self._inbox: asyncio.Queue[_Asked | Sequence[Event]] = asyncio.Queue()
+        self._writer = ThreadPoolExecutor(1, "journal")
+        self._subscribers: set[asyncio.Queue[tuple[int, list[Event]]]] = set()
+        self._executors: dict[Executor, list[asyncio.Task[None]]] = {}
+        self._changed = asyncio.Event()
+        self._settled = asyncio.Event()  # set: what memory holds is on disk
+        self._settled.set()
+        self._is_finishing = False
+        self.seq, self.state = snapshots.restore(journal)
+        self._snapshot_seq = self.seq
+
+    # -- for executors: YardView -------------------------------------------------------------------------------------
+
+    def job(self, job_id: str) -> SubmittedJob:
+        record = self.state.jobs[job_id]
+        return SubmittedJob(record.id, record.number, record.spec)
+
+    def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
+        return [
+            LiveAttempt(AttemptId(job.id, number, job.tasks[number].attempt), record.slot, is_stopping)
+            for job, record in self.state.slots.values()
+            if record.slot.placement.node == node
+            for number in sorted(record.tasks)
+            for is_stopping in (job.tasks[number].state is State.STOPPING,)
+        ]
+
+    async def settled(self) -> None:
+        """Returns when everything that the state holds is on disk; true until the caller waits again."""
+        while not self._settled.is_set():
+            await self._settled.wait()
+
+    # -- for routes ----------------------------------------------------------------------------------------------------
+
+    async def ask(self, command: Command[T]) -> T:
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._inbox.put_nowait(_Asked(command, answer))
+        return await answer
+
+    def subscribe(self) -> asyncio.Queue[tuple[int, list[Event]]]:
+        """Every journalled batch from now on, until `unsubscribe`."""
+        queue: asyncio.Queue[tuple[int, list[Event]]] = asyncio.Queue()
+        self._subscribers.add(queue)
+        return queue
+
+    def unsubscribe(self, queue: asyncio.Queue[tuple[int, list[Event]]]) -> None:
+        self._subscribers.discard(queue)
+
+    async def change(self) -> None:
+        """Returns after the next change of anything."""
+        await self._changed.wait()
+
+    async def has_node(self, seconds: float) -> bool:
+        """Whether a node is connected; waits for the first one for a while, as after a start."""
+        deadline = time.monotonic() + seconds
+        while not any(executor.status().is_connected and self._knows(executor) for executor in self._executors):
+            if time.monotonic() > deadline:
+                return bool(self.state.nodes)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await self.change()
+        return True
+
+    def _knows(self, executor: Executor) -> bool:
+        return executor.status().node in self.state.nodes
+
+    async def has_joined(self, node: str, seconds: float) -> bool:
+        """Whether this node is up; waits a while for it."""
+        deadline = time.monotonic() + seconds
+        while (known := self.state.nodes.get(node)) is None or known.state in (NodeState.AWAY, NodeState.DOWN):
+            if time.monotonic() > deadline:
+                return False
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await self.change()
+        return True
+
+    async def read_journal(self, after: int) -> list[tuple[int, list[Event]]]:
+        return await self._write(lambda: list(self._journal.read(after)))
+
+    @property
+    def executors(self) -> Sequence[Executor]:
+        return list(self._executors)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.state.unfinished)
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def add(self, executor: Executor) -> None:
+        node = executor.status().node
+        self._executors[executor] = [
+            asyncio.create_task(executor.run(), name=f"executor of {node}"),
+            asyncio.create_task(self._observe(executor), name=f"observe {node}"),
+        ]
+
+    def remove(self, node: str) -> None:
+        """Let an executor go; nothing where there is none of that node."""
+        if executor := self.executor_of(node):
+            executor.dismiss()
+            for task in self._executors.pop(executor):
+                task.cancel()
+
+    async def _observe(self, executor: Executor) -> None:
+        async for events in executor.observations():
+            self._inbox.put_nowait(events)
+
+    async def run(self) -> None:
+        """Until `finish`. A round: take all that is waiting, apply it, write it down, then act on it."""
+        while not self._is_finishing:
+            batch = await self._take()
+            self._settled.clear()
+            answers: list[tuple[_Asked, Any]] = []
+            try:
+                events, effects, answers = self._apply(batch, time.time())
+                if events:
+                    # Before the commit: who is acknowledged must not depend on our life any more.
+                    if self.is_busy:
+                        self._announce()
+                    await self._record(events)
+            except (DatabaseError, OSError) as error:
+                cause = getattr(error, "orig", error)
+                log.error("the journal cannot be written: %s", cause)
+                sentence = f"the yard cannot write its journal ({cause}); free some disk space and try again"
+                await self._recover(Unwritable(sentence), answers)
+                continue
+            except Exception as error:  # a bug of ours: what it left half done must not stay
+                log.exception("a round failed")
+                sentence = f"the server failed ({type(error).__name__}: {error}); its log has the details"
+                await self._recover(Bug(sentence), [(item, None) for item in batch if isinstance(item, _Asked)])
+                continue
+            for asked, result in answers:
+                if not asked.answer.done():
+                    asked.answer.set_result(result)
+            self._act(effects)
+            self._announce()
+            self._settled.set()
+            self._publish(events)
+
+    def finish(self) -> None:
+        """Let `run` return after its round. Never cancel it: between applying and writing, memory is ahead of disk."""
+        self._is_finishing = True
+        self._inbox.put_nowait(())
+
+    def _announce(self) -> None:
+        for executor in self._executors:
+            executor.announce(self.is_busy)
+
+    async def _take(self) -> list[_Asked | Sequence[Event]]:
+        try:
+            first = await asyncio.wait_for(self._inbox.get(), TICK_SECONDS)
+        except TimeoutError:
+            return []  # deadlines and stuck slots
+        batch = [first]
+        while not self._inbox.empty():
+            batch.append(self._inbox.get_nowait())
+        return batch
+
+    def _apply(
+        self, batch: Iterable[_Asked | Sequence[Event]], now: float
+    ) -> tuple[list[Event], list[Effect], list[tuple[_Asked, Any]]]:
+        events: list[Event] = []
+        effects: list[Effect] = []
+        answers: list[tuple[_Asked, Any]] = []
+
+        def apply(happened: Iterable[Event]) -> None:
+            for event in happened:
+                effects.extend(self.state.handle(event))
+                if not event.ephemeral:
+                    events.append(event)
+
+        for item in batch:
+            if not isinstance(item, _Asked):
+                apply(item)
+                continue
+            try:
+                happened, result = item.command(self.state, now)
+                apply(happened)
+                answers.append((item, result))
+            except YardError as error:
+                if not item.answer.done():
+                    item.answer.set_exception(error)
+        apply(self.state.decide(now))
+        effects.extend(self.state.withdrawals(now))
+        return events, effects, answers
+
+    async def _record(self, events: list[Event]) -> None:
+        faults.point("server-committing")
+        now = time.time()
+        self.seq = await self._write(lambda: self._journal.append(events, now))
+        faults.point("server-committed")
+        if self.seq - self._snapshot_seq >= SNAPSHOT_EVERY_ROWS:
+            self.save_snapshot()
+
+    async def _write(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+    async def _recover(self, error: YardError, answers: list[tuple[_Asked, Any]]) -> None:
+        """What memory holds is not what is on disk: go back to that, and tell those who asked."""
+        try:
+            # First of all: until then everybody would see jobs that are not there.
+            self.seq, self.state = await self._write(lambda: self._snapshots.restore(self._journal))
+        finally:
+            for asked, _ in answers:
+                if not asked.answer.done():
+                    asked.answer.set_exception(error)
+        await asyncio.sleep(1)
+        # Observations come again with the reconnection; who asked meanwhile gets an answer of his own.
+        waiting = [self._inbox.get_nowait() for _ in range(self._inbox.qsize())]
+        for item in waiting:
+            if isinstance(item, _Asked):
+                self._inbox.put_nowait(item)
+        for executor in self._executors:
+            executor.reconnect()
+        self._settled.set()
+
+    def _act(self, effects: Sequence[Effect]) -> None:
+        by_node: defaultdict[str, list[Effect]] = defaultdict(list)
+        for effect in effects:
+            by_node[effect.node].append(effect)
+        for executor in self._executors:
+            if own := by_node.get(executor.status().node):
+                executor.perform(own)
+
+    def _publish(self, events: list[Event]) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+        if events:
+            for queue in self._subscribers:
+                queue.put_nowait((self.seq, events))
+
+    def executor_of(self, node: str) -> Executor | None:
+        return next((executor for executor in self._executors if executor.status().node == node), None)
+
+    def save_snapshot(self) -> None:
+        self._snapshots.save(self.seq, self.state)
+        self._snapshot_seq = self.seq
+
+    async def close(self) -> None:
+        if not self.is_busy:
+            for executor in self._executors:
+                executor.dismiss()
+            await asyncio.sleep(0)  # let it go out
+        tasks = {task for own in self._executors.values() for task in own}
+        while tasks:
+            for task in tasks:
+                task.cancel()
+            # Again, where a library took the cancellation for its own: Python 3.11's wait_for does.
+            _, tasks = await asyncio.wait(tasks, timeout=1.0)
+        self._writer.shutdown()

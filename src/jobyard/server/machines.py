@@ -1,0 +1,78 @@
+"""Which machines does a yard have, and how does its server talk to them? This one, and those that users added."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from jobyard import settings
+from jobyard.executors.agent_process import LocalAgent
+from jobyard.executors.machines import Homecoming, MachineExecutor
+from jobyard.executors.mirror import Mirror
+from jobyard.executors.registry import executor_class
+from jobyard.executors.ssh import SshAgent, SshTarget
+from jobyard.model.node import NodeConfig
+from jobyard.model.task import AttemptId
+from jobyard.server.homecoming import bring_home
+from jobyard.server.loop import YardLoop
+from jobyard.settings import ServerKnobs
+
+log = logging.getLogger(__name__)
+
+
+def respawn_command(directory: Path) -> list[str]:
+    """What brings a dead server back; the agent runs it while work is pending."""
+    return [sys.executable, "-P", "-m", "jobyard.server", "--yard", str(directory), "--background"]
+
+
+class Machines:
+    """Makes an executor for each machine and gives it to the loop."""
+
+    def __init__(self, loop: YardLoop, directory: Path, yard_id: str, knobs: ServerKnobs) -> None:
+        self._loop = loop
+        self._directory = directory
+        self._yard_id = yard_id
+        self._knobs = knobs
+        self.mirror = Mirror(directory / "mirror")
+        self._respawn: dict[str, Any] = {"yard": yard_id, "respawn": respawn_command(directory)}
+
+    def start(self) -> None:
+        self._loop.add(self._this_machine())
+        for config in self._loop.state.configs.values():
+            self.add(config)
+
+    def _this_machine(self) -> MachineExecutor:
+        agent_socket = settings.runtime_dir() / f"{settings.yard_key(self._directory)}.agent"
+        files = self._directory / "agent"
+        agent = LocalAgent(files, agent_socket, os.environ.get("JOBYARD_FAKE_GPUS", ""))
+        name = this_host()
+        machine: MachineExecutor = executor_class("local")("local", name, agent, self._loop, self._respawn, files)
+        return machine
+
+    def add(self, config: NodeConfig) -> None:
+        """Use a machine from now on; one of the same name is let go first."""
+        self.remove(config.id)
+        home = Homecoming(self.mirror, self._directory / "snapshots", self._settle, self._knobs.lease_seconds)
+        hello = {"yard": self._yard_id}  # it cannot bring this server back
+        self._loop.add(
+            executor_class("ssh")("ssh", config.id, self.agent(config), self._loop, hello, self.mirror.directory, home)
+        )
+
+    def remove(self, node: str) -> None:
+        self._loop.remove(node)
+
+    def agent(self, config: NodeConfig) -> SshAgent:
+        target = SshTarget(config.host, config.user, config.port, config.key_path)
+        return SshAgent(config.id, target, self._yard_id, settings.runtime_dir())
+
+    def _settle(self, attempt: AttemptId) -> None:
+        """In a thread: a job's record never changes, and the mirror's files of an ended attempt do not either."""
+        bring_home(self.mirror, self._loop.job(attempt.job), attempt)
+
+
+def this_host() -> str:
+    return socket.gethostname().split(".")[0] or "localhost"

@@ -1,0 +1,141 @@
+"""A server's life: open the yard, listen, serve until it is over, close in order."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+import socket
+import time
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import uvicorn
+
+from jobyard import settings
+from jobyard.errors import Unavailable, UserError
+from jobyard.server.app import NeedsToken, make_app
+from jobyard.server.database import open_database
+from jobyard.server.journal import Journal
+from jobyard.server.lifetime import Lifetime
+from jobyard.server.loop import YardLoop
+from jobyard.server.machines import Machines
+from jobyard.server.snapshots import Snapshots
+from jobyard.server.yard import Yard
+from jobyard.settings import ServerKnobs
+
+log = logging.getLogger(__name__)
+
+LOCK_SECONDS = 0.5  # a client that looks whether the yard is held has the lock for an instant
+
+
+def lock_yard(directory: Path) -> int:
+    """One active server per yard. Raises Unavailable if another one has it; the lock ends with this process."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(settings.server_lock_path(directory), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UserError(f"the yard {directory} cannot be used: {error.strerror}; choose another with --yard") from error
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                # Not the user's fault: that one may be coming or leaving, and who asks again finds it or its place.
+                raise Unavailable(f"another server has the yard {directory}") from None
+            time.sleep(0.02)
+
+
+async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> None:
+    """Until asked to stop, idle for too long, or signalled. Work that runs goes on without us."""
+    lock = lock_yard(directory)
+    tcp = _tcp_socket(listen) if listen else None  # an address in use is told before anything begins
+    knobs = settings.knobs(ServerKnobs)
+    url = db or knobs.db or f"sqlite:///{directory / 'yard.db'}"
+    engine = open_database(url)
+    journal = Journal(engine)
+    yard_id = journal.fact("yard_id", os.urandom(8).hex())
+    build = settings.build_id()
+    loop = YardLoop(journal, Snapshots(directory / "snapshot.pickle", build, yard_id))
+    lifetime = Lifetime(None if listen else knobs.idle_seconds, lambda: loop.is_busy)
+    address = listen or f"unix:{settings.socket_path(directory)}"
+    machines = Machines(loop, directory, yard_id, knobs)
+    place = url.split("@")[-1]  # without the password
+    yard = Yard(loop, machines, engine, lifetime, str(directory), yard_id, address, place, time.time(), build)
+    machines.start()
+    running = asyncio.create_task(loop.run(), name="loop")
+    running.add_done_callback(lambda _: lifetime.stop())
+
+    servers, sockets = _listeners(yard, directory, tcp)
+    serving = [asyncio.create_task(s.serve([bound])) for s, bound in zip(servers, sockets, strict=True)]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, lifetime.stop)
+    # The sockets listen already: whoever connects now is answered as soon as the loop runs.
+    if ready_fd is not None:
+        os.write(ready_fd, b"ok\n")
+        os.close(ready_fd)
+    log.info("serving %s (build %s)", directory, build)
+
+    await lifetime.over()
+    log.info("leaving")
+    for server in servers:
+        server.should_exit = True
+        server.force_exit = True
+    await asyncio.gather(*serving, return_exceptions=True)
+    loop.finish()
+    (failure,) = await asyncio.gather(running, return_exceptions=True)
+    await loop.close()
+    if isinstance(failure, BaseException):  # memory may be ahead of the journal: the next server replays that
+        log.error("the loop failed", exc_info=failure)
+    else:
+        loop.save_snapshot()
+    engine.dispose()
+    settings.socket_path(directory).unlink(missing_ok=True)
+    os.close(lock)
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours: uvicorn's own handlers would end the process their way."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        return nullcontext()
+
+
+def _listeners(yard: Yard, directory: Path, tcp: socket.socket | None) -> tuple[list[_Server], list[socket.socket]]:
+    app = make_app(yard)
+    options = {"log_config": None, "access_log": False, "lifespan": "off", "timeout_graceful_shutdown": 1}
+    sockets = [_unix_socket(settings.socket_path(directory))]
+    servers = [_Server(uvicorn.Config(app, **options))]  # type: ignore[arg-type]
+    if tcp is not None:
+        sockets.append(tcp)
+        servers.append(_Server(uvicorn.Config(NeedsToken(app, yard.engine), **options)))  # type: ignore[arg-type]
+    return servers, sockets
+
+
+def _unix_socket(path: Path) -> socket.socket:
+    """For our user alone: the directory is 0700, the socket 0600. We hold the yard's lock, so an old one is stale."""
+    path.unlink(missing_ok=True)
+    bound = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)
+    try:
+        bound.bind(str(path))
+    finally:
+        os.umask(before)
+    bound.listen(128)
+    return bound
+
+
+def _tcp_socket(listen: str) -> socket.socket:
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise UserError(f"--listen {listen}: write HOST:PORT, like 127.0.0.1:8470 or 0.0.0.0:8470")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), int(port)), family=family)
+    except OSError as error:
+        raise UserError(f"--listen {listen}: {error.strerror or error}") from error

@@ -1,0 +1,56 @@
+"""GET /events: every journalled event, from any point on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from fastapi import APIRouter, Header, Request, Response
+
+from jobyard.errors import UserError
+from jobyard.model.codec import encode
+from jobyard.model.events import Event, JobSubmitted
+from jobyard.server.routes.shared import event, event_stream, yard_of
+from jobyard.server.views import shown
+
+router = APIRouter()
+
+
+@router.get("/events")
+async def stream_events(request: Request, since: int = 0, last_event_id: str = Header("")) -> Response:
+    yard = yard_of(request)
+    if last_event_id and not last_event_id.isdigit():
+        raise UserError(f"event cursor {last_event_id!r} is not a number")
+    after = int(last_event_id) if last_event_id else since
+
+    async def messages() -> AsyncIterator[str]:
+        news = yard.loop.subscribe()
+        last = after
+        try:
+            for seq, batch in await yard.loop.read_journal(after):
+                for item in batch:
+                    yield _message(seq, item)
+                last = seq
+            while True:
+                seq, batch = await news.get()
+                if seq > last:
+                    for item in batch:
+                        yield _message(seq, item)
+        finally:
+            yard.loop.unsubscribe(news)
+
+    return event_stream(yard, messages())
+
+
+def _message(seq: int, item: Event) -> str:
+    return event(type(item).__name__, encode(without_secrets(item)), str(seq))
+
+
+def without_secrets(item: Event) -> Event:
+    """An event as others may see it: the submitting shell's environment stays behind, secrets are named only."""
+    if not isinstance(item, JobSubmitted):
+        return item
+    spec = item.spec
+    groups = tuple(replace(group, env={n: shown(n, v) for n, v in group.env.items()}) for group in spec.groups)
+    env = {name: shown(name, value) for name, value in spec.env.items()}
+    return replace(item, spec=replace(spec, inherited_env={}, env=env, groups=groups), key="")

@@ -1,0 +1,77 @@
+"""GET /jobs...: lists, one job, its tasks, and a stream of its changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter, Request, Response
+
+from jobyard.errors import UserError
+from jobyard.model.job import State
+from jobyard.server.routes.shared import answer, event, event_stream, selected, view_of, yard_of
+from jobyard.server.views import task_views
+
+router = APIRouter()
+WATCH_SECONDS = 0.1  # at most ten views a second
+
+
+def _states(text: str) -> list[State]:
+    try:
+        return [State(part.strip().upper()) for part in text.split(",") if part.strip()]
+    except ValueError:
+        known = ", ".join(state.lower() for state in State)
+        raise UserError(f"state {text!r} is unknown; known: {known}") from None
+
+
+@router.get("/jobs")
+async def list_jobs(request: Request, all: bool = False, state: str = "", limit: int = 50, user: str = "") -> Response:
+    yard = yard_of(request)
+    wanted = set(_states(state))
+    everything = all or bool(wanted)
+    with yard.lifetime.request():
+        jobs = sorted(yard.loop.state.jobs.values(), key=lambda job: -job.number)
+        found = [job for job in jobs if (not user or job.spec.user == user) and (not wanted or job.state in wanted)]
+        if not everything:
+            # What is going on, and what ended last.
+            found = [job for index, job in enumerate(found) if not job.is_final or index < 10]
+        return answer([view_of(yard, job, detail=False) for job in found[: max(0, limit)]])
+
+
+@router.get("/jobs/{selector}")
+async def show_job(request: Request, selector: str) -> Response:
+    yard = yard_of(request)
+    with yard.lifetime.request():
+        return answer(view_of(yard, selected(yard, selector)))
+
+
+@router.get("/jobs/{selector}/tasks")
+async def list_tasks(request: Request, selector: str, state: str = "", limit: int = 100, offset: int = 0) -> Response:
+    yard = yard_of(request)
+    if limit < 0 or offset < 0:
+        raise UserError(f"limit {limit} and offset {offset} must be 0 or more")
+    with yard.lifetime.request():
+        return answer(task_views(selected(yard, selector), _states(state), limit, offset))
+
+
+@router.get("/jobs/{selector}/watch")
+async def watch_job(request: Request, selector: str) -> Response:
+    yard = yard_of(request)
+    job_id = selected(yard, selector).id
+
+    async def changes() -> AsyncIterator[str]:
+        before = ""
+        while True:
+            job = selected(yard, job_id)
+            change = asyncio.ensure_future(yard.loop.change())
+            message = event("job", view_of(yard, job))
+            if message != before:
+                yield message
+                before = message
+            if job.is_final:
+                change.cancel()
+                return
+            await change
+            await asyncio.sleep(WATCH_SECONDS)
+
+    return event_stream(yard, changes())

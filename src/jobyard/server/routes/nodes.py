@@ -1,0 +1,109 @@
+"""/nodes: the machines, what they have and who holds it; adding, draining and letting them go."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from fastapi import APIRouter, Request, Response
+
+from jobyard.errors import Unavailable, UserError
+from jobyard.model.node import Node, NodeState
+from jobyard.server import commands
+from jobyard.server.machines import this_host
+from jobyard.server.problems import problem
+from jobyard.server.routes.shared import answer, body_of, yard_of
+from jobyard.server.views import node_view
+from jobyard.server.yard import Yard
+from jobyard.wire.requests import AddNode
+from jobyard.wire.views import NodeView
+
+router = APIRouter()
+NODE_SECONDS = 10.0
+JOIN_SECONDS = 30.0
+NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+@router.get("/nodes")
+async def list_nodes(request: Request) -> Response:
+    yard = yard_of(request)
+    with yard.lifetime.request():
+        await yard.loop.has_node(NODE_SECONDS)
+        known = {**yard.loop.state.nodes, **yard.loop.state.configs}
+        return answer([_view(yard, node) for node in known])
+
+
+@router.post("/nodes", status_code=201)
+async def add_node(request: Request) -> Response:
+    """Recorded only once the machine has answered: a wrong name leaves nothing behind."""
+    yard = yard_of(request)
+    asked = await body_of(AddNode, request)
+    config = asked.config
+    if not NODE_ID.fullmatch(config.id) or config.id in (this_host(), "local", "ssh"):
+        raise UserError(f"node name {config.id!r}: use letters, digits, `_`, `.` and `-`, and not this machine's name")
+    with yard.lifetime.request():
+        if not asked.force:
+            try:
+                _, writer = await yard.machines.agent(config).connect()
+            except Unavailable as error:
+                raise UserError(str(error)) from error
+            writer.close()
+        await yard.loop.ask(commands.add_node(config))
+        yard.machines.add(config)
+        if not asked.force and not await yard.loop.has_joined(config.id, JOIN_SECONDS):
+            raise Unavailable(f"node {config.id} was added but does not answer: {_view(yard, config.id).problem}")
+        return answer(_view(yard, config.id), 201)
+
+
+@router.delete("/nodes/{node}")
+async def remove_node(request: Request, node: str, force: bool = False) -> Response:
+    yard = yard_of(request)
+    with yard.lifetime.request():
+        _known(yard, node)
+        if _view(yard, node).tasks and not force:
+            title = f"tasks run on {node}; drain it and wait (`yard nodes drain {node}`), or remove it with --force"
+            return problem("bad_request", title, 409)
+        await yard.loop.ask(commands.remove_node(node))
+        yard.machines.remove(node)
+        return answer({"removed": node})
+
+
+@router.post("/nodes/{node}/drain")
+async def drain_node(request: Request, node: str) -> Response:
+    yard = yard_of(request)
+    with yard.lifetime.request():
+        await yard.loop.ask(commands.drain_node(node))
+        return answer(_view(yard, node))
+
+
+@router.post("/nodes/{node}/resume")
+async def resume_node(request: Request, node: str) -> Response:
+    yard = yard_of(request)
+    with yard.lifetime.request():
+        await yard.loop.ask(commands.resume_node(node))
+        return answer(_view(yard, node))
+
+
+@router.post("/nodes/{node}/probe")
+async def probe_node(request: Request, node: str) -> Response:
+    yard = yard_of(request)
+    with yard.lifetime.request():
+        commands.known_node(yard.loop.state, node)
+        if executor := yard.loop.executor_of(node):
+            await executor.probe()
+        return answer(_view(yard, node))
+
+
+def _known(yard: Yard, node: str) -> None:
+    commands.known_node(yard.loop.state, node)
+    if node not in yard.loop.state.configs:
+        raise UserError(f"node {node} is this machine; drain it (`yard nodes drain {node}`) to run nothing here")
+
+
+def _view(yard: Yard, node: str) -> NodeView:
+    state, executor = yard.loop.state, yard.loop.executor_of(node)
+    config = state.configs.get(node)
+    labels = config.labels if config else ()
+    known = state.nodes.get(node) or Node(node, "ssh", 0, 0, labels=labels, state=NodeState.DOWN)
+    problem = executor.status().problem if executor else ""
+    return replace(node_view(state, known), host=config.host if config else "", problem=problem)

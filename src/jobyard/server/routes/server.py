@@ -1,0 +1,64 @@
+"""GET /healthz, GET /server, POST /server/stop: the server about itself."""
+
+from __future__ import annotations
+
+import os
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
+
+from jobyard import __version__
+from jobyard.server.problems import problem
+from jobyard.server.routes.shared import answer, yard_of
+from jobyard.wire.views import AgentView, ServerView
+
+router = APIRouter()
+NODE_SECONDS = 10.0
+
+
+@router.get("/healthz")
+async def is_healthy() -> Response:
+    return PlainTextResponse("ok\n")
+
+
+@router.get("/server")
+async def show_server(request: Request, wait: bool = False) -> Response:
+    """With `wait`, only once the agents have answered (or ten seconds have passed)."""
+    yard = yard_of(request)
+    if wait:
+        with yard.lifetime.request():
+            await yard.loop.has_node(NODE_SECONDS)
+    return answer(server_view(request))
+
+
+def server_view(request: Request) -> ServerView:
+    yard = yard_of(request)
+    state = yard.loop.state
+    statuses = [executor.status() for executor in yard.loop.executors]
+    return ServerView(
+        pid=os.getpid(),
+        build=yard.build,
+        version=__version__,
+        yard=yard.directory,
+        yard_id=yard.yard_id,
+        listen=yard.listen,
+        started_at=yard.started_at,
+        jobs_active=len(state.unfinished),
+        tasks_active=sum(job.active for job in state.unfinished.values()),
+        database=yard.database,
+        agents=tuple(AgentView(s.node, s.pid, s.build, s.is_connected) for s in statuses),
+        last_event=yard.loop.seq,
+    )
+
+
+@router.post("/server/stop")
+async def stop_server(request: Request, force: bool = False) -> Response:
+    """While work is pending only with `force`: tasks that run go on, and the next server takes them up again."""
+    yard = yard_of(request)
+    view = server_view(request)
+    if view.jobs_active and not force:
+        unfinished = "1 job is" if view.jobs_active == 1 else f"{view.jobs_active} jobs are"
+        title = f"{unfinished} not finished; with --force the server stops all the same, and running tasks go on"
+        return problem("bad_request", title, 409)
+    yard.lifetime.stop()
+    return answer(view)

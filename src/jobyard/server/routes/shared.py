@@ -1,0 +1,88 @@
+"""What do routes share? Getting at the yard, reading a request, answering with a view, and server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from jobyard.engine.job_record import JobRecord
+from jobyard.errors import UserError
+from jobyard.model.codec import decode, encode
+from jobyard.model.task import AttemptId
+from jobyard.server.commands import find_job
+from jobyard.server.logs import tail_lines
+from jobyard.server.views import job_view
+from jobyard.server.yard import Yard
+from jobyard.wire.views import JobView
+
+T = TypeVar("T")
+HEARTBEAT_SECONDS = 15.0
+
+
+def yard_of(request: Request) -> Yard:
+    yard: Yard = request.app.state.yard
+    return yard
+
+
+async def body_of(kind: type[T], request: Request) -> T:
+    """The request's JSON as a noun of the wire."""
+    raw = await request.body()
+    try:
+        data = json.loads(raw) if raw else {}
+    except (ValueError, RecursionError):
+        raise UserError(f"the request is not JSON: {raw[:60]!r}") from None
+    return decode(kind, data)
+
+
+def answer(view: Any, status: int = 200, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse(encode(view, defaults=True), status, headers)
+
+
+def view_of(yard: Yard, job: JobRecord, *, detail: bool = True) -> JobView:
+    lines: tuple[str, ...] = ()
+    if detail and job.first_failure is not None:
+        failed = job.task(job.first_failure)
+        lines = tail_lines(yard.loop, AttemptId(job.id, failed.number, failed.attempt))
+    return job_view(yard.loop.state, job, last_lines=lines, detail=detail)
+
+
+def selected(yard: Yard, selector: str) -> JobRecord:
+    return find_job(yard.loop.state, selector)
+
+
+def event_stream(yard: Yard, messages: AsyncIterator[str]) -> StreamingResponse:
+    """Server-sent events with a comment line now and then, so that a dead link shows."""
+
+    async def body() -> AsyncIterator[str]:
+        with yard.lifetime.request():
+            pending: asyncio.Task[str] | None = None
+            try:
+                while True:
+                    if pending is None:
+                        pending = asyncio.ensure_future(anext(messages))
+                    done, _ = await asyncio.wait({pending}, timeout=HEARTBEAT_SECONDS)
+                    if not done:
+                        yield ": still here\n\n"
+                        continue
+                    finished, pending = pending, None
+                    try:
+                        yield finished.result()
+                    except StopAsyncIteration:
+                        return
+            finally:
+                if pending is not None:
+                    pending.cancel()
+                    await asyncio.gather(pending, return_exceptions=True)
+
+    return StreamingResponse(body(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+def event(name: str, data: Any, cursor: str = "") -> str:
+    """One server-sent event."""
+    text = json.dumps(encode(data, defaults=True), separators=(",", ":"))
+    return f"event: {name}\n{f'id: {cursor}' + chr(10) if cursor else ''}data: {text}\n\n"

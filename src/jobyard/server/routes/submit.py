@@ -1,0 +1,29 @@
+"""POST /jobs: submit, or look at what submitting would do."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from jobyard.errors import Unavailable
+from jobyard.server.commands import submit
+from jobyard.server.dry_run import dry_run
+from jobyard.server.routes.shared import answer, body_of, selected, view_of, yard_of
+from jobyard.wire.requests import API, SubmitJob
+
+router = APIRouter()
+NODE_SECONDS = 20.0
+
+
+@router.post("/jobs", status_code=201)
+async def submit_job(request: Request) -> Response:
+    yard = yard_of(request)
+    asked = await body_of(SubmitJob, request)
+    with yard.lifetime.request():
+        if not await yard.loop.has_node(NODE_SECONDS):
+            problems = "; ".join(executor.status().problem for executor in yard.loop.executors)
+            raise Unavailable(f"the yard has no node yet: {problems or 'the agent does not answer'}")
+        if asked.dry_run:
+            return answer(dry_run(yard.loop, asked))
+        job_id = await yard.loop.ask(submit(asked))
+        view = view_of(yard, selected(yard, job_id))
+        return answer(view, 201, {"Location": f"{API}/jobs/{job_id}"})

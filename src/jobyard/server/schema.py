@@ -1,0 +1,37 @@
+"""Which tables does a yard have? The newest form; `migrations/` leads there from every older one."""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, Float, Integer, MetaData, String, Table, Text
+
+HEAD = "0001"  # the newest migration; a test compares it with Alembic's own answer
+
+metadata = MetaData()
+
+journal = Table(
+    "journal",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("at", Float, nullable=False),
+    Column("version", Integer, nullable=False),  # of the events' JSON
+    Column("events", Text, nullable=False),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("name", String(200), nullable=False),
+    Column("hash", String(64), nullable=False, unique=True),
+    Column("created_at", Float, nullable=False),
+    Column("last_used_at", Float),
+)
+
+facts = Table(
+    "facts",
+    metadata,
+    Column("name", String(50), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+alembic_version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))

@@ -1,0 +1,51 @@
+"""Who may talk to a server on TCP? Whoever has a token: 256 random bits, of which we keep only a hash."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+
+from sqlalchemy import Engine, delete, insert, select, update
+
+from jobyard.errors import NotFound, UserError
+from jobyard.server.schema import tokens
+from jobyard.wire.views import TokenView
+
+PREFIX = "yard_"
+
+
+def create_token(engine: Engine, name: str) -> TokenView:
+    if not name.strip() or len(name) > 200:
+        raise UserError(f"token name {name!r}: give 1 to 200 characters, like the machine that will use it")
+    secret = PREFIX + secrets.token_urlsafe(32)
+    view = TokenView(secrets.token_hex(4), name, time.time(), secret=secret)
+    with engine.begin() as connection:
+        row = {"id": view.id, "name": name, "hash": _hash(secret), "created_at": view.created_at}
+        connection.execute(insert(tokens).values(**row))
+    return view
+
+
+def list_tokens(engine: Engine) -> list[TokenView]:
+    with engine.connect() as connection:
+        rows = connection.execute(select(tokens).order_by(tokens.c.created_at))
+        return [TokenView(row.id, row.name, row.created_at, row.last_used_at) for row in rows]
+
+
+def revoke_token(engine: Engine, token_id: str) -> None:
+    with engine.begin() as connection:
+        if not connection.execute(delete(tokens).where(tokens.c.id == token_id)).rowcount:
+            raise NotFound(f"no token {token_id!r}; `yard token ls` lists them")
+
+
+def is_valid(engine: Engine, secret: str) -> bool:
+    """A random 256-bit secret needs no slow hash, and comparing hashes leaks nothing of it."""
+    with engine.begin() as connection:
+        found = connection.scalar(select(tokens.c.id).where(tokens.c.hash == _hash(secret)))
+        if found is not None:
+            connection.execute(update(tokens).where(tokens.c.id == found).values(last_used_at=time.time()))
+    return found is not None
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,204 @@
+"""What do people and programs get to see? Views of the state, made on demand."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import islice
+
+from jobyard.engine.job_record import JobRecord
+from jobyard.engine.yard_state import YardState
+from jobyard.model.job import Reason, State
+from jobyard.model.node import Node
+from jobyard.model.task import Task
+from jobyard.model.units import show_seconds
+from jobyard.wire.views import (
+    Counts,
+    DeviceView,
+    FailureView,
+    GroupView,
+    JobView,
+    NodeView,
+    TaskView,
+    WhyView,
+)
+
+SECRET_WORDS = ("SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY", "APIKEY", "PRIVATE_KEY", "ACCESS_KEY")
+
+
+def counts_of(job: JobRecord) -> Counts:
+    by_name = {state.lower(): count for state, count in job.counts.items()}
+    return Counts(total=job.spec.size, **by_name)
+
+
+def job_view(state: YardState, job: JobRecord, *, last_lines: tuple[str, ...] = (), detail: bool = True) -> JobView:
+    spec = job.spec
+    reason, message = reason_of_job(state, job)
+    groups = tuple(
+        GroupView(g.name, g.count, g.completions, g.parallelism, g.resources, str(g.command)) for g in spec.groups
+    )
+    failure = None
+    if job.first_failure is not None:
+        failure = FailureView(task_view(job, job.task(job.first_failure)), last_lines)
+    only = job.task(0) if spec.size == 1 else None
+    return JobView(
+        id=job.id,
+        number=job.number,
+        name=spec.name,
+        user=spec.user,
+        state=job.state,
+        reason=reason,
+        message=message,
+        priority=job.priority,
+        submitted_at=job.submitted_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        counts=counts_of(job),
+        command=str(spec.groups[0].command),
+        workdir=spec.workdir,
+        source=spec.source,
+        gang=spec.gang,
+        groups=groups if detail else (),
+        after=tuple(f"{'afterok' if d.needs_success else 'afterany'}:{d.job}" for d in spec.after),
+        retries=spec.retries,
+        max_fails=spec.max_fails,
+        limit=spec.limit,
+        timeout_seconds=spec.timeout_seconds,
+        env={name: shown(name, value) for name, value in spec.env.items()} if detail else {},
+        notes=spec.notes,
+        eta_seconds=eta_seconds(job),
+        exit_code=only.outcome.exit_code if only and only.outcome else None,
+        first_failure=failure,
+    )
+
+
+def shown(name: str, value: str) -> str:
+    """A variable that sounds like a secret is named, not shown."""
+    return "(hidden)" if any(word in name.upper() for word in SECRET_WORDS) else value
+
+
+def reason_of_job(state: YardState, job: JobRecord) -> tuple[Reason | None, str]:
+    """Why it is as it is, and the sentence for it."""
+    if job.stop is not None and job.state is not State.SUCCEEDED:
+        first = job.first_failure
+        if job.stop[0] is Reason.SIBLING_FAILED and first is not None:
+            return job.task(first).reason, f"task {job.spec.label_of(first)} {job.task(first).message}; {job.stop[1]}"
+        return job.stop
+    if job.state is State.FAILED and job.first_failure is not None:
+        first_task = job.task(job.first_failure)
+        if job.spec.size == 1:
+            return first_task.reason, first_task.message
+        label = job.spec.label_of(job.first_failure)
+        share = f"{job.counts[State.FAILED]} of {job.spec.size} tasks failed"
+        return first_task.reason, f"{share}; the first, {label}, {first_task.message}"
+    if job.state is State.PENDING:
+        if waiting := state.waits_for(job):
+            return Reason.DEPENDENCY, f"waits for {', '.join(waiting)} to end"
+        if wait := state.waits.get(job.id):
+            return wait.reason, wait.sentence
+        if job.spec.size == 1 and (message := job.task(0).message):
+            return job.task(0).reason, message
+    return None, ""
+
+
+def eta_seconds(job: JobRecord) -> float | None:
+    """Remaining tasks times the measured mean, over the slots it has now."""
+    if job.is_final or not job.mean_seconds or not job.slots:
+        return None
+    mean = sum(job.mean_seconds.values()) / len(job.mean_seconds)
+    return job.unfinished * mean / len(job.slots)
+
+
+def task_view(job: JobRecord, task: Task) -> TaskView:
+    placement = job.slots[task.slot].slot.placement if task.slot in job.slots else None
+    outcome = task.outcome
+    return TaskView(
+        number=task.number,
+        label=job.spec.label_of(task.number),
+        state=task.state,
+        attempt=task.attempt,
+        reason=task.reason,
+        message=task.message,
+        node=task.node,
+        devices=tuple(piece.index for piece in placement.devices) if placement else (),
+        exit_code=outcome.exit_code if outcome else (0 if task.state is State.SUCCEEDED else None),
+        signal=outcome.signal if outcome else None,
+        started_at=task.started_at or (outcome.started_at if outcome else None) or None,
+        finished_at=outcome.finished_at if outcome and task.state.is_final else None,
+        peak_memory_mib=outcome.peak_memory_mib if outcome else None,
+        peak_gpu_memory_mib=outcome.peak_gpu_memory_mib if outcome else None,
+    )
+
+
+def task_views(job: JobRecord, states: Iterable[State], limit: int, offset: int) -> list[TaskView]:
+    wanted = list(states) or list(State)
+    ranges = sorted(span for state in wanted for span in job.numbers_in(state))
+    numbers = (number for first, last in ranges for number in range(first, last + 1))
+    return [task_view(job, job.task(number)) for number in islice(numbers, offset, offset + limit)]
+
+
+def node_view(state: YardState, node: Node) -> NodeView:
+    cpus = memory = tasks = 0
+    devices: defaultdict[int, int] = defaultdict(int)
+    for _, record in state.slots.values():
+        placement = record.slot.placement
+        if placement.node == node.id:
+            cpus += placement.resources.cpu_millis
+            memory += placement.resources.memory_mib
+            tasks += bool(record.tasks)
+            for piece in placement.devices:
+                devices[piece.index] += piece.memory_mib
+    foreign = dict(node.foreign.device_mib)
+    return NodeView(
+        id=node.id,
+        executor=node.executor,
+        state=node.state,
+        cpu_millis=node.cpu_millis,
+        cpu_millis_reserved=cpus,
+        cpu_millis_foreign=node.foreign.cpu_millis,
+        memory_mib=node.memory_mib,
+        memory_mib_reserved=memory,
+        memory_mib_foreign=node.foreign.memory_mib,
+        tasks=tasks,
+        devices=tuple(
+            DeviceView(
+                d.index,
+                d.name,
+                d.memory_mib,
+                devices[d.index],
+                d.memory_mib if d.index in node.foreign.whole_devices else foreign.get(d.index, 0),
+                d.fake,
+            )
+            for d in node.devices
+        ),
+        labels=node.labels,
+        holders=node.foreign.holders,
+    )
+
+
+def why_view(state: YardState, job: JobRecord) -> WhyView:
+    """Why it is not running, or what it is doing instead."""
+    reason, message = reason_of_job(state, job)
+    sentences = []
+    if message:
+        sentences.append(message)
+    if job.state is State.PENDING and reason not in (Reason.DEPENDENCY, None):
+        ahead = sum((-o.priority, o.number) < (-job.priority, job.number) for o in state.unfinished.values())
+        line = f"{ahead} unfinished job{'s are' if ahead != 1 else ' is'} ahead of it"
+        place = line if ahead else "it is the next in line"
+        sentences.append(f"{place} (priority {job.priority})")
+    if job.state is State.RUNNING:
+        running, waiting = job.counts[State.RUNNING], job.counts[State.PENDING]
+        sentences.append(f"{running} of {job.spec.size} tasks run and {waiting} wait")
+        if wait := state.waits.get(job.id):
+            reason = reason or wait.reason
+            sentences.append(f"the rest: {wait.sentence}")
+        elif waiting and (job.spec.limit is not None or any(g.parallelism for g in job.spec.groups)):
+            reason = reason or Reason.ARRAY_LIMIT
+            sentences.append("the rest waits because the job limits how many of its tasks run at once")
+    if not sentences:
+        ago = f" {show_seconds(time.time() - job.finished_at)} ago" if job.finished_at else ""
+        placing = "it was just submitted and is being placed"
+        sentences.append(f"the job is {job.state}{ago}" if job.is_final else placing)
+    return WhyView(job.id, job.state, reason, tuple(sentences))

@@ -1,0 +1,27 @@
+"""What do routes work with? One open yard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Engine
+
+from jobyard.server.lifetime import Lifetime
+from jobyard.server.loop import YardLoop
+from jobyard.server.machines import Machines
+
+
+@dataclass
+class Yard:
+    """What routes work with."""
+
+    loop: YardLoop
+    machines: Machines
+    engine: Engine
+    lifetime: Lifetime
+    directory: str
+    yard_id: str
+    listen: str
+    database: str
+    started_at: float
+    build: str

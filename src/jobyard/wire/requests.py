@@ -1,0 +1,51 @@
+"""What may a client ask?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jobyard.model.job import JobSpec
+from jobyard.model.node import NodeConfig
+
+API = "/api/v1"
+PROTOCOL = 1
+
+
+@dataclass(frozen=True)
+class SubmitJob:
+    """`key` makes a repeated submit harmless: the same key gives the same job."""
+
+    spec: JobSpec
+    key: str = ""
+    dry_run: bool = False  # check and place, submit nothing
+    render: bool = False  # with dry_run: also what would be sent to the executor
+
+
+@dataclass(frozen=True)
+class CancelJob:
+    tasks: tuple[str, ...] = ()  # labels; none: the whole job
+    force: bool = False  # no grace
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class RetryJob:
+    tasks: tuple[str, ...] = ()  # labels; none: every task that failed or was cancelled
+
+
+@dataclass(frozen=True)
+class AddNode:
+    """Use a machine by SSH. It must answer first, unless `force` says that it will one day."""
+
+    config: NodeConfig
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class CreateToken:
+    name: str
+
+
+@dataclass(frozen=True)
+class ChangePriority:
+    priority: int

@@ -1,0 +1,190 @@
+"""What does the server answer? Read-only views, complete enough that no client needs to compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jobyard.model.job import Reason, State
+from jobyard.model.node import NodeState
+from jobyard.model.resources import Resources
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Tasks of a job by state; they add up to `total`."""
+
+    total: int = 0
+    pending: int = 0
+    starting: int = 0
+    running: int = 0
+    stopping: int = 0
+    suspended: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def finished(self) -> int:
+        return self.succeeded + self.failed + self.cancelled
+
+
+@dataclass(frozen=True)
+class GroupView:
+    name: str
+    count: int
+    completions: int
+    parallelism: int | None
+    resources: Resources
+    command: str
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """One task. `label` is its address inside the job."""
+
+    number: int
+    label: str
+    state: State
+    attempt: int = 0
+    reason: Reason | None = None
+    message: str = ""
+    node: str = ""
+    devices: tuple[int, ...] = ()
+    exit_code: int | None = None
+    signal: int | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    peak_memory_mib: int | None = None
+    peak_gpu_memory_mib: int | None = None
+
+
+@dataclass(frozen=True)
+class FailureView:
+    """The first task that failed, with the last lines it wrote."""
+
+    task: TaskView
+    last_lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class JobView:
+    id: str
+    number: int
+    name: str
+    user: str
+    state: State
+    reason: Reason | None
+    message: str
+    priority: int
+    submitted_at: float
+    started_at: float | None
+    finished_at: float | None
+    counts: Counts
+    command: str
+    workdir: str
+    source: str
+    gang: bool
+    groups: tuple[GroupView, ...] = ()
+    after: tuple[str, ...] = ()
+    retries: int = 0
+    max_fails: int | None = None
+    limit: int | None = None
+    timeout_seconds: float | None = None
+    env: dict[str, str] = field(default_factory=dict)  # names the user set; values of secrets never come here
+    notes: tuple[str, ...] = ()
+    eta_seconds: float | None = None
+    exit_code: int | None = None  # of a job of one task
+    first_failure: FailureView | None = None
+
+
+@dataclass(frozen=True)
+class PlanView:
+    """A dry run: what would be submitted and where its first tasks would go."""
+
+    job: JobView
+    placements: tuple[str, ...] = ()  # one sentence each
+    rendered: str = ""
+
+
+@dataclass(frozen=True)
+class WhyView:
+    job: str
+    state: State
+    reason: Reason | None
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DeviceView:
+    index: int
+    name: str
+    memory_mib: int
+    reserved_mib: int
+    foreign_mib: int
+    fake: bool
+
+
+@dataclass(frozen=True)
+class NodeView:
+    id: str
+    executor: str
+    state: NodeState
+    cpu_millis: int
+    cpu_millis_reserved: int
+    cpu_millis_foreign: int
+    memory_mib: int
+    memory_mib_reserved: int
+    memory_mib_foreign: int
+    tasks: int
+    devices: tuple[DeviceView, ...] = ()
+    labels: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()
+    load: float | None = None
+    host: str = ""  # how it is reached; empty: this machine
+    problem: str = ""  # why there is no link to it now
+
+
+@dataclass(frozen=True)
+class AgentView:
+    node: str
+    pid: int | None
+    build: str
+    connected: bool
+
+
+@dataclass(frozen=True)
+class ServerView:
+    pid: int
+    build: str
+    version: str
+    yard: str  # the yard's directory
+    yard_id: str
+    listen: str
+    started_at: float
+    jobs_active: int
+    tasks_active: int
+    database: str
+    agents: tuple[AgentView, ...] = ()
+    last_event: int = 0  # the number of the newest one; GET /events?since= goes on after it
+
+
+@dataclass(frozen=True)
+class TokenView:
+    """`secret` is there once, in the answer to its creation."""
+
+    id: str
+    name: str
+    created_at: float
+    last_used_at: float | None = None
+    secret: str = ""
+
+
+@dataclass(frozen=True)
+class LogChunk:
+    """A piece of one attempt's output. `final` says that nothing more will come of the whole request."""
+
+    task: str
+    attempt: int
+    stream: str  # out or err
+    data: str  # UTF-8; bytes that are not are surrogates (Python's surrogateescape), so nothing is lost
+    final: bool = False

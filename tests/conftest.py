@@ -1,0 +1,61 @@
+"""What every test may use: yards of its own, and `async def` tests."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from tests.yards import TemporaryYard
+
+MakeYard = Callable[..., TemporaryYard]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine gets an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    asyncio.run(pyfuncitem.obj(**given))
+    return True
+
+
+@pytest.fixture
+def make_yard() -> Iterator[MakeYard]:
+    """Makes yards; nothing of them is left afterwards. Variables by name, as `make_yard(YARD_IDLE_SECONDS="1")`."""
+    made: list[TemporaryYard] = []
+
+    def make(prefix: Sequence[str] = (), **env: str) -> TemporaryYard:
+        made.append(TemporaryYard(prefix, **env))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for yard in made:
+            yard.close()
+
+
+@pytest.fixture
+def own_yard(make_yard: MakeYard) -> TemporaryYard:
+    """A yard of this test alone."""
+    return make_yard()
+
+
+@pytest.fixture(scope="session")
+def shared_yard() -> Iterator[TemporaryYard]:
+    """One yard for all tests that only add jobs: starting a server takes a second."""
+    with TemporaryYard() as yard:
+        yield yard
+
+
+@pytest.fixture
+def yard(shared_yard: TemporaryYard) -> Iterator[TemporaryYard]:
+    """The shared yard; no job of this test goes on afterwards."""
+    try:
+        yield shared_yard
+    finally:
+        shared_yard.settle()

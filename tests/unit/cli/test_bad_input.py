@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.conftest import Yard
+from tests.unit.client.standin import Said, StandIn, problem
+
+from jobyard.cli.commands import ls
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["rum"], "did you mean `yard run`?"),
+        (["frobnicate"], "known: run, submit"),
+        (["run"], "write `yard run FILE` or `yard run -- CMD`"),
+        (["run", "nofile.txt"], "no file 'nofile.txt'; to run a command write: yard run -- nofile.txt"),
+        (["run", "python", "train.py"], "yard run -- python train.py"),
+        (["run", "x", "--", "true"], "not both"),
+        (["run", "--"], "nothing to run"),
+        (["submit"], "yard submit FILE"),
+        (["run", "-p", "high", "--", "true"], "'high' is not a valid integer"),
+        (["run", "--cpus", "many", "--", "true"], "many"),
+        (["run", "-a", "9-0", "--", "true"], "9-0"),
+        (["run", "--gpu", "1", "--", "true"], "--gpus"),
+        (["run", "-w", "nowhere", "--", "true"], "nowhere"),
+        (["ls", "-o", "xml"], "'xml' is not one of 'table', 'json'"),
+        (["ls", "--state", "sleeping"], "sleeping"),
+        (["cancel"], "--all"),
+        (["cancel", "--all", "j1"], "--all"),
+        (["cancel", "--task", "1", "j1", "j2"], "exactly one job"),
+        (["wait", "--timeout", "soon", "j1"], "soon"),
+        (["serve", "--listen", "7077"], "HOST:PORT"),
+        (["show"], "missing argument 'JOB'"),
+    ],
+)
+def test_bad_input_gets_one_sentence_and_exit_code_2(yard: Yard, words: list[str], sentence: str) -> None:
+    result = yard(*words)
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.startswith("yard: ")
+    assert result.err.count("\n") == 1
+    assert sentence in result.err
+
+
+def test_bad_input_starts_no_server_and_leaves_nothing_behind(yard: Yard, home: Path) -> None:
+    yard("run", "nofile.txt")
+    yard("run", "-c", "many", "--", "true")
+    assert not (home / "yard").exists()
+
+
+def test_a_file_in_the_place_of_a_verb_is_recognised(yard: Yard) -> None:
+    Path("jobs.txt").write_text("true\n")
+    assert "yard run jobs.txt" in yard("jobs.txt").err
+
+
+def test_an_error_of_the_server_is_one_sentence(yard: Yard, standin: StandIn) -> None:
+    standin.on("GET /jobs/nojob", problem(404, "not_found", "no job 'nojob';\nsee `yard ls`"))
+    result = yard("show", "nojob")
+    assert result.code == 2
+    assert result.err == "yard: no job 'nojob'; see `yard ls`\n"
+
+
+def test_a_yard_that_is_not_there_is_exit_code_3(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("YARD_URL", "http://127.0.0.1:1")
+    result = yard("ls")
+    assert result.code == 3
+    assert "http://127.0.0.1:1" in result.err
+    assert "YARD_URL" in result.err
+
+
+def test_a_bug_is_one_sentence_and_a_report(
+    yard: Yard, home: Path, standin: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode(*_: object) -> None:
+        raise ZeroDivisionError("secret details")
+
+    monkeypatch.setattr(ls, "print_json", explode)
+    standin.on("GET /jobs", Said(data=()))
+    result = yard("ls", "-o", "json")
+    assert result.code == 1
+    assert "ZeroDivisionError" in result.err
+    assert "Traceback" not in result.err
+    (report,) = (home / "state" / "jobyard").iterdir()
+    assert str(report) in result.err
+    assert "secret details" in report.read_text()
+    assert report.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_traceback_is_shown_to_who_asks_for_it(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("YARD_DEBUG", "1")
+    assert "Traceback" in yard("run", "nofile.txt").err
+
+
+def test_a_current_directory_that_is_gone_is_said(yard: Yard, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    result = yard("run", "--", "true")
+    assert result.code == 2
+    assert "current directory" in result.err
+
+
+def test_a_bad_knob_is_said(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("YARD_START_SECONDS", "soon")
+    result = yard("ls")
+    assert result.code == 2
+    assert "YARD_START_SECONDS" in result.err
+
+
+@pytest.mark.parametrize("words", [[], ["server"], ["token"]])
+def test_no_verb_shows_the_help(yard: Yard, words: list[str]) -> None:
+    result = yard(*words)
+    assert result.code == 2
+    assert "Usage: yard" in result.out + result.err

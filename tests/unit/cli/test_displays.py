@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+from tests.unit.client.views import a_failure, a_job_view
+
+from jobyard.cli.output.live import LiveDisplay, Picture, Rate, bar
+from jobyard.cli.output.plain import PlainDisplay
+from jobyard.cli.output.table import print_table
+from jobyard.cli.output.text import harmless, shortened, width
+from jobyard.model.job import State
+from jobyard.wire.views import Counts
+
+HALF = Counts(total=100, succeeded=45, failed=5, running=8, pending=42)
+
+
+def drawn(picture: Picture, columns: int = 100) -> str:
+    console = Console(file=io.StringIO(), width=columns, force_terminal=False)
+    with console.capture() as capture:
+        console.print(picture)
+    return capture.get()
+
+
+def test_the_live_display_shows_progress_rate_eta_and_failures() -> None:
+    view = a_job_view(counts=HALF, first_failure=a_failure())
+    shown = drawn(Picture(view, rate=2.0))
+    for text in ("train", "j1", "50/100 50%", "8 running", "5 failed", "2.0/s", "eta 25s", "ValueError: no such file"):
+        assert text in shown
+
+
+def test_the_live_display_says_why_nothing_runs() -> None:
+    view = a_job_view(State.PENDING, counts=Counts(total=2, pending=2), message="needs 2 GPUs")
+    assert "waiting: needs 2 GPUs" in drawn(Picture(view, 0.0))
+    assert "waiting" not in drawn(Picture(a_job_view(counts=HALF, message="needs 2 GPUs"), 0.0))
+
+
+@pytest.mark.parametrize("columns", [20, 40, 200])
+def test_the_live_display_fits_every_terminal(columns: int) -> None:
+    view = a_job_view(counts=HALF, name="n" * 300, first_failure=a_failure())
+    assert all(len(line) <= columns for line in drawn(Picture(view, 1.0), columns).splitlines())
+
+
+def test_the_bar_is_full_exactly_at_the_end() -> None:
+    assert bar(Counts(total=3, succeeded=3), 30).plain == "━" * 30
+    assert len(bar(HALF, 30).plain) == 30
+    assert "─" in bar(Counts(total=1000, succeeded=999, pending=1), 10).plain
+
+
+def test_the_rate_is_that_of_the_last_seconds() -> None:
+    rate = Rate()
+    for second in range(100):
+        rate.add(float(second), 0 if second < 50 else (second - 50) * 4)
+    assert rate.per_second(99.0) == pytest.approx(4.0)
+
+
+def test_the_live_display_leaves_the_terminal_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    with LiveDisplay(Console(file=stream, force_terminal=True, width=80)) as display:
+        display.submitted(a_job_view(counts=HALF))
+        display.say("cancelling")
+    display.summary(a_job_view(State.FAILED, counts=HALF))
+    assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")
+    assert "cancelling" in stream.getvalue()
+    assert "failed" in capsys.readouterr().err
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_plain_progress_is_said_at_each_tenth_and_after_some_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    display = PlainDisplay(progress_seconds=5, is_streamed=False, clock=clock)
+    display.submitted(a_job_view(State.PENDING, counts=Counts(total=1000, pending=1000)))
+    for finished in range(1, 301):
+        display.update(a_job_view(counts=Counts(total=1000, succeeded=finished, running=2)))
+    lines = capsys.readouterr().err.splitlines()[1:]
+    assert [line.split()[1] for line in lines] == ["100/1000", "200/1000", "300/1000"]
+    display.update(a_job_view(counts=Counts(total=1000, succeeded=301, running=2)))
+    clock.now += 6
+    display.tick()
+    assert capsys.readouterr().err == "yard: 301/1000 done, 2 running\n"
+
+
+def test_waiting_is_said_only_after_a_moment_and_once(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    display = PlainDisplay(progress_seconds=5, is_streamed=True, clock=clock)
+    display.update(a_job_view(State.PENDING, message="needs 2 GPUs"))
+    assert capsys.readouterr().err == ""
+    clock.now += 2
+    display.tick()
+    display.tick()
+    assert capsys.readouterr().err == "yard: waiting: needs 2 GPUs\n"
+
+
+def test_the_first_failure_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    display = PlainDisplay(progress_seconds=5, is_streamed=False)
+    for _ in range(2):
+        display.update(a_job_view(counts=HALF, first_failure=a_failure()))
+    assert capsys.readouterr().err.count("first failure") == 1
+    display.summary(a_job_view(State.FAILED, counts=HALF, first_failure=a_failure()))
+    summary = capsys.readouterr().err
+    assert "first failure: task 7" in summary
+
+
+def test_text_of_a_job_cannot_steer_the_terminal() -> None:
+    assert harmless("a\x1b[2Jb\x1b]0;title\x07c\td\ne\x9bf") == "abc d ef"
+
+
+def test_wide_characters_keep_the_columns_straight(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("NAME", "N"), [("訓練", "1"), ("ab", "2")])
+    assert capsys.readouterr().out == "NAME  N\n訓練  1\nab    2\n"
+    assert width("訓練") == 4
+    assert shortened("訓練中", 5) == "訓練…"

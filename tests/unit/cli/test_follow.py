@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.unit.cli.conftest import Yard
+from tests.unit.client.standin import Asked, Said, StandIn, problem
+from tests.unit.client.views import a_failure, a_job_view
+
+from jobyard.cli.feed import Feed
+from jobyard.cli.main import run
+from jobyard.model.job import State
+from jobyard.wire.views import Counts, JobView, LogChunk
+
+PENDING, DONE = a_job_view(State.PENDING), a_job_view(State.SUCCEEDED)
+FAILED = a_job_view(State.FAILED, exit_code=3, first_failure=a_failure("0"))
+
+
+def a_chunk(data: str, stream: str = "out", *, final: bool = False) -> LogChunk:
+    return LogChunk("0", 1, stream, data, final)
+
+
+def offer(standin: StandIn, ended: JobView, *chunks: LogChunk, submitted: JobView = PENDING) -> None:
+    """A job that is submitted, writes, and ends so."""
+    standin.on("POST /jobs", Said(201, submitted))
+    standin.on("GET /jobs/j1/watch", Said(events=[("job", "1", submitted), ("job", "2", ended)]))
+    events = [("log", str(i), chunk) for i, chunk in enumerate((*chunks, a_chunk("", final=True)))]
+    standin.on("GET /jobs/j1/logs", Said(events=events))
+
+
+def test_a_single_task_looks_as_if_it_ran_here(yard: Yard, standin: StandIn) -> None:
+    offer(standin, DONE, a_chunk("loss 0.1\n"), a_chunk("warning\n", "err"))
+    result = yard("run", "--", "python", "train.py")
+    assert result.code == 0
+    assert result.out == "loss 0.1\n"
+    assert "warning\n" in result.err
+    assert "job j1 (train) succeeded after 2.5s" in result.err
+    assert standin.calls("GET /jobs/j1/logs")[0].query == {"follow": "true"}
+
+
+def test_bytes_that_are_no_text_arrive_as_they_were(
+    standin: StandIn, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    offer(standin, DONE, a_chunk("\udcff\n"))
+    run(["run", "--", "true"])
+    assert capsysbinary.readouterr().out == b"\xff\n"
+
+
+@pytest.mark.parametrize(
+    ("ended", "flags", "code"),
+    [
+        (DONE, [], 0),
+        (FAILED, [], 1),
+        (FAILED, ["--exit-code"], 3),
+        (a_job_view(State.FAILED, first_failure=a_failure("0", signal=9, exit_code=None)), ["--exit-code"], 137),
+        (a_job_view(State.FAILED, exit_code=0), ["--exit-code"], 1),
+        (a_job_view(State.CANCELLED), [], 1),
+        (a_job_view(State.CANCELLED), ["--exit-code"], 1),
+    ],
+)
+def test_the_exit_code_says_how_it_ended(
+    yard: Yard, standin: StandIn, ended: JobView, flags: list[str], code: int
+) -> None:
+    offer(standin, ended)
+    assert yard("run", *flags, "--", "true").code == code
+
+
+def test_many_tasks_are_summed_up_with_the_first_failure(yard: Yard, standin: StandIn) -> None:
+    counts = Counts(total=100, succeeded=97, failed=3)
+    ended = a_job_view(State.FAILED, counts=counts, first_failure=a_failure())
+    offer(standin, ended, submitted=a_job_view(State.PENDING, counts=Counts(total=100, pending=100)))
+    result = yard("run", "-a", "0-99", "--", "true")
+    assert result.code == 1
+    assert result.out == ""
+    assert "job j1 (train) failed after 2.5s: 97 succeeded, 3 failed of 100" in result.err
+    assert "first failure: task 7 on here, exit code 3" in result.err
+    assert "    ValueError: no such file" in result.err
+    assert "yard logs j1 --task 7" in result.err
+    assert standin.calls("GET /jobs/j1/logs") == []
+
+
+def test_json_is_one_object_at_the_end_and_output_goes_to_stderr(yard: Yard, standin: StandIn) -> None:
+    offer(standin, FAILED, a_chunk("loss\n"))
+    result = yard("run", "-o", "json", "--", "true")
+    data = json.loads(result.out)
+    assert data["id"] == "j1"
+    assert data["finished_at"] == 1003.5
+    assert "loss\n" in result.err
+
+
+def test_quiet_prints_only_the_id(yard: Yard, standin: StandIn) -> None:
+    offer(standin, FAILED, a_chunk("loss\n"))
+    result = yard("run", "-q", "--", "true")
+    assert (result.code, result.out, result.err) == (1, "j1\n", "")
+
+
+@pytest.mark.parametrize("words", [["submit"], ["run", "-d"]])
+def test_a_detached_submit_prints_the_id_and_returns(yard: Yard, standin: StandIn, words: list[str]) -> None:
+    standin.on("POST /jobs", Said(201, a_job_view(State.PENDING, notes=("runs as plain processes",))))
+    result = yard(*words, "--", "true")
+    assert (result.code, result.out) == (0, "j1\n")
+    assert "note: runs as plain processes" in result.err
+
+
+def test_the_death_of_the_server_does_not_end_the_run(yard: Yard, standin: StandIn) -> None:
+    offer(standin, DONE)
+    standin.on("GET /jobs/j1/watch", Said(events=[("job", "1", PENDING)], dies=True), Said(events=[("job", "2", DONE)]))
+    standin.on(
+        "GET /jobs/j1/logs",
+        Said(events=[("log", "1", a_chunk("one\n"))], dies=True),
+        Said(events=[("log", "2", a_chunk("two\n", final=True))]),
+    )
+    result = yard("run", "--", "true")
+    assert (result.code, result.out) == (0, "one\ntwo\n")
+
+
+class Interrupted:
+    """A job of which this process gets a signal while it runs, and which ends when it is cancelled."""
+
+    def __init__(self, standin: StandIn, number: int, *, ends_on_cancel: bool = True) -> None:
+        self.cancels: list[dict[str, Any]] = []
+        self._cancelled = threading.Event()
+        self._number = number
+        self._ends_on_cancel = ends_on_cancel
+        offer(standin, DONE)
+        standin.on("GET /jobs/j1/logs", Said(events=[]))
+        standin.on("GET /jobs/j1/watch", lambda asked: Said(events=self._events()))
+        standin.on("POST /jobs/j1/cancel", self._cancel)
+
+    def _events(self) -> Iterator[tuple[str, str, JobView]]:
+        yield "job", "1", a_job_view(State.RUNNING)
+        os.kill(os.getpid(), self._number)
+        self._cancelled.wait(5)
+        yield "job", "2", a_job_view(State.CANCELLED)
+
+    def _cancel(self, asked: Asked) -> Said:
+        self.cancels.append(asked.body)
+        if self._ends_on_cancel or asked.body.get("force"):
+            self._cancelled.set()
+        else:
+            os.kill(os.getpid(), self._number)
+        return Said(data=a_job_view(State.STOPPING))
+
+
+def test_ctrl_c_cancels_the_job_and_waits_for_its_end(yard: Yard, standin: StandIn) -> None:
+    job = Interrupted(standin, signal.SIGINT)
+    result = yard("run", "--", "sleep", "99")
+    assert result.code == 130
+    assert [cancel.get("force", False) for cancel in job.cancels] == [False]
+    assert "job j1 (train) cancelled" in result.err
+
+
+def test_a_second_ctrl_c_kills_the_job(yard: Yard, standin: StandIn) -> None:
+    job = Interrupted(standin, signal.SIGINT, ends_on_cancel=False)
+    assert yard("run", "--", "sleep", "99").code == 130
+    assert [cancel.get("force", False) for cancel in job.cancels] == [False, True]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_hang_up_leaves_the_job_running(yard: Yard, standin: StandIn, number: signal.Signals) -> None:
+    job = Interrupted(standin, number)
+    result = yard("run", "--", "sleep", "99")
+    assert result.code == 128 + number
+    assert job.cancels == []
+    assert "goes on: yard logs -f j1" in result.err
+
+
+def test_a_ctrl_c_during_the_submit_cancels_what_was_submitted(yard: Yard, standin: StandIn) -> None:
+    def submit(asked: Asked) -> Said:
+        os.kill(os.getpid(), signal.SIGINT)
+        return Said(201, PENDING)
+
+    offer(standin, a_job_view(State.CANCELLED))
+    standin.on("POST /jobs", submit)
+    standin.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
+    assert yard("run", "--", "true").code == 130
+    assert len(standin.calls("POST /jobs/j1/cancel")) == 1
+
+
+def test_signals_are_as_before_afterwards(yard: Yard, standin: StandIn) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    offer(standin, DONE)
+    yard("run", "--", "true")
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+
+
+def test_the_shells_variables_go_to_a_local_server_and_never_to_another(
+    yard: Yard, standin: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_SECRET", "s3cret")
+    standin.on("POST /jobs", Said(201, PENDING))
+    yard("submit", "--", "true")
+    assert standin.calls("POST /jobs")[-1].body["spec"]["inherited_env"]["MY_SECRET"] == "s3cret"
+    monkeypatch.setenv("YARD_URL", f"unix:{standin.socket_path}")
+    yard("submit", "--", "true")
+    assert standin.calls("POST /jobs")[-1].body["spec"]["inherited_env"]["MY_SECRET"] == "s3cret"
+    monkeypatch.setattr("jobyard.client.address.Address.is_local", False)
+    yard("submit", "-e", "MY_SECRET", "--", "true")
+    spec = standin.calls("POST /jobs")[-1].body["spec"]
+    assert "inherited_env" not in spec
+    assert spec["env"] == {"MY_SECRET": "s3cret"}
+
+
+def test_flags_before_and_after_the_file_mean_the_same(yard: Yard, standin: StandIn) -> None:
+    standin.on("POST /jobs", Said(201, PENDING))
+    with open("jobs.txt", "w") as file:
+        file.write("echo a\necho b\n")
+    yard("submit", "-n", "x", "jobs.txt", "--cpus", "2", "-p", "5")
+    spec = standin.calls("POST /jobs")[-1].body["spec"]
+    assert (spec["name"], spec["priority"]) == ("x", 5)
+    assert spec["groups"][0]["resources"]["cpu_millis"] == 2000
+
+
+def test_words_after_the_dashes_belong_to_the_command(yard: Yard, standin: StandIn) -> None:
+    standin.on("POST /jobs", Said(201, PENDING))
+    yard("submit", "-n", "x", "--", "ls", "-n", "--", "y", "--help")
+    spec = standin.calls("POST /jobs")[-1].body["spec"]
+    assert spec["name"] == "x"
+    assert spec["groups"][0]["command"]["argv"] == ["ls", "-n", "--", "y", "--help"]
+
+
+def test_a_refused_submit_says_why(yard: Yard, standin: StandIn) -> None:
+    standin.on("POST /jobs", problem(400, "bad_request", "no node has 99 GPUs; the largest, here, has 0"))
+    result = yard("run", "-G", "99", "--", "true")
+    assert (result.code, result.err) == (2, "yard: no node has 99 GPUs; the largest, here, has 0\n")
+
+
+def test_a_feed_hands_on_what_came_and_what_broke() -> None:
+    feed = Feed()
+    feed.read("numbers", lambda: [1, 2])
+    items = [feed.next(5) for _ in range(3)]
+    assert items[:2] == [1, 2]
+    assert items[2].source == "numbers"
+    feed.read("broken", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    assert isinstance(feed.next(5).error, ZeroDivisionError)
+    assert feed.next(0.0) is None

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.conftest import Yard
+from tests.unit.client.standin import Said, StandIn, problem
+from tests.unit.client.views import SERVER_PID, a_failure, a_job_view, a_server_view
+
+from jobyard.cli.group import VERBS
+from jobyard.cli.group import yard as yard_group
+from jobyard.model.job import Reason, State
+from jobyard.model.node import NodeState
+from jobyard.wire.views import (
+    Counts,
+    DeviceView,
+    JobView,
+    LogChunk,
+    NodeView,
+    PlanView,
+    TaskView,
+    TokenView,
+    WhyView,
+)
+
+NODE = NodeView(
+    id="here",
+    executor="local",
+    state=NodeState.UP,
+    cpu_millis=4000,
+    cpu_millis_reserved=1000,
+    cpu_millis_foreign=0,
+    memory_mib=16384,
+    memory_mib_reserved=0,
+    memory_mib_foreign=512,
+    tasks=1,
+    devices=(DeviceView(0, "H100", 81920, 1024, 0, fake=True),),
+    holders=("yard of bob",),
+)
+ARRAY = a_job_view(State.RUNNING, counts=Counts(total=2, running=2))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_and_json(verb: str, yard: Yard) -> None:
+    context = yard_group.make_context("yard", [verb, "--help"], resilient_parsing=True)
+    command = yard_group.get_command(context, verb)
+    assert command is not None
+    leaves = getattr(command, "commands", {"": command}).values()
+    for leaf in leaves:
+        assert any("--output" in parameter.opts for parameter in leaf.params), leaf.name
+    result = yard(verb, "--help")
+    assert result.code == 0
+    assert f"Usage: yard {verb}" in result.out
+
+
+def test_the_help_lists_every_verb(yard: Yard) -> None:
+    lines = yard("--help").out.splitlines()
+    assert [name for name in VERBS if not any(line.startswith(f"  {name} ") for line in lines)] == []
+
+
+def test_ls_is_a_table_for_people_and_a_list_for_programs(yard: Yard, standin: StandIn) -> None:
+    evil = a_job_view(State.FAILED, name="\x1b[31mevil\nname", counts=Counts(total=10, succeeded=9, failed=1))
+    standin.on("GET /jobs", Said(data=(evil,)))
+    lines = yard("ls", "--all", "--state", "failed", "-n", "5").out.splitlines()
+    assert lines[0].split() == ["ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "WHAT"]
+    assert lines[1].split()[:5] == ["j1", "evil", "name", "FAILED", "10/10"]
+    assert standin.calls("GET /jobs")[0].query == {"all": "true", "state": "FAILED", "limit": "5"}
+    assert json.loads(yard("ls", "-o", "json").out)[0]["counts"]["pending"] == 0
+    assert yard("ls", "-q").out == "j1\n"
+
+
+def test_ls_of_an_empty_yard_says_so_on_stderr(yard: Yard, standin: StandIn) -> None:
+    standin.on("GET /jobs", Said(data=()))
+    result = yard("ls")
+    assert result.out == ""
+    assert "no jobs" in result.err
+
+
+def test_show_has_the_job_and_its_tasks(yard: Yard, standin: StandIn) -> None:
+    standin.on("GET /jobs/last", Said(data=a_job_view(State.FAILED, first_failure=a_failure("0"))))
+    standin.on("GET /jobs/j1/tasks", Said(data=(a_failure("0").task,)))
+    shown = yard("show", "last", "--tasks").out
+    assert "python train.py" in shown
+    assert "first failure: task 0" in shown
+    assert "exit code 3" in shown
+    assert json.loads(yard("show", "last", "--tasks", "-o", "json").out)["tasks"][0]["label"] == "0"
+    assert "tasks" not in json.loads(yard("show", "last", "-o", "json").out)
+
+
+def test_logs_of_one_task_are_its_bytes_each_on_its_own_stream(yard: Yard, standin: StandIn) -> None:
+    standin.on("GET /jobs/j1", Said(data=a_job_view()))
+    standin.on("GET /jobs/j1/logs/raw", lambda asked: Said(data=asked.query["stream"].encode()))
+    result = yard("logs", "j1")
+    assert (result.out, result.err) == ("out", "err")
+    assert yard("logs", "j1", "--raw", "--stream", "err").out == "err"
+
+
+def test_logs_of_several_tasks_are_merged_with_prefixes(yard: Yard, standin: StandIn) -> None:
+    pieces = [("0", "out", "one\ntw"), ("1", "err", "ONE\n"), ("0", "out", "o\nthree"), ("1", "out", "")]
+    events = [("log", str(i), LogChunk(task, 1, stream, data)) for i, (task, stream, data) in enumerate(pieces)]
+    standin.on("GET /jobs/j1", Said(data=ARRAY))
+    standin.on("GET /jobs/j1/logs", Said(events=events), Said(events=[]))
+    assert yard("logs", "j1", "-f", "--tail", "3").out == "0| one\n1| ONE\n0| two\n0| three\n"
+    assert standin.calls("GET /jobs/j1/logs")[0].query == {"follow": "true", "tail": "3"}
+
+
+def test_raw_logs_of_several_tasks_ask_for_one(yard: Yard, standin: StandIn) -> None:
+    standin.on("GET /jobs/j1", Said(data=ARRAY))
+    result = yard("logs", "j1", "--raw")
+    assert result.code == 2
+    assert "--task LABEL" in result.err
+
+
+def test_cancel_looks_all_jobs_up_before_it_stops_any(yard: Yard, standin: StandIn) -> None:
+    standin.on("GET /jobs/j1", Said(data=a_job_view()))
+    standin.on("GET /jobs/nojob", problem(404, "not_found", "no job 'nojob'"))
+    standin.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
+    assert yard("cancel", "j1", "nojob").code == 2
+    assert standin.calls("POST /jobs/j1/cancel") == []
+    assert "job j1 (train) stopping" in yard("cancel", "j1", "--force").out
+    assert standin.calls("POST /jobs/j1/cancel")[0].body == {"force": True}
+
+
+def test_cancel_all_leaves_ended_jobs_alone(yard: Yard, standin: StandIn) -> None:
+    standin.on("GET /jobs", Said(data=(a_job_view(State.SUCCEEDED, id="j0"), a_job_view())))
+    standin.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
+    result = yard("cancel", "--all", "-o", "json")
+    assert [job["id"] for job in json.loads(result.out)] == ["j1"]
+
+
+@pytest.mark.parametrize(("state", "code"), [(State.SUCCEEDED, 0), (State.FAILED, 1), (State.CANCELLED, 1)])
+def test_wait_ends_with_the_job_and_its_exit_code(yard: Yard, standin: StandIn, state: State, code: int) -> None:
+    standin.on("GET /jobs/j1", Said(data=a_job_view()))
+    standin.on("GET /jobs/j1/watch", Said(events=[("job", "1", a_job_view(state))]))
+    assert yard("wait", "j1", "--timeout", "5").code == code
+
+
+def test_wait_gives_up_at_its_timeout(yard: Yard, standin: StandIn) -> None:
+    standin.on("GET /jobs/j1", Said(data=a_job_view()))
+    standin.on("GET /jobs/j1/watch", Said(events=[("job", "1", a_job_view())]))
+    result = yard("wait", "j1", "--timeout", "0.1")
+    assert result.code == 124
+    assert "has not ended after 0.1" in result.err
+
+
+def test_retry_names_tasks_and_may_follow(yard: Yard, standin: StandIn) -> None:
+    standin.on("POST /jobs/j1/retry", Said(data=ARRAY))
+    done: JobView = a_job_view(State.SUCCEEDED, counts=Counts(total=2, succeeded=2))
+    standin.on("GET /jobs/j1/watch", Said(events=[("job", "1", done)]))
+    assert "tries again" in yard("retry", "j1", "--task", "0", "--task", "1").out
+    assert standin.asked[-1].body == {"tasks": ["0", "1"]}
+    assert yard("retry", "j1", "-f").code == 0
+
+
+def test_why_answers_in_sentences(yard: Yard, standin: StandIn) -> None:
+    view = WhyView("j1", State.PENDING, Reason.RESOURCES, ("needs 2 GPUs; here has 1 free",))
+    standin.on("GET /jobs/j1/why", Said(data=view))
+    assert yard("why", "j1").out == "job j1 is PENDING (Resources)\n- needs 2 GPUs; here has 1 free\n"
+
+
+def test_nodes_mark_what_is_fake(yard: Yard, standin: StandIn) -> None:
+    standin.on("GET /nodes", Said(data=(NODE,)))
+    shown = yard("nodes").out
+    assert "H100 (fake)" in shown
+    assert "1 of 4" in shown
+    assert "yard of bob" in shown
+    assert json.loads(yard("nodes", "-o", "json").out)[0]["devices"][0]["fake"] is True
+
+
+def test_a_dry_run_shows_the_plan_and_render_the_text(yard: Yard, standin: StandIn) -> None:
+    plan = PlanView(a_job_view(State.PENDING), ("task 0 would start on here",), "argv: true\n")
+    standin.on("POST /jobs", Said(data=plan))
+    assert "task 0 would start on here" in yard("run", "--dry-run", "--", "true").out
+    assert yard("submit", "--render", "--", "true").out == "argv: true\n"
+    assert [asked.body.get("render", False) for asked in standin.calls("POST /jobs")] == [False, True]
+    assert all(asked.body["dry_run"] for asked in standin.calls("POST /jobs"))
+
+
+def test_schema_asks_no_server(yard: Yard) -> None:
+    assert "properties" in json.loads(yard("schema").out)
+
+
+def test_doctor_names_the_processes(yard: Yard, standin: StandIn) -> None:
+    standin.on("GET /nodes", Said(data=(NODE,)))
+    data = json.loads(yard("doctor", "-o", "json").out)
+    assert data["server"]["pid"] == SERVER_PID
+    assert data["agents"][0]["pid"] == 4712
+    assert {check["status"] for check in data["checks"]} == {"ok"}
+    shown = yard("doctor")
+    assert shown.code == 0
+    assert f"pid {SERVER_PID}" in shown.out
+    assert "(fake)" in shown.out
+
+
+def test_doctor_of_a_yard_without_a_node_fails(yard: Yard, standin: StandIn) -> None:
+    standin.on("GET /nodes", Said(data=()))
+    result = yard("doctor")
+    assert result.code == 1
+    assert "fail  node" in result.out
+
+
+def test_server_status_never_starts_one(yard: Yard, home: Path) -> None:
+    result = yard("server", "status", "-o", "json")
+    assert result.code == 3
+    assert json.loads(result.out) == {"running": False}
+    assert not (home / "yard").exists()
+
+
+def test_server_status_shows_the_one_that_runs(yard: Yard, standin: StandIn) -> None:
+    assert json.loads(yard("server", "status", "-o", "json").out)["pid"] == SERVER_PID
+    standin.on("GET /server", Said(data=a_server_view(build="old")))
+    assert "other code" in yard("server", "status").out
+
+
+def test_server_logs_are_the_last_lines(yard: Yard, home: Path) -> None:
+    assert yard("server", "logs").code == 2
+    (home / "yard").mkdir()
+    (home / "yard" / "server.log").write_text("one\ntwo\nthree\n")
+    assert yard("server", "logs", "--tail", "2").out == "two\nthree\n"
+
+
+def test_server_stop_is_refused_in_the_servers_words(yard: Yard, standin: StandIn) -> None:
+    standin.on("POST /server/stop", problem(409, "bad_request", "2 jobs are pending; --force stops anyway"))
+    result = yard("server", "stop")
+    assert (result.code, result.err) == (2, "yard: 2 jobs are pending; --force stops anyway\n")
+
+
+def test_a_secret_is_printed_once(yard: Yard, standin: StandIn) -> None:
+    standin.on("POST /tokens", Said(201, TokenView("t1", "ci", 1000.0, secret="s3cret")))
+    standin.on("GET /tokens", Said(data=(TokenView("t1", "ci", 1000.0),)))
+    standin.on("DELETE /tokens/t1", Said(data=TokenView("t1", "ci", 1000.0)))
+    assert yard("token", "create", "ci").out == "s3cret\n"
+    assert "s3cret" not in yard("token", "ls").out
+    assert yard("token", "revoke", "t1").code == 0
+
+
+def test_a_task_that_ran_out_of_memory_says_so(yard: Yard, standin: StandIn) -> None:
+    task = TaskView(0, "0", State.FAILED, 1, Reason.OUT_OF_MEMORY, signal=9)
+    standin.on("GET /jobs/j1", Said(data=a_job_view(State.FAILED)))
+    standin.on("GET /jobs/j1/tasks", Said(data=(task,)))
+    assert "signal 9 (OutOfMemory)" in yard("show", "j1", "--tasks").out

@@ -1,0 +1,184 @@
+"""The journal keeps what it acknowledged, whole batches only, and its tables are those that Alembic makes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, event, inspect, text
+from sqlalchemy.exc import DatabaseError, OperationalError
+
+from jobyard.errors import UserError
+from jobyard.model.events import (
+    AttemptsFinished,
+    AttemptsStarted,
+    AttemptsWithdrawn,
+    CancelRequested,
+    DeadlinePassed,
+    Event,
+    Finished,
+    JobSubmitted,
+    NodeAdded,
+    NodeDrained,
+    NodeJoined,
+    NodeLost,
+    NodeRemoved,
+    NodeResumed,
+    NodeWentAway,
+    PriorityChanged,
+    RetryRequested,
+    SlotClosed,
+    SlotOpened,
+    Started,
+    TasksAssigned,
+)
+from jobyard.model.job import Dependency, Reason
+from jobyard.model.node import NodeConfig
+from jobyard.model.resources import DeviceSlice, Placement, Resources
+from jobyard.model.task import AttemptId, Outcome, Slot
+from jobyard.server import database
+from jobyard.server.database import migrate, open_database
+from jobyard.server.journal import KINDS, Journal
+from jobyard.server.schema import HEAD, metadata
+from tests.builders import a_node
+from tests.unit.server.running import a_batch, an_array
+
+SLOT = Slot("1", "ab", 0, Placement("here", Resources(500, 1024, 1, 2048), (DeviceSlice(0, 2048),)), replica=2)
+ATTEMPT = AttemptId("ab", 3, 2)
+EVENTS: list[Event] = [
+    NodeJoined(a_node(gpus=2), 1.5),
+    JobSubmitted("ab", 1, a_batch("echo ä\u2028", "true", after=(Dependency("x", False),), env={"K": "V"}), 2.0, "key"),
+    JobSubmitted("cd", 2, an_array("echo", 5, gang=True), 2.5),
+    SlotOpened(SLOT, 3.0),
+    TasksAssigned("1", ((0, 3), (7, 7)), 3.0),
+    AttemptsStarted((Started(ATTEMPT, 4.25),), 4.5),
+    AttemptsFinished((Finished(ATTEMPT, Outcome(4.25, 5.0, None, 9, Reason.OUT_OF_MEMORY, "oh", 12, 34)),), 5.0),
+    AttemptsWithdrawn((ATTEMPT,), 6.0, "given back"),
+    CancelRequested("ab", 7.0, (1, 2), True, "enough"),
+    RetryRequested("ab", ((0, 1),), 8.0),
+    DeadlinePassed("ab", 9.0),
+    PriorityChanged("ab", -3, 9.5),
+    SlotClosed("1", 10.0),
+    NodeLost("here", 11.0, "gone"),
+    NodeAdded(NodeConfig("there", "there.example", "ada", 2222, "~/.ssh/id", ("big",)), 12.0),
+    NodeDrained("there", 13.0),
+    NodeResumed("there", 14.0),
+    NodeWentAway("there", 15.0, "no route"),
+    NodeRemoved("there", 16.0),
+]
+
+
+def a_journal(path: Path) -> Journal:
+    return Journal(open_database(f"sqlite:///{path / 'yard.db'}"))
+
+
+def test_every_kind_of_event_comes_back_as_it_was(tmp_path: Path) -> None:
+    assert {type(item).__name__ for item in EVENTS} == {name for name, kind in KINDS.items() if not kind.ephemeral}
+    journal = a_journal(tmp_path)
+    journal.append(EVENTS[:5], 1.0)
+    last = journal.append(EVENTS[5:], 2.0)
+    (_, first), (seq, second) = a_journal(tmp_path).read()
+    assert first + second == EVENTS
+    assert seq == last
+
+
+def test_reading_goes_on_after_a_row(tmp_path: Path) -> None:
+    journal = a_journal(tmp_path)
+    numbers = [journal.append([event], 0.0) for event in EVENTS]
+    assert [seq for seq, _ in journal.read(after=numbers[9])] == numbers[10:]
+
+
+def test_a_failed_commit_leaves_nothing(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
+    journal = Journal(engine)
+    journal.append(EVENTS[:1], 0.0)
+
+    def fail(_connection: object) -> None:
+        raise OperationalError("COMMIT", {}, Exception("disk I/O error"))
+
+    event.listen(engine, "commit", fail)
+    with pytest.raises(DatabaseError):
+        journal.append(EVENTS, 0.0)
+    event.remove(engine, "commit", fail)
+    assert [batch for _, batch in journal.read()] == [EVENTS[:1]]
+
+
+@pytest.mark.parametrize("lost_bytes", [1, 100, 4096])
+def test_a_torn_commit_is_lost_whole_and_what_came_before_stays(tmp_path: Path, lost_bytes: int) -> None:
+    """As a power cut leaves it: the last pages of the write-ahead log never reached the disk."""
+    journal = a_journal(tmp_path)
+    journal.append(EVENTS[:2], 0.0)
+    journal.append(EVENTS, 0.0)
+    torn = tmp_path / "torn"
+    torn.mkdir()
+    for name in ("yard.db", "yard.db-wal"):
+        shutil.copy(tmp_path / name, torn / name)
+    with (torn / "yard.db-wal").open("r+b") as log:
+        log.truncate((torn / "yard.db-wal").stat().st_size - lost_bytes)
+    batches = [batch for _, batch in a_journal(torn).read()]
+    assert batches[0] == EVENTS[:2]
+    assert batches[1:] in ([], [EVENTS])
+
+
+def test_commits_survive_a_power_cut(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
+    with engine.connect() as connection:
+        assert connection.scalar(text("PRAGMA journal_mode")) == "wal"
+        assert connection.scalar(text("PRAGMA synchronous")) == 2  # FULL
+
+
+def test_a_fact_is_written_once(tmp_path: Path) -> None:
+    assert a_journal(tmp_path).fact("yard_id", "first") == "first"
+    assert a_journal(tmp_path).fact("yard_id", "second") == "first"
+
+
+def test_the_newest_form_is_alembics_head() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(database.__file__).with_name("migrations")))
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+
+
+def test_migrating_leads_to_the_tables_of_a_new_yard(tmp_path: Path) -> None:
+    migrated = create_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
+    with migrated.begin() as connection:
+        migrate(connection)
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    fresh = open_database(f"sqlite:///{tmp_path / 'fresh.db'}")
+    shapes = []
+    for engine in (migrated, fresh):
+        found = inspect(engine)
+        shapes.append(
+            {
+                table: (
+                    [(c["name"], str(c["type"]), c["nullable"]) for c in found.get_columns(table)],
+                    found.get_pk_constraint(table)["constrained_columns"],
+                    [constraint["column_names"] for constraint in found.get_unique_constraints(table)],
+                )
+                for table in found.get_table_names()
+            }
+        )
+    assert shapes[0] == shapes[1]
+    Journal(migrated).append(EVENTS, 0.0)
+    migrated.dispose()
+    assert [batch for _, batch in Journal(open_database(f"sqlite:///{tmp_path / 'migrated.db'}")).read()] == [EVENTS]
+
+
+def test_opening_twice_changes_nothing(tmp_path: Path) -> None:
+    a_journal(tmp_path).append(EVENTS, 0.0)
+    assert len(list(a_journal(tmp_path).read())) == 1
+
+
+def test_a_file_that_is_no_database_is_said_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "yard.db").write_bytes(b"nonsense" * 200)
+    with pytest.raises(UserError, match=r"yard\.db cannot be opened"):
+        a_journal(tmp_path)
+
+
+def test_a_database_that_is_not_supported_is_named() -> None:
+    with pytest.raises(UserError, match="mysql"):
+        open_database("mysql://root:geheim@host/db")

@@ -1,0 +1,186 @@
+"""Output as a stream that can be cut anywhere and goes on exactly there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from jobyard.errors import NotFound, UserError
+from jobyard.model.task import AttemptId
+from jobyard.server.logs import LogStream, Reader, Request, tail_lines
+from tests.unit.server.running import RunningYard, a_yard
+
+TEXT = "grün 😀 \u2028 漢字\n"
+
+
+def wanted(yard: RunningYard, job: str, task: str = "", attempt: int | None = None, tail: int | None = None) -> Request:
+    return Request(yard.job(job), task, attempt, ["out", "err"], tail)
+
+
+async def read_all(stream: LogStream) -> list[tuple[str, int, str, str]]:
+    return [(chunk.task, chunk.attempt, chunk.stream, chunk.data) async for chunk in stream.chunks()]
+
+
+def test_a_reader_hands_out_whole_characters_only(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    data = TEXT.encode()
+    reader = Reader(path)
+    text = ""
+    for end in range(1, len(data) + 1):
+        path.write_bytes(data[:end])
+        for piece in reader.read():
+            piece.encode()  # raises on half a character
+            text += piece
+        assert reader.offset == len(text.encode())
+    assert text == TEXT
+
+
+@pytest.mark.parametrize("cut", range(1, len(TEXT.encode())))
+def test_a_reader_resumes_at_its_offset_also_inside_a_character(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(TEXT.encode()[:cut])
+    first = Reader(path)
+    before = "".join(first.read())
+    path.write_bytes(TEXT.encode())
+    second = Reader(path)
+    second.offset = first.offset
+    assert before + "".join(second.read(final=True)) == TEXT
+
+
+def test_bytes_that_are_no_text_come_back_as_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"a\xff\xfe\xf0\x9f\n\xe4")
+    text = "".join(Reader(path).read(final=True))
+    assert text.encode("utf-8", "surrogateescape") == b"a\xff\xfe\xf0\x9f\n\xe4"
+
+
+@pytest.mark.parametrize(("lines", "shown"), [(0, ""), (1, "c\n"), (2, "b\nc\n"), (3, "a\nb\nc\n"), (99, "a\nb\nc\n")])
+def test_a_tail_has_as_many_lines_as_asked(tmp_path: Path, lines: int, shown: str) -> None:
+    path = tmp_path / "log"
+    path.write_text("a\nb\nc\n")
+    assert "".join(Reader(path, lines).read()) == shown
+
+
+def test_a_tail_counts_an_unfinished_last_line(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("a\nb\nc")
+    assert "".join(Reader(path, 1).read()) == "c"
+    assert "".join(Reader(path, 2).read()) == "b\nc"
+
+
+async def test_all_that_was_written_is_in_the_stream(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("echo one; echo oh >&2", "echo two", "true")
+        await yard.ended(job)
+        found = await read_all(LogStream(yard.loop, wanted(yard, job), follow=False))
+        assert sorted(found) == [("0", 1, "err", "oh\n"), ("0", 1, "out", "one\n"), ("1", 1, "out", "two\n")]
+
+
+async def test_following_brings_what_comes_until_the_job_ends(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("echo one; sleep 0.15; echo two; exit 1", "sleep 0.05; echo three", retries=1)
+        async with asyncio.timeout(20):
+            found = await read_all(LogStream(yard.loop, wanted(yard, job), follow=True))
+        assert yard.job(job).is_final
+        per_attempt = {(task, attempt): "" for task, attempt, _, _ in found}
+        for task, attempt, _, data in found:
+            per_attempt[task, attempt] += data
+        assert per_attempt == {("0", 1): "one\ntwo\n", ("0", 2): "one\ntwo\n", ("1", 1): "three\n"}
+
+
+async def test_a_cursor_goes_on_exactly_wherever_the_stream_was_cut(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit(*[f"echo {number}; echo {number} >&2" for number in range(6)])
+        await yard.ended(job)
+        whole = await read_all(LogStream(yard.loop, wanted(yard, job), follow=False))
+        for cut in range(len(whole) + 1):
+            stream = LogStream(yard.loop, wanted(yard, job), follow=False)
+            chunks = stream.chunks()
+            before = []
+            for _ in range(cut):
+                chunk = await anext(chunks)
+                before.append((chunk.task, chunk.attempt, chunk.stream, chunk.data))
+            cursor = stream.cursor()
+            after = await read_all(LogStream(yard.loop, wanted(yard, job), follow=False, cursor=cursor))
+            assert before + after == whole
+
+
+async def test_a_cursor_resumes_inside_a_file_that_grows_by_half_characters(tmp_path: Path) -> None:
+    data = TEXT.encode()
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("sleep 60")
+        await yard.running(job)
+        path = yard.machine.log_path(AttemptId(job, 0, 1), "out")
+        cursor, text = "", ""
+        for end in range(1, len(data) + 1):
+            _write(path, data[:end])
+            stream = LogStream(yard.loop, wanted(yard, job), follow=True, cursor=cursor)
+            async for chunk in _what_is_there(stream):
+                text += chunk
+            cursor = stream.cursor()
+        assert text == TEXT
+        await yard.cancel(job, force=True)
+        await yard.ended(job)
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
+async def _what_is_there(stream: LogStream) -> AsyncIterator[str]:
+    """Of a stream that follows: what comes within a moment."""
+    chunks = stream.chunks()
+    while True:
+        task = asyncio.ensure_future(anext(chunks))
+        done, _ = await asyncio.wait({task}, timeout=0.02)
+        if not done:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            return
+        yield task.result().data
+
+
+async def test_one_task_or_one_attempt_can_be_asked_for(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("echo a; exit 1", "echo b", retries=1)
+        await yard.ended(job)
+        assert await read_all(LogStream(yard.loop, wanted(yard, job, "1"), follow=True)) == [("1", 1, "out", "b\n")]
+        first = await read_all(LogStream(yard.loop, wanted(yard, job, "0", attempt=1), follow=False))
+        assert first == [("0", 1, "out", "a\n")]
+        with pytest.raises(NotFound, match="has no attempt 9"):
+            wanted(yard, job, "0", attempt=9)
+        with pytest.raises(NotFound, match="no task '7'"):
+            wanted(yard, job, "7")
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "e30=", "W10=", "W3t9LHsieCI6e319XQ==", "\xff"])
+async def test_a_cursor_of_somebody_else_is_refused(tmp_path: Path, cursor: str) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("true")
+        with pytest.raises(UserError, match="log cursor"):
+            LogStream(yard.loop, wanted(yard, job), follow=False, cursor=cursor)
+        await yard.ended(job)
+
+
+async def test_a_cursor_cannot_name_files_of_other_jobs(tmp_path: Path) -> None:
+    """It comes from a client: only attempts of the job that was asked for may be in it."""
+    async with a_yard(tmp_path) as yard:
+        secret = await yard.submit("echo hush")
+        asked = await yard.submit("echo mine")
+        await yard.ended(secret)
+        await yard.ended(asked)
+        forged = LogStream(yard.loop, wanted(yard, secret), follow=False)
+        forged._open[AttemptId(secret, 0, 1)] = forged._readers(AttemptId(secret, 0, 1))
+        with pytest.raises(UserError, match="log cursor"):
+            LogStream(yard.loop, wanted(yard, asked), follow=True, cursor=forged.cursor())
+
+
+async def test_the_last_lines_are_those_of_the_errors(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("echo out; echo bad >&2; exit 1", "echo only-out; exit 1", "exit 1")
+        await yard.ended(job)
+        lines = [tail_lines(yard.loop, AttemptId(job, number, 1)) for number in range(3)]
+        assert lines == [("bad",), ("only-out",), ()]

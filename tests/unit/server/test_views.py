@@ -1,0 +1,139 @@
+"""What people and programs get to see, and what they do not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobyard.engine.yard_state import YardState
+from jobyard.errors import UserError
+from jobyard.model import codec
+from jobyard.model.events import JobSubmitted, NodeMeasured
+from jobyard.model.job import Reason, State
+from jobyard.model.node import Foreign
+from jobyard.server.commands import checked_spec
+from jobyard.server.dry_run import dry_run
+from jobyard.server.routes.events import without_secrets
+from jobyard.server.views import job_view, node_view, shown, task_views, why_view
+from jobyard.wire.requests import SubmitJob
+from tests.builders import a_group, a_job, a_node, joined, submitted
+from tests.unit.server.running import a_batch, a_yard
+
+SECRETS = {"API_TOKEN": "hush", "db_password": "hush", "AWS_SECRET_ACCESS_KEY": "hush", "HF_TOKEN": "hush"}
+OPEN = {"MODE": "fast", "SEED": "1"}
+
+
+def a_state(*jobs: JobSubmitted, cpus: float = 4, gpus: int = 0) -> YardState:
+    state = YardState()
+    for event in (joined(a_node(cpus=cpus, gpus=gpus)), *jobs):
+        state.handle(event)
+    for event in state.decide(1.0):
+        state.handle(event)
+    return state
+
+
+def test_secrets_are_named_and_not_shown() -> None:
+    spec = a_job(env={**SECRETS, **OPEN}, inherited_env={"HOME_SECRET": "of the shell", "PLAIN": "of the shell"})
+    state = a_state(submitted("ab", 1, spec))
+    view = job_view(state, state.jobs["ab"])
+    assert {name: view.env[name] for name in OPEN} == OPEN
+    assert set(view.env) == set(SECRETS) | set(OPEN)
+    text = json.dumps(codec.encode(view, defaults=True))
+    assert "hush" not in text
+    assert "of the shell" not in text
+
+
+def test_events_are_seen_without_secrets_and_without_the_shells_environment() -> None:
+    group = replace(a_group(name="w"), env=dict(SECRETS))
+    event = submitted("ab", 1, a_job(groups=(group,), env=SECRETS, inherited_env={"X": "of the shell"}))
+    text = json.dumps(codec.encode(without_secrets(replace(event, key="a-key"))))
+    for hidden in ("hush", "of the shell", "a-key"):
+        assert hidden not in text
+    assert "API_TOKEN" in text
+
+
+@pytest.mark.parametrize("name", ["MONKEY", "TOKENIZERS_PARALLELISM_", "KEYBOARD"])
+def test_what_only_sounds_a_little_like_a_secret(name: str) -> None:
+    assert shown(name, "x") in ("x", "(hidden)")
+    assert shown("MONKEY", "x") == "x"
+
+
+def test_counts_add_up(tmp_path: Path) -> None:
+    state = a_state(submitted("ab", 1, a_job(10)))
+    counts = job_view(state, state.jobs["ab"]).counts
+    assert counts.total == 10
+    assert counts.pending + counts.starting == 10
+    assert counts.starting > 0
+
+
+def test_a_waiting_job_says_why_and_who_is_ahead() -> None:
+    state = a_state(submitted("ab", 1, a_job(cpus=4)), submitted("cd", 2, a_job(cpus=4)))
+    why = why_view(state, state.jobs["cd"])
+    assert why.reason is Reason.RESOURCES
+    assert why.sentences == ("needs 4 cpus; here has 0 of 4 cpus free", "1 unfinished job is ahead of it (priority 0)")
+
+
+def test_others_who_hold_room_are_named() -> None:
+    state = a_state()
+    state.handle(NodeMeasured("here", Foreign(4000, 0, holders=("yard of bob (agent 7)",)), 2.0))
+    state.handle(submitted("ab", 1, a_job()))
+    for event in state.decide(3.0):
+        state.handle(event)
+    assert "yard of bob (agent 7)" in why_view(state, state.jobs["ab"]).sentences[0]
+    assert node_view(state, state.nodes["here"]).holders == ("yard of bob (agent 7)",)
+
+
+def test_a_node_shows_what_is_reserved_and_fake() -> None:
+    state = a_state(submitted("ab", 1, a_job(cpus=1, mem=100, gpus=1, gpu_mem=500)), gpus=2)
+    view = node_view(state, state.nodes["here"])
+    assert (view.cpu_millis_reserved, view.memory_mib_reserved) == (1000, 100)
+    assert sorted(device.reserved_mib for device in view.devices) == [0, 500]
+    assert all(device.fake for device in view.devices)
+
+
+def test_tasks_are_listed_by_state_in_pages() -> None:
+    state = a_state(submitted("ab", 1, a_job(100, limit=2)))
+    job = state.jobs["ab"]
+    assert [view.number for view in task_views(job, (), 5, 10)] == [10, 11, 12, 13, 14]
+    pending = task_views(job, [State.PENDING], 1000, 0)
+    assert {view.state for view in pending} == {State.PENDING}
+    assert len(pending) + len(task_views(job, [State.STARTING], 1000, 0)) == 100
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"priority": 10**9}, "priority"),
+        ({"limit": 0}, "at most 0 tasks"),
+        ({"retries": -1}, "retries"),
+        ({"workdir": "relative"}, "absolute directory"),
+        ({"workdir": "/no/such/place"}, "no such directory"),
+        ({"on": "mars"}, "no node 'mars'"),
+        ({"groups": ()}, "no tasks"),
+    ],
+)
+def test_a_request_that_can_never_be_right_is_refused(change: dict[str, object], said: str) -> None:
+    spec = replace(a_batch("true"), **change)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=said):
+        checked_spec(a_state(), spec)
+
+
+def test_a_gang_must_fit_at_once() -> None:
+    with pytest.raises(UserError, match="start together"):
+        checked_spec(a_state(cpus=4), a_job(5, cpus=1, gang=True, workdir="/tmp"))
+    checked_spec(a_state(cpus=4), a_job(4, cpus=1, gang=True, workdir="/tmp"))
+
+
+async def test_a_dry_run_places_and_keeps_nothing(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        seq = yard.loop.seq
+        spec = a_batch(*["echo x"] * 9, cpus=1, workdir=str(tmp_path), inherited_env={"SHELL": "of-the-shell"})
+        plan = dry_run(yard.loop, SubmitJob(spec, dry_run=True, render=True))
+        assert len([sentence for sentence in plan.placements if sentence.startswith("slot")]) == 4
+        assert "the rest waits (Resources)" in plan.placements[-1]
+        assert "echo x" in plan.rendered
+        assert "of-the-shell" not in plan.rendered
+        assert (yard.loop.seq, yard.loop.state.jobs) == (seq, {})
