@@ -1,0 +1,79 @@
+"""GPUs, where there are none: shown as fake, shared by memory, running out of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.yards import TemporaryYard, until
+
+WAIT = "while [ ! -e {} ]; do sleep 0.02; done"
+HOLD = f"{sys.executable} -m jobyard.agent.fake_gpu hold"
+
+
+@pytest.fixture(scope="module")
+def gpu_yard() -> Iterator[TemporaryYard]:
+    with TemporaryYard(JOBYARD_FAKE_GPUS="2x16GiB") as yard:
+        yield yard
+
+
+@pytest.fixture
+def gpus(gpu_yard: TemporaryYard) -> Iterator[TemporaryYard]:
+    yield gpu_yard
+    gpu_yard.settle()
+
+
+def test_fake_gpus_are_shown_as_fake_wherever_they_are(gpus: TemporaryYard) -> None:
+    assert gpus.ok("nodes").out.count("(fake)") == 2
+    assert all(device["fake"] for device in gpus.json("nodes")[0]["devices"])
+    assert "(fake)" in gpus.ok("doctor").out
+    refused = gpus.run("run", "--gpus", "3", "--", "true")
+    assert refused.code == 2
+    assert "(fake)" in refused.err
+
+
+def test_a_whole_gpu_is_for_one_task_alone(gpus: TemporaryYard) -> None:
+    script = f"echo $CUDA_VISIBLE_DEVICES; {WAIT.format('whole')}"
+    jobs = [gpus.submit("--cpus", "0.1", "--gpus", "1", "--", script) for _ in range(3)]
+    for job in jobs[:2]:
+        gpus.wait_state(job, "RUNNING")
+    assert {gpus.logs(job).strip() for job in jobs[:2]} == {"0", "1"}
+    assert gpus.job(jobs[2])["state"] == "PENDING"
+    assert "0 free GPUs of 2" in gpus.ok("why", jobs[2]).out
+    gpus.write("whole", "")
+    assert gpus.run("wait", *jobs).code == 0
+
+
+def test_two_tasks_share_a_device_by_memory_and_a_third_waits(gpus: TemporaryYard) -> None:
+    script = f"echo $CUDA_VISIBLE_DEVICES; {WAIT.format('shared')}"
+    first = [gpus.submit("--cpus", "0.1", "--gpu-mem", "8GiB", "--", script) for _ in range(4)]
+    for job in first:
+        gpus.wait_state(job, "RUNNING")
+    devices = [gpus.logs(job).strip() for job in first]
+    assert sorted(devices) == ["0", "0", "1", "1"]
+    assert [device["reserved_mib"] for device in gpus.json("nodes")[0]["devices"]] == [16384, 16384]
+    waiting = gpus.submit("--cpus", "0.1", "--gpu-mem", "8GiB", "--", "true")
+    until(lambda: "GPUs with 8 GiB free" in gpus.ok("why", waiting).out)
+    gpus.write("shared", "")
+    assert gpus.run("wait", *first, waiting).code == 0
+
+
+def test_a_task_may_have_several_gpus_and_one_without_sees_none(gpus: TemporaryYard) -> None:
+    assert gpus.ok("run", "--gpus", "2", "--", "echo $CUDA_VISIBLE_DEVICES").out == "0,1\n"
+    assert gpus.ok("run", "--", 'echo "[$CUDA_VISIBLE_DEVICES]"').out == "[]\n"
+
+
+def test_too_much_gpu_memory_is_told_as_what_it_is(gpus: TemporaryYard) -> None:
+    done = gpus.run("run", "--gpu-mem", "8GiB", "--", f"{HOLD} 20GiB -- sleep 30")
+    assert done.code == 1
+    assert gpus.job()["reason"] == "OutOfGpuMemory"
+    assert "OutOfGpuMemory" in done.err
+    assert gpus.run("run", "--gpu-mem", "8GiB", "--", f"{HOLD} 7GiB -- true").code == 0
+
+
+def test_a_gpu_is_never_promised_beyond_its_memory(gpus: TemporaryYard) -> None:
+    refused = gpus.run("run", "--gpu-mem", "17GiB", "--", "true")
+    assert refused.code == 2
+    assert "16 GiB" in refused.err

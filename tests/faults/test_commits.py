@@ -1,0 +1,140 @@
+"""What is true while a commit is under way? Memory is ahead of the disk then, and nobody may act on it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.builders import a_job, submitted
+
+from jobyard.engine.yard_state import YardState
+from jobyard.executors.machines import MachineExecutor
+from jobyard.executors.protocol import LiveAttempt, SubmittedJob
+from jobyard.model.events import Event
+from jobyard.model.resources import Placement, Resources
+from jobyard.model.task import AttemptId, Slot
+from jobyard.server.database import open_database
+from jobyard.server.journal import Journal
+from jobyard.server.loop import YardLoop
+from jobyard.server.snapshots import Snapshots
+
+WELCOME = {"ev": "welcome", "protocol": 1, "pid": 1, "build": "b", "boot_id": "boot", "devices": []}
+PATIENCE_SECONDS = 30.0
+
+
+class SlowJournal(Journal):
+    """Each commit waits to be let go."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(open_database(f"sqlite:///{path}"))
+        self.is_writing, self.may_go = threading.Event(), threading.Event()
+
+    def append(self, events: Sequence[Event], at: float) -> int:
+        self.is_writing.set()
+        assert self.may_go.wait(PATIENCE_SECONDS)
+        return super().append(events, at)
+
+
+def a_submit(state: YardState, now: float) -> tuple[list[Event], str]:
+    return [submitted("job", 1, at=now)], "job"
+
+
+def test_a_loop_that_is_told_to_finish_in_a_commit_leaves_memory_and_disk_the_same(tmp_path: Path) -> None:
+    async def story() -> None:
+        journal = SlowJournal(tmp_path / "yard.db")
+        snapshots = Snapshots(tmp_path / "snapshot", "build", "yard")
+        loop = YardLoop(journal, snapshots)
+        running, asked = asyncio.create_task(loop.run()), asyncio.create_task(loop.ask(a_submit))
+        await asyncio.to_thread(journal.is_writing.wait, PATIENCE_SECONDS)
+        loop.finish()
+        journal.may_go.set()
+        await asyncio.wait_for(running, PATIENCE_SECONDS)
+        assert await asked == "job"
+        loop.save_snapshot()
+        await loop.close()
+        seq, state = snapshots.restore(journal)
+        assert (seq, list(state.jobs)) == (journal.last_seq(), ["job"]) == (1, ["job"])
+
+    asyncio.run(story())
+
+
+def test_a_loop_is_not_settled_before_its_commit_has_ended(tmp_path: Path) -> None:
+    async def story() -> None:
+        journal = SlowJournal(tmp_path / "yard.db")
+        loop = YardLoop(journal, Snapshots(tmp_path / "snapshot", "build", "yard"))
+        running, asked = asyncio.create_task(loop.run()), asyncio.create_task(loop.ask(a_submit))
+        await asyncio.to_thread(journal.is_writing.wait, PATIENCE_SECONDS)
+        assert list(loop.state.jobs) == ["job"]
+        settled = asyncio.create_task(loop.settled())
+        await asyncio.sleep(0)
+        assert not settled.done()
+        journal.may_go.set()
+        await asyncio.wait_for(settled, PATIENCE_SECONDS)
+        assert journal.last_seq() == 1
+        await asked
+        loop.finish()
+        await running
+        await loop.close()
+
+    asyncio.run(story())
+
+
+class UnsettledYard:
+    """Believes in an attempt that is not on disk, until it is settled: the commit failed, and it is gone."""
+
+    def __init__(self) -> None:
+        slot = Slot("1", "job", 0, Placement("here", Resources(1000)))
+        self.live = [LiveAttempt(AttemptId("job", 0, 1), slot, False)]
+        self.is_busy = True
+
+    def job(self, job_id: str) -> SubmittedJob:
+        return SubmittedJob(job_id, 1, a_job())
+
+    def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
+        return self.live
+
+    async def settled(self) -> None:
+        await asyncio.sleep(0)
+        self.live = []
+
+
+class SocketTransport:
+    build = "b"
+
+    def __init__(self, directory: Path) -> None:
+        self.state_dir = directory
+        self.path = directory / "agent"
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_unix_connection(str(self.path))
+
+    async def send_snapshot(self, snapshot: str, tar: Path) -> None:
+        raise AssertionError("this machine shares our disk")
+
+
+def test_a_server_that_meets_its_agent_in_a_commit_names_only_what_is_on_disk(tmp_path: Path) -> None:
+    async def story() -> None:
+        heard: asyncio.Queue[dict[str, object]] = asyncio.Queue()
+
+        async def agent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(json.dumps({**WELCOME, "cpu_millis": 1000, "memory_mib": 1000}).encode() + b"\n")
+            while line := await reader.readline():
+                heard.put_nowait(json.loads(line))
+            writer.close()
+
+        transport = SocketTransport(tmp_path)
+        server = await asyncio.start_unix_server(agent, str(transport.path))
+        executor = MachineExecutor("local", "here", transport, UnsettledYard(), {"yard": "yard"}, tmp_path)
+        running = asyncio.create_task(executor.run())
+        messages = [await asyncio.wait_for(heard.get(), PATIENCE_SECONDS) for _ in range(2)]
+        assert [message["op"] for message in messages] == ["hello", "reconcile"]
+        assert messages[0]["pending"] is True
+        assert messages[1]["live"] == []
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        server.close()
+
+    asyncio.run(story())
