@@ -1,0 +1,55 @@
+"""Write docs/benchmarks.md from the lines of JSON in benchmarks/results/."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from statistics import median
+from typing import Any
+
+from record import REPOSITORY
+
+RESULTS = REPOSITORY / "benchmarks/results"
+PAGE = REPOSITORY / "docs/benchmarks.md"
+
+HEAD = """\
+# Benchmarks
+
+Written by `benchmarks/report.py` from `benchmarks/results/`; `make bench` measures again. A ratio above 1 means that
+the yard is better; the bar is the least we promise.
+"""
+
+ABOUT = {
+    "throughput": """\
+Tasks per second on lines that do nothing (`/bin/true`, run by bash, output captured), the same number at once for all.
+`xargs` is the floor: one output file for all tasks, and no status is kept. In the yard each task has a process group,
+output files and a status of its own, which survive a crash of everything else; the time is that of the whole
+`yard run`, its start included. HyperQueue's cluster is up before and its clock stops when its last task starts.""",
+    "startup": """\
+Seconds until the prompt is back: `yard --help`; `yard run -- true` with a server up (warm); the same in a yard that did
+not exist before, with its server and agent started on the way (cold).""",
+}
+UNITS = {"throughput": "tasks/s", "startup": "s"}
+
+
+def main() -> None:
+    records = [json.loads(line) for path in sorted(RESULTS.glob("*.json")) for line in path.read_text().splitlines()]
+    PAGE.write_text("\n".join([HEAD, *("\n".join(section(record)) for record in records)]))
+
+
+def section(record: dict[str, Any]) -> Iterator[str]:
+    name = record["benchmark"]
+    unit = UNITS.get(name, "")
+    yield f"## {name.capitalize()}\n"
+    if name in ABOUT:
+        yield f"{ABOUT[name]}\n"
+    yield f"| | median {unit} | all rounds | ratio | bar |\n|---|---|---|---|---|"
+    for key, values in record["figures"].items():
+        rounds = ", ".join(f"{value:g}" for value in values)
+        ratio, bar = (record[part].get(key, "") for part in ("ratios", "bars"))
+        yield f"| {key} | {median(values):.4g} | {rounds} | {ratio} | {bar} |"
+    yield f"\n`{record['command']}` at commit {record['commit']}, {record['date']}, on {record['machine']}.\n"
+
+
+if __name__ == "__main__":
+    main()
