@@ -8,7 +8,11 @@ from jobyard.engine.intervals import IntervalSet
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import Bug
-from jobyard.model.job import State
+from jobyard.model.job import JobSpec, State
+from jobyard.model.node import Node
+from jobyard.model.resources import Placement
+from jobyard.scheduling.devices import percent_most
+from jobyard.scheduling.placement import CORES_OVERCOMMITTED_MILLIS
 
 
 class BrokenInvariant(Bug):
@@ -103,18 +107,29 @@ def _gang_is_together(job: JobRecord) -> None:
 
 
 def _nobody_is_overbooked(yard: YardState) -> None:
-    cpus: Counter[str] = Counter()
-    memory: Counter[str] = Counter()
-    devices: defaultdict[str, Counter[int]] = defaultdict(Counter)
-    for _, record in yard.slots.values():
-        placement = record.slot.placement
-        cpus[placement.node] += placement.resources.cpu_millis
-        memory[placement.node] += placement.resources.memory_mib
-        for piece in placement.devices:
-            devices[placement.node][piece.index] += piece.memory_mib
-    for node in yard.nodes.values():
-        if cpus[node.id] > node.cpu_millis or memory[node.id] > node.memory_mib:
-            raise BrokenInvariant(f"node {node.id}: {cpus[node.id]} millicpus and {memory[node.id]} MiB are reserved")
-        for device in node.devices:
-            if devices[node.id][device.index] > device.memory_mib:
-                raise BrokenInvariant(f"node {node.id}: device {device.index} is overbooked")
+    held: defaultdict[str, list[tuple[JobSpec, Placement]]] = defaultdict(list)
+    for job, record in yard.slots.values():
+        held[record.slot.placement.node].append((job.spec, record.slot.placement))
+    for node_id, found in held.items():
+        if len(found) > 1 and any(placement.resources.whole_node for _, placement in found):
+            raise BrokenInvariant(f"node {node_id}: a task that was given all of it is not alone")
+        if node := yard.nodes.get(node_id):
+            _node_is_not_overbooked(node, found)
+
+
+def _node_is_not_overbooked(node: Node, held: list[tuple[JobSpec, Placement]]) -> None:
+    cpu_millis = sum(placement.resources.cpu_millis for _, placement in held)
+    memory_mib = sum(placement.resources.memory_mib for _, placement in held)
+    overcommits = any(spec.overcommit for spec, _ in held)
+    if cpu_millis > node.cpu_millis + CORES_OVERCOMMITTED_MILLIS * overcommits or memory_mib > node.memory_mib:
+        raise BrokenInvariant(f"node {node.id}: {cpu_millis} millicpus and {memory_mib} MiB are reserved")
+    for device in node.devices:
+        users = [(spec, p.resources) for spec, p in held if any(piece.index == device.index for piece in p.devices)]
+        mib = sum(piece.memory_mib for _, p in held for piece in p.devices if piece.index == device.index)
+        if mib > device.memory_mib:
+            raise BrokenInvariant(f"node {node.id}: device {device.index} is overbooked")
+        if len(users) > 1 and not all(resources.shares_gpus for _, resources in users):
+            raise BrokenInvariant(f"node {node.id}: device {device.index} is shared with one who asked for all of it")
+        percent = sum(resources.gpu_percent for _, resources in users)
+        if percent > percent_most(overcommit=any(spec.overcommit for spec, r in users if r.gpu_percent)):
+            raise BrokenInvariant(f"node {node.id}: {percent} % of device {device.index} are promised")

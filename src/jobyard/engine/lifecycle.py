@@ -36,6 +36,7 @@ MEANING: dict[State, tuple[str, str]] = {
 @dataclass(frozen=True, slots=True)
 class Assigned:
     slot: str
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,10 @@ REQUEUED = frozenset({Reason.PREEMPTED, Reason.RESIZING})
 def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
     """Apply one happening to one task. Pure: same task and happening, same step. Raises InvalidMove."""
     match task.state, happening:
-        case State.PENDING, Assigned(slot=slot):
-            begun = replace(task, state=State.STARTING, attempt=task.attempt + 1, slot=slot, reason=None, message="")
+        case State.PENDING, Assigned(slot=slot, node=node):
+            begun = replace(
+                task, state=State.STARTING, attempt=task.attempt + 1, slot=slot, node=node, reason=None, message=""
+            )
             return Step(begun, Ask.LAUNCH)
         case State.PENDING, StopAsked(reason=reason, message=message):
             return Step(replace(task, state=State.CANCELLED, reason=reason, message=message))

@@ -37,9 +37,14 @@ from jobyard.model.events import (
     Event,
     Finished,
     JobSubmitted,
+    NodeAdded,
+    NodeDrained,
     NodeJoined,
     NodeLost,
     NodeMeasured,
+    NodeRemoved,
+    NodeResumed,
+    NodeWentAway,
     PriorityChanged,
     RetryRequested,
     SlotClosed,
@@ -47,10 +52,10 @@ from jobyard.model.events import (
     TasksAssigned,
 )
 from jobyard.model.job import FailurePolicy, Reason, State
-from jobyard.model.node import Node, NodeState
+from jobyard.model.node import Foreign, Node, NodeConfig, NodeState
 from jobyard.model.task import AttemptId, Slot, Task
 from jobyard.scheduling.cycle import plan
-from jobyard.scheduling.explain import why_never
+from jobyard.scheduling.explain import may_match, why_never, why_unknown
 from jobyard.scheduling.snapshot import HeldSlot, Member, Request, Snapshot, Wait
 
 
@@ -58,6 +63,9 @@ class YardState:
     def __init__(self) -> None:
         self.jobs: dict[str, JobRecord] = {}
         self.nodes: dict[str, Node] = {}
+        self.configs: dict[str, NodeConfig] = {}  # machines that users added
+        self.drained: set[str] = set()
+        self.removed: set[str] = set()  # word of them may still be under way
         self.slots: dict[str, tuple[JobRecord, SlotRecord]] = {}
         self.unfinished: dict[str, JobRecord] = {}
         self.dependents: defaultdict[str, list[str]] = defaultdict(list)
@@ -110,17 +118,35 @@ class YardState:
                 self._replan = True
                 return []
             case NodeJoined(node=node):
-                self.nodes[node.id] = node
+                self._join(node)
+                return []
+            case NodeAdded(config=config):
+                self.configs[config.id] = config
+                self.removed.discard(config.id)
                 self._replan = True
+                if known := self.nodes.get(config.id):
+                    self._set_node(replace(known, labels=config.labels))
                 return []
-            case NodeMeasured(node=node_id, foreign=foreign):
+            case NodeRemoved(node=node_id):
+                return self._remove_node(node_id, event.at)
+            case NodeDrained(node=node_id) | NodeResumed(node=node_id):
+                (self.drained.add if isinstance(event, NodeDrained) else self.drained.discard)(node_id)
                 known = self.nodes.get(node_id)
-                if known is not None and known.foreign != foreign:
-                    self.nodes[node_id] = replace(known, foreign=foreign)
-                    self._replan = True
+                if known is not None and known.state in (NodeState.UP, NodeState.DRAINING):
+                    self._set_node(replace(known, state=self._state_when_here(node_id)))
                 return []
-            case NodeLost():
-                return self._lose_node(event)
+            case NodeWentAway(node=node_id):
+                known = self.nodes.get(node_id)
+                if known is not None and known.state is not NodeState.DOWN:
+                    self._set_node(replace(known, state=NodeState.AWAY))
+                return []
+            case NodeMeasured(node=node_id, foreign=foreign, load=load, device_use=device_use):
+                if known := self.nodes.get(node_id):
+                    self._replan = self._replan or known.foreign != foreign
+                    self.nodes[node_id] = replace(known, foreign=foreign, load=load, device_use=device_use)
+                return []
+            case NodeLost(node=node_id, message=message):
+                return self._lose_node(node_id, message or f"node {node_id} was lost", event.at)
         raise Bug(f"no handler for {type(event).__name__}")
 
     def _submit(self, event: JobSubmitted) -> list[Effect]:
@@ -142,7 +168,7 @@ class YardState:
             record.progress_at = event.at
         for first, last in event.ranges:
             for number in range(first, last + 1):
-                step = self._advance(job, job.task(number), Assigned(event.slot))
+                step = self._advance(job, job.task(number), Assigned(event.slot, record.slot.placement.node))
                 record.tasks.add(number)
                 attempts.append(AttemptId(job.id, number, step.task.attempt))
         return [Launch(record.slot.placement.node, record.slot, tuple(attempts))]
@@ -292,20 +318,50 @@ class YardState:
         self.unfinished[job.id] = job
         return self._check_dependencies(job, event.at)
 
-    def _lose_node(self, event: NodeLost) -> list[Effect]:
-        if node := self.nodes.get(event.node):
-            self.nodes[event.node] = replace(node, state=NodeState.DOWN)
+    def _join(self, node: Node) -> None:
+        """What it has replaces what was known; what others hold of it stays as last measured, until the next time."""
+        if node.id in self.removed:
+            return
+        config, known = self.configs.get(node.id), self.nodes.get(node.id)
+        if known is not None and node.foreign == Foreign():
+            node = replace(node, foreign=known.foreign, load=known.load, device_use=known.device_use)
+        labels = config.labels if config else node.labels
+        self._set_node(replace(node, labels=labels, state=self._state_when_here(node.id)))
+
+    def _remove_node(self, node_id: str, at: float) -> list[Effect]:
+        """Its tasks run elsewhere; what runs there is asked to stop, if it still can be."""
+        stops: list[Effect] = []
+        for job, record in self.slots.values():
+            if record.slot.placement.node == node_id and record.tasks:
+                running = (AttemptId(job.id, number, job.tasks[number].attempt) for number in sorted(record.tasks))
+                stops.append(Stop(node_id, tuple(running), job.spec.grace_seconds))
+        effects = self._lose_node(node_id, f"node {node_id} was removed", at)
+        self.configs.pop(node_id, None)
+        self.nodes.pop(node_id, None)
+        self.drained.discard(node_id)
+        self.removed.add(node_id)
+        return stops + effects
+
+    def _set_node(self, node: Node) -> None:
+        self.nodes[node.id] = node
+        self._replan = True
+
+    def _state_when_here(self, node_id: str) -> NodeState:
+        return NodeState.DRAINING if node_id in self.drained else NodeState.UP
+
+    def _lose_node(self, node_id: str, message: str, at: float) -> list[Effect]:
+        if node := self.nodes.get(node_id):
+            self.nodes[node_id] = replace(node, state=NodeState.DOWN)
         effects: list[Effect] = []
-        lost = [item for item in self.slots.values() if item[1].slot.placement.node == event.node]
+        lost = [item for item in self.slots.values() if item[1].slot.placement.node == node_id]
         for job, record in lost:
-            message = event.message or f"node {event.node} was lost"
             for number in list(record.tasks):
                 step = self._advance(job, job.tasks[number], LostItsNode(message))
-                effects += self._after_end(job, step.task, event.at)
+                effects += self._after_end(job, step.task, at)
             if record.slot.id in self.slots:
                 self._close(record.slot.id)
         self._replan = True
-        return [effect for effect in effects if effect.node != event.node]
+        return [effect for effect in effects if effect.node != node_id]
 
     # -- jobs -------------------------------------------------------------------------------------------------------
 
@@ -443,7 +499,12 @@ class YardState:
     def snapshot(self) -> Snapshot:
         held = tuple(HeldSlot(record.slot, job.priority, job.number) for job, record in self.slots.values())
         requests = tuple(request for job in self.unfinished.values() if (request := self.request_of(job)))
-        return Snapshot(tuple(self.nodes.values()), held, requests)
+        return Snapshot(tuple(self.nodes.values()), held, requests, self.awaited)
+
+    @property
+    def awaited(self) -> tuple[NodeConfig, ...]:
+        """Machines that were added and of which nothing is known yet."""
+        return tuple(config for name, config in self.configs.items() if name not in self.nodes)
 
     def request_of(self, job: JobRecord) -> Request | None:
         """The slots that a job would open now, were there room; None if it has nothing to start."""
@@ -466,7 +527,8 @@ class YardState:
             allowed -= member.wanted
         if not members:
             return None
-        return Request(job.id, job.priority, job.number, tuple(members), job.spec.gang, job.spec.on)
+        spec = job.spec
+        return Request(job.id, job.priority, job.number, tuple(members), spec.gang, spec.on, spec.overcommit)
 
     def _members(self, job: JobRecord) -> Iterator[Member]:
         """Room wanted per group, and per replica where a replica may not run all of its tasks at once."""
@@ -481,7 +543,11 @@ class YardState:
                 if wanted > 0:
                     yield Member(index, group.resources, wanted, replica)
 
-    def why_never(self, job_groups: Iterable[Member], on: str) -> str | None:
-        """A sentence if some member could run on no node at all, however empty."""
+    def why_never(self, job_groups: Iterable[Member], on: str, overcommit: bool = False) -> str | None:
+        """A sentence if some member could run on no node at all, however empty, or `on` names what is not there."""
         nodes = list(self.nodes.values())
-        return next((why for m in job_groups if (why := why_never(nodes, m.resources, on))), None)
+        if unknown := why_unknown(nodes, self.awaited, on):
+            return unknown
+        if any(may_match(config, on) for config in self.awaited):
+            return None  # nobody knows yet what it has
+        return next((why for m in job_groups if (why := why_never(nodes, m.resources, on, overcommit))), None)

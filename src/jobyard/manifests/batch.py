@@ -17,7 +17,7 @@ from typing import Any
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.files import lines_of, name_from_file
-from jobyard.manifests.overrides import FLAGS, REPEATABLE, WHOLE_NUMBERS, Overrides, apply, merge
+from jobyard.manifests.overrides import FLAGS, REPEATABLE, SWITCHES, WHOLE_NUMBERS, Overrides, apply, merge
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
 
 _DIRECTIVE = re.compile(r"\s*#YARD(?:\s+(.*))?$", re.DOTALL)
@@ -74,7 +74,10 @@ def _flags(text: str, where: str) -> Iterator[tuple[str, str]]:
             near = difflib.get_close_matches(flag, FLAGS, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(FLAGS))}"
             raise UserError(f"{where}: unknown flag {flag!r} after #YARD; {hint}")
-        if not equals:
+        if FLAGS[flag] in SWITCHES:
+            if equals:
+                raise UserError(f"{where}: {flag} takes no value; write {flag} alone")
+        elif not equals:
             if not words:
                 raise UserError(f"{where}: {flag} needs a value; write {flag} VALUE")
             value = words.pop(0)
@@ -84,13 +87,16 @@ def _flags(text: str, where: str) -> Iterator[tuple[str, str]]:
 def _meaning(flag: str, value: str, where: str, context: SubmitContext) -> tuple[str, Any]:
     """The field that a flag sets, and to what. A value that cannot be read is told with its line."""
     name = FLAGS[flag]
-    meant: Any = (value,) if name in REPEATABLE else value
+    meant: Any = (value,) if name in REPEATABLE else name in SWITCHES or value
     if name in WHOLE_NUMBERS:
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", value):
             raise UserError(f"{where}: {flag} {value!r} is not a whole number; write for example {flag} 1")
         meant = int(value)
+    if name.startswith("copy_"):  # paths are looked for once the working directory is known
+        return name, meant
     try:
-        apply(JobSpec("trial", (GroupSpec(Command(argv=("true",))),)), Overrides(**{name: meant}), context)
+        trial = JobSpec("trial", (GroupSpec(Command(argv=("true",))),), workdir=context.workdir)
+        apply(trial, Overrides(**{name: meant}), context)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
     return name, meant

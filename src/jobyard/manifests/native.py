@@ -26,18 +26,21 @@ from jobyard.manifests.fields import (
 )
 from jobyard.manifests.files import name_from_file
 from jobyard.manifests.overrides import (
+    Amounts,
     Overrides,
     apply,
     check_variable,
     parse_after,
+    parse_copied,
     parse_name,
+    parse_on,
     parse_workdir,
     resources_with,
     spread,
 )
 from jobyard.model.job import Command, FailurePolicy, GroupSpec, JobSpec
 from jobyard.model.resources import Resources
-from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_size_mib
+from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_percent, parse_size_mib
 
 
 @dataclass(frozen=True)
@@ -79,10 +82,13 @@ def _dependencies(text: str, path: str) -> str:
     return text
 
 
+_NAMES = r"^\s*[^,\s][^,]*(,\s*[^,\s][^,]*)*$"
 _AMOUNT = {"type": ["string", "number"]}
 SIZE = Parsed(_as_written(parse_size_mib), _AMOUNT, "a size such as 512M or 24GB")
 CPUS = Parsed(_as_written(parse_cpu_millis), _AMOUNT, "a number of cores such as 2, 0.5 or 500m")
+SHARE = Parsed(_as_written(parse_percent), _AMOUNT, "a share such as 0.5 or 50%")
 DURATION = Parsed(parse_duration_seconds, _AMOUNT, "a duration such as 90s, 1h30m or 02:30:00")
+PATH = Text(r"\S", "a path inside the working directory")
 ENV = MapOf(Scalar(), Text(r"^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name, such as SEED"))
 GROUP_NAME = Text(
     r"^[a-z][a-z0-9-]{0,62}$", "lower-case letters, digits and hyphens, a letter first, at most 63 characters"
@@ -96,6 +102,10 @@ RESOURCES = Record(
         "gpu_memory": Field(
             SIZE, "Memory on each GPU; the rest is shared with others. Left out: whole GPUs. Alone it means one GPU."
         ),
+        "gpu_utilization": Field(
+            SHARE, "Share of each GPU's compute, 0.5 or 50%; the rest is shared with others. Alone it means one GPU."
+        ),
+        "whole_node": Field(Flag(), "A node for itself; the amounts say how large it must be at least.", False),
     }
 )
 
@@ -140,7 +150,18 @@ MANIFEST = Record(
             ListOf(Parsed(_dependencies, {"type": "string"}, "a job"), or_one=True),
             "Jobs to wait for: ID or afterok:ID (must succeed), afterany:ID (must end).",
         ),
-        "on": Field(Text(), "An executor, node or label to run on. Left out: anywhere."),
+        "on": Field(
+            Parsed(parse_on, {"type": "string", "pattern": _NAMES}, "nodes or labels, as in gpu1,gpu2"),
+            "Nodes, labels or executors to run on, with commas between. Left out: anywhere.",
+        ),
+        "copy_forward": Field(
+            ListOf(PATH, or_one=True),
+            "Paths in the working directory that go along to other machines. Left out: all of it.",
+        ),
+        "copy_backwards": Field(
+            ListOf(PATH, or_one=True),
+            "Paths whose new or changed files come home from other machines. Left out: the working directory.",
+        ),
         "gang": Field(Flag(), "All tasks start and stop together.", False),
         "grace": Field(
             Parsed(_grace, _AMOUNT, "a duration such as 10s"), "Time between the polite signal and the hard one.", 10
@@ -168,6 +189,7 @@ def spec_from_native(document: Part, overrides: Overrides, context: SubmitContex
     given = MANIFEST.read(document, "")
     said = MANIFEST.filled(given)
     _refuse_contradictions(document, given)
+    workdir = _workdir(document, said["workdir"], context)
     spec = JobSpec(
         name=said["name"] or name_from_file(document.file),
         groups=_groups(document, given),
@@ -184,11 +206,13 @@ def spec_from_native(document: Part, overrides: Overrides, context: SubmitContex
         on=said["on"] or "",
         env=_env(document, said["env"] or {}),
         inherited_env=dict(context.environ),
-        workdir=_workdir(document, said["workdir"], context),
+        workdir=workdir,
         user=context.user,
         source="native",
         image=said["image"] or "",
         notes=_notes(said["image"]),
+        copy_forward=_copied(document, "copy_forward", said, workdir),
+        copy_back=_copied(document, "copy_backwards", said, workdir),
     )
     if overrides.array is None and overrides.each_line is None:  # a flag replaces either
         spec = _spread(document, spec, said, context)
@@ -226,11 +250,9 @@ def _groups(document: Part, given: Mapping[str, Any]) -> tuple[GroupSpec, ...]:
 
 
 def _resources(inherited: Resources, own: Mapping[str, Any], document: Part, path: str) -> Resources:
-    names = {"mem": "memory", "gpu-mem": "gpu_memory"}
+    names = {"mem": "memory", "gpu-mem": "gpu_memory", "gpu-util": "gpu_utilization"}
     try:
-        return resources_with(
-            inherited, own.get("cpus"), own.get("memory"), own.get("gpus"), own.get("gpu_memory"), field="{}"
-        )
+        return resources_with(inherited, Amounts(**own), field="{}")
     except UserError as error:
         field, _, message = str(error).partition(": ")
         field = names.get(field, field)
@@ -253,6 +275,13 @@ def _workdir(document: Part, text: str | None, context: SubmitContext) -> str:
         return parse_workdir(text, context, "workdir")
     except UserError as error:
         raise UserError(f"{document.file}: line {document.at('workdir').line}: {error}") from None
+
+
+def _copied(document: Part, key: str, said: Mapping[str, Any], workdir: str) -> tuple[str, ...]:
+    try:
+        return tuple(parse_copied(path, workdir, key, must_exist=key == "copy_forward") for path in said[key] or ())
+    except UserError as error:
+        raise UserError(f"{document.file}: line {document.at(key).line}: {error}") from None
 
 
 def _spread(document: Part, spec: JobSpec, said: Mapping[str, Any], context: SubmitContext) -> JobSpec:

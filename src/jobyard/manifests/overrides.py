@@ -13,7 +13,7 @@ from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.files import lines_of, read_text
 from jobyard.model.job import Dependency, GroupSpec, JobSpec, Lines
 from jobyard.model.resources import Resources
-from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_size_mib
+from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_percent, parse_size_mib
 
 # The yard's own names, set for every task: whoever could set them could make a task report as another one.
 RESERVED_NAMES = frozenset(
@@ -36,6 +36,8 @@ class Overrides:
     mem: str | None = None
     gpus: int | None = None
     gpu_mem: str | None = None
+    gpu_util: str | None = None
+    whole_node: bool | None = None
     env: tuple[str, ...] = ()  # K=V, or K alone: as in the submitting shell
     workdir: str | None = None
     array: str | None = None
@@ -45,12 +47,17 @@ class Overrides:
     max_fails: int | None = None
     on: str | None = None
     limit: int | None = None
+    copy_forward: tuple[str, ...] = ()
+    copy_backwards: tuple[str, ...] = ()
+    no_copy: bool | None = None
 
 
 # A flag, and the field of Overrides that it sets.
-FLAGS = {f"--{field.name.replace('_', '-')}": field.name for field in fields(Overrides)} | {"-e": "env"}
+FLAGS = {f"--{field.name.replace('_', '-')}": field.name for field in fields(Overrides)}
+FLAGS |= {"-e": "env", "--exclusive": "whole_node"}
 WHOLE_NUMBERS = frozenset({"priority", "gpus", "retries", "max_fails", "limit"})
-REPEATABLE = frozenset({"env", "after"})
+REPEATABLE = frozenset({"env", "after", "copy_forward", "copy_backwards"})
+SWITCHES = frozenset({"whole_node", "no_copy"})  # flags without a value
 
 
 def merge(below: Overrides, above: Overrides) -> Overrides:
@@ -79,7 +86,8 @@ def apply(spec: JobSpec, overrides: Overrides, context: SubmitContext) -> JobSpe
     if overrides.max_fails is not None:
         changed = replace(changed, max_fails=_whole(overrides.max_fails, "--max-fails"))
     if overrides.on is not None:
-        changed = replace(changed, on=overrides.on)
+        changed = replace(changed, on=parse_on(overrides.on, "--on"))
+    changed = _with_copies(changed, overrides)
     changed = spread(changed, overrides.array, overrides.each_line, context)
     if overrides.limit is not None:
         changed = replace(changed, limit=_whole(overrides.limit, "--limit", least=1))
@@ -118,6 +126,47 @@ def spread(
         raise UserError(f"{asked}: {each_line!r} is empty; it needs one line per task")
     command = replace(group.command, entries=Lines.of(lines))
     return replace(spec, groups=(replace(group, array=None, completions=len(lines), command=command),))
+
+
+def _with_copies(spec: JobSpec, overrides: Overrides) -> JobSpec:
+    """The paths that the flags name, inside the working directory that they left the job with."""
+    if overrides.no_copy:
+        asked = "--copy-forward" if overrides.copy_forward else "--copy-backwards"
+        if overrides.copy_forward or overrides.copy_backwards:
+            raise UserError(f"--no-copy and {asked} cannot be used together; leave one of them out")
+        return replace(spec, no_copy=True, copy_forward=(), copy_back=())
+    if overrides.copy_forward:
+        paths = tuple(parse_copied(path, spec.workdir, "--copy-forward") for path in overrides.copy_forward)
+        spec = replace(spec, copy_forward=paths)
+    if overrides.copy_backwards:
+        paths = tuple(
+            parse_copied(path, spec.workdir, "--copy-backwards", must_exist=False) for path in overrides.copy_backwards
+        )
+        spec = replace(spec, copy_back=paths)
+    return spec
+
+
+def parse_copied(text: str, workdir: str, field: str, *, must_exist: bool = True) -> str:
+    """A path inside the working directory, relative to it; `.` is all of it. Links are not followed."""
+    path = os.path.normpath(os.path.join(workdir, os.path.expanduser(text)))
+    inside = os.path.relpath(path, workdir or ".")
+    if os.path.isabs(text) and inside.startswith(".."):  # written out in full, while we came here through a link
+        inside = os.path.relpath(path, os.path.realpath(workdir or "."))
+    if not text or "\0" in text or inside == ".." or inside.startswith("../"):
+        raise UserError(f"{field}: {text!r} is not inside the working directory {workdir}; name a path below it")
+    if must_exist and not os.path.lexists(path):
+        raise UserError(f"{field}: {text!r} does not exist; create it or name another (looked for {path})")
+    return inside
+
+
+def parse_on(text: str, field: str) -> str:
+    """Nodes, labels or executors, with commas between. Whether they exist is for the yard to say."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise UserError(
+            f"{field}: a name is missing in {text!r}; write a node, a label or an executor, as in gpu1,gpu2"
+        )
+    return ",".join(dict.fromkeys(names))
 
 
 def parse_name(text: str, field: str) -> str:
@@ -174,32 +223,48 @@ def parse_after(texts: tuple[str, ...], field: str = "--after") -> tuple[Depende
     return tuple(dependencies)
 
 
-def resources_with(
-    resources: Resources, cpus: str | None, memory: str | None, gpus: int | None, gpu_memory: str | None, field: str
-) -> Resources:
-    """`resources` with what is given instead; `field` shows where the four were written, as in `--{}`."""
-    if cpus is not None:
-        resources = replace(resources, cpu_millis=parse_cpu_millis(cpus, field.format("cpus")))
-    if memory is not None:
-        resources = replace(resources, memory_mib=parse_size_mib(memory, field.format("mem")))
-    if gpus is not None:
-        whole = _whole(gpus, field.format("gpus"))
-        if whole == 0 and gpu_memory is not None:
-            asked = field.format("gpu-mem")
-            raise UserError(f"{asked}: {gpu_memory!r} of no GPU; leave it out or ask for a GPU")
-        resources = replace(resources, gpus=whole, gpu_memory_mib=resources.gpu_memory_mib if whole else 0)
-    if gpu_memory is not None:
-        mib = parse_size_mib(gpu_memory, field.format("gpu-mem"))
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What was written about one task's resources; None: nothing."""
+
+    cpus: str | None = None
+    memory: str | None = None
+    gpus: int | None = None
+    gpu_memory: str | None = None
+    gpu_utilization: str | None = None
+    whole_node: bool | None = None
+
+
+def resources_with(resources: Resources, said: Amounts, field: str) -> Resources:
+    """`resources` with what is said instead; `field` shows where it was written, as in `--{}`."""
+    if said.cpus is not None:
+        resources = replace(resources, cpu_millis=parse_cpu_millis(said.cpus, field.format("cpus")))
+    if said.memory is not None:
+        resources = replace(resources, memory_mib=parse_size_mib(said.memory, field.format("mem")))
+    if said.whole_node is not None:
+        resources = replace(resources, whole_node=said.whole_node)
+    if said.gpus is not None:
+        resources = replace(resources, gpus=_whole(said.gpus, field.format("gpus")))
+    if said.gpus == 0:
+        for name, share in (("gpu-mem", said.gpu_memory), ("gpu-util", said.gpu_utilization)):
+            if share is not None:
+                raise UserError(f"{field.format(name)}: {share!r} of no GPU; leave it out or ask for a GPU")
+        resources = replace(resources, gpu_memory_mib=0, gpu_percent=0)
+    if said.gpu_memory is not None:
+        mib = parse_size_mib(said.gpu_memory, field.format("gpu-mem"))
         resources = replace(resources, gpus=resources.gpus or 1, gpu_memory_mib=mib)
+    if said.gpu_utilization is not None:
+        percent = parse_percent(said.gpu_utilization, field.format("gpu-util"))
+        resources = replace(resources, gpus=resources.gpus or 1, gpu_percent=percent)
     return resources
 
 
 def _with_flags(group: GroupSpec, overrides: Overrides, env: Mapping[str, str]) -> GroupSpec:
-    resources = resources_with(
-        group.resources, overrides.cpus, overrides.mem, overrides.gpus, overrides.gpu_mem, field="--{}"
+    said = Amounts(
+        overrides.cpus, overrides.mem, overrides.gpus, overrides.gpu_mem, overrides.gpu_util, overrides.whole_node
     )
     own_env = {name: value for name, value in group.env.items() if name not in env}  # a flag wins over a group too
-    return replace(group, resources=resources, env=own_env)
+    return replace(group, resources=resources_with(group.resources, said, field="--{}"), env=own_env)
 
 
 def _whole(value: int, field: str, least: int = 0) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from jobyard.model.job import JobSpec
-from jobyard.model.node import Foreign, Node
+from jobyard.model.node import DeviceUse, Foreign, Node, NodeConfig
 from jobyard.model.task import AttemptId, Outcome, Slot
 
 
@@ -23,6 +23,45 @@ class Finished(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Event:
     ephemeral: ClassVar[bool] = False  # True: a measurement; it is not journalled, and replay does without it
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAdded(Event):
+    """A user wants this machine to be used; the same name again replaces how it is reached."""
+
+    config: NodeConfig
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved(Event):
+    """A user no longer wants it: what still runs there is given up."""
+
+    node: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDrained(Event):
+    """It finishes what it has and gets nothing new, until NodeResumed."""
+
+    node: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResumed(Event):
+    node: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWentAway(Event):
+    """The link is lost and a lease runs: nothing new goes there, what runs there still counts as running."""
+
+    node: str
+    at: float
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +83,14 @@ class NodeLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class NodeMeasured(Event):
+    """What others hold, which decides; load and use of GPUs, which people see."""
+
     ephemeral: ClassVar[bool] = True
     node: str
     foreign: Foreign
     at: float
+    load: float | None = None
+    device_use: tuple[DeviceUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

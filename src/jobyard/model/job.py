@@ -213,7 +213,7 @@ class JobSpec:
     on_failure: FailurePolicy | None = None
     grace_seconds: float = 10.0
     after: tuple[Dependency, ...] = ()
-    on: str = ""  # an executor, node or label; empty: anywhere
+    on: str = ""  # executors, nodes or labels, with commas between; empty: anywhere
     env: Mapping[str, str] = field(default_factory=dict)
     inherited_env: Mapping[str, str] = field(default_factory=dict)  # of the submitting shell; never shown
     workdir: str = ""
@@ -221,6 +221,14 @@ class JobSpec:
     source: str = "command"  # command, batch, native, aichor
     image: str = ""
     notes: tuple[str, ...] = ()  # what the submitter should be told
+    overcommit: bool = False  # two cores more than there are, and GPU utilisation up to 120 %, as execute_batch allows
+    # On machines that do not share the submitter's disk:
+    copy_forward: tuple[str, ...] = ()  # paths in the working directory that are sent along; (): all of it
+    no_copy: bool = False  # nothing is sent along and nothing comes home
+    snapshot: str = ""  # the tree that is sent along, by its content hash
+    subdir: str = ""  # where in the tree a task starts
+    copy_back: tuple[str, ...] = ()  # paths in the tree whose new or changed files come home
+    results_dir: str = ""  # where they come home to
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", tuple(sorted(self.groups, key=lambda group: group.name)))

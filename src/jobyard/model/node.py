@@ -9,6 +9,7 @@ from enum import StrEnum
 class NodeState(StrEnum):
     UP = "UP"
     DRAINING = "DRAINING"  # runs what it has, takes nothing new
+    AWAY = "AWAY"  # the link is cut; what runs there is believed to run, for the length of a lease
     DOWN = "DOWN"
 
 
@@ -27,11 +28,33 @@ class Device:
 class Foreign:
     """What others hold on a node: processes that are not ours, and other yards' reservations."""
 
-    cpu_millis: int = 0
+    cpu_millis: int = 0  # reserved by other yards: what processes use of cores is not counted
     memory_mib: int = 0
     device_mib: tuple[tuple[int, int], ...] = ()  # (device index, MiB)
     whole_devices: tuple[int, ...] = ()  # reserved whole by another yard, whatever their memory shows
     holders: tuple[str, ...] = ()  # for people: "yard of bob", "python (pid 4711)"
+    device_percent: tuple[tuple[int, int], ...] = ()  # (device index, percent of its compute)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """What was last measured of one GPU, by whomever it is used."""
+
+    index: int
+    used_mib: int
+    percent: int  # of its compute
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """How a machine is reached by SSH: a name of the user's ssh configuration, or an address and what it needs."""
+
+    id: str
+    host: str
+    user: str = ""
+    port: int | None = None
+    key_path: str = ""
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +68,6 @@ class Node:
     boot_id: str = ""
     state: NodeState = NodeState.UP
     foreign: Foreign = field(default_factory=Foreign)
+    # The last measurement, for people: nothing is decided by it.
+    load: float | None = None
+    device_use: tuple[DeviceUse, ...] = ()

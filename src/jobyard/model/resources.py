@@ -9,25 +9,36 @@ from jobyard.model.units import show_cpus, show_mib
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one task asks for. `gpu_memory_mib` is per GPU; 0 with `gpus` > 0: whole devices, shared with nobody."""
+    """What one task asks for. With neither `gpu_memory_mib` nor `gpu_percent` its GPUs are shared with nobody.
+
+    With `whole_node` the amounts say how large the node must be at least; in a Placement they are all that it has.
+    """
 
     cpu_millis: int = 1000
     memory_mib: int = 0
     gpus: int = 0
-    gpu_memory_mib: int = 0
+    gpu_memory_mib: int = 0  # on each GPU; the rest of it is left to others
+    gpu_percent: int = 0  # of each GPU's compute; 0: not asked, a shared GPU is then shared by memory alone
+    whole_node: bool = False  # nothing else of this yard, or of another one, beside it
 
     @property
     def shares_gpus(self) -> bool:
-        return self.gpus > 0 and self.gpu_memory_mib > 0
+        return self.gpus > 0 and (self.gpu_memory_mib > 0 or self.gpu_percent > 0)
 
     def __str__(self) -> str:
         parts = [f"{show_cpus(self.cpu_millis)} cpu{'' if self.cpu_millis == 1000 else 's'}"]
         if self.memory_mib:
             parts.append(f"{show_mib(self.memory_mib)} memory")
         if self.gpus:
-            each = f" with {show_mib(self.gpu_memory_mib)} each" if self.gpu_memory_mib else ""
-            parts.append(f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}{each}")
-        return ", ".join(parts)
+            shares = self.gpu_share
+            parts.append(f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}{f' with {shares} each' if shares else ''}")
+        return ("a whole node with " if self.whole_node else "") + ", ".join(parts)
+
+    @property
+    def gpu_share(self) -> str:
+        """For people: what it asks of each GPU; empty where it asks for all of it."""
+        memory = show_mib(self.gpu_memory_mib) if self.gpu_memory_mib else ""
+        return " and ".join(filter(None, (memory, f"{self.gpu_percent} % of compute" if self.gpu_percent else "")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,7 @@ class Task:
     reason: Reason | None = None
     message: str = ""
     slot: str = ""
+    node: str = ""  # where the newest attempt ran
     failures: int = 0  # attempts that ended badly; what `retries` counts
     outcome: Outcome | None = None  # of the newest attempt that ended
     started_at: float = 0.0  # of the attempt that runs

@@ -10,6 +10,7 @@ from jobyard.errors import UserError
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([kmgtp])(i?)b?)?\s*$", re.IGNORECASE)
 _DURATION = re.compile(r"^(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?$", re.IGNORECASE)
 _CLOCK = re.compile(r"^(?:(\d+)-)?(\d+):([0-5]?\d)(?::([0-5]?\d))?$")
+_SHARE = re.compile(r"^\s*(\d{1,9}(?:\.\d*)?|\.\d+)\s*(%?)\s*$")
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
@@ -64,6 +65,17 @@ def parse_cpu_millis(text: str | float, field: str = "cpus") -> int:
     if not 0 <= millis < 1e9:
         raise UserError(f"{field}: {text!r} must be 0 or more")
     return math.ceil(round(millis, 6))
+
+
+def parse_percent(text: str | float, field: str = "share") -> int:
+    """`0.5` or `50%` of a whole, in percent, rounded up. A bare number is a fraction: `50` is refused, not guessed."""
+    match = _SHARE.match(str(text))
+    if not match:
+        raise UserError(f"{field}: cannot read {text!r} as a share; write 0.5 or 50%")
+    percent = math.ceil(round(float(match[1]) * (1 if match[2] else 100), 6))
+    if not 0 < percent <= 100:
+        raise UserError(f"{field}: {text!r} must be more than 0 and at most all of it; write 0.5 or 50%")
+    return percent
 
 
 def show_mib(mib: int) -> str:

@@ -15,12 +15,28 @@ from jobyard.scheduling.placement import Protected, Room, choose_node, matches
 from jobyard.scheduling.snapshot import HeldSlot, Member, Opening, Plan, Request, Snapshot, Wait
 
 
+class Ask(NamedTuple):
+    """What one slot of a member needs; two with the same ask are refused for the same reason."""
+
+    resources: Resources
+    on: str
+    overcommit: bool
+
+
 class Missing(NamedTuple):
     """A request did not get `lacking` slots of this member."""
 
     request: Request
     member: Member
     lacking: int
+
+    @property
+    def ask(self) -> Ask:
+        return ask_of(self.request, self.member)
+
+
+def ask_of(request: Request, member: Member) -> Ask:
+    return Ask(member.resources, request.on, request.overcommit)
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -44,13 +60,14 @@ class _Cycle:
         for held in snapshot.held:
             if held.slot.placement.node in self.rooms:
                 self.rooms[held.slot.placement.node].give(held.slot.placement)
+        self.awaited = snapshot.awaited
         self.openings: list[Opening] = []
         self.missing: list[Missing] = []
         self.waits: dict[str, Wait] = {}
-        self._wanted: Counter[tuple[Resources, str]] = Counter()  # what blocked requests lack, and nobody else may take
+        self._wanted: Counter[Ask] = Counter()  # what blocked requests lack, and nobody else may take
         self._ahead = ""  # the first request that was blocked
         # Room only shrinks during a cycle, so an ask that was refused once is refused again, for the same reason.
-        self._refused: dict[tuple[Resources, str], Wait] = {}
+        self._refused: dict[Ask, Wait] = {}
 
     def place(self, request: Request) -> None:
         openings: list[Opening] = []
@@ -62,7 +79,7 @@ class _Cycle:
             if len(found) < member.wanted:
                 missing.append(Missing(request, member, member.wanted - len(found)))
         if missing:
-            self.waits[request.job] = self._refused[(missing[0].member.resources, request.on)]
+            self.waits[request.job] = self._refused[missing[0].ask]
         if missing and request.gang:  # all or nothing
             for opening in openings:
                 self.rooms[opening.placement.node].take_back(opening.placement)
@@ -77,14 +94,17 @@ class _Cycle:
     def _open(self, request: Request, member: Member) -> list[Opening]:
         """As many of the member's slots as there is room for."""
         openings: list[Opening] = []
-        key = (member.resources, request.on)
-        if key in self._refused:
+        ask = ask_of(request, member)
+        if ask in self._refused:
             return []
-        protected = [Protected(resources, wanted, on) for (resources, on), wanted in self._wanted.items()]
+        protected = [
+            Protected(each.resources, wanted, each.on, each.overcommit) for each, wanted in self._wanted.items()
+        ]
+        rooms = self.rooms.values()
         while len(openings) < member.wanted:
-            placement = choose_node(self.rooms.values(), *key, protected)
+            placement = choose_node(rooms, ask.resources, ask.on, protected, ask.overcommit)
             if placement is None:
-                self._refused[key] = why_not_now(list(self.rooms.values()), *key, self._ahead)
+                self._refused[ask] = why_not_now(list(rooms), *ask, ahead=self._ahead, awaited=self.awaited)
                 break
             self.rooms[placement.node].give(placement)
             openings.append(Opening(request.job, member.group, placement, member.replica))
@@ -95,8 +115,8 @@ class _Cycle:
             return
         self._ahead = self._ahead or request.job
         self.missing += missing
-        for _, member, lacking in missing:
-            self._wanted[(member.resources, request.on)] += lacking
+        for each in missing:
+            self._wanted[each.ask] += each.lacking
 
 
 def _choose_yielding(rooms: dict[str, Room], held: tuple[HeldSlot, ...], missing: list[Missing]) -> frozenset[str]:
@@ -106,47 +126,50 @@ def _choose_yielding(rooms: dict[str, Room], held: tuple[HeldSlot, ...], missing
     """
     yielding: set[str] = set()
     left = sorted(held, key=rank, reverse=True)
-    for request, member, lacking in missing:
+    for each in missing:
+        request, lacking, ask = each.request, each.lacking, each.ask
         left = [item for item in left if item.slot.id not in yielding and rank(item) > rank(request)]
         if not left:
             break  # nobody who comes after it, or after those behind it, has anything
         usable = [
             room
             for room in rooms.values()
-            if room.node.state is NodeState.UP and matches(room.node, request.on) and room.instances(member.resources)
+            if room.node.state is NodeState.UP
+            and matches(room.node, ask.on)
+            and room.instances(ask.resources, ask.overcommit)
         ]
         later = {room.node.id: [item for item in left if item.slot.placement.node == room.node.id] for room in usable}
-        options = {room.node.id: _fewest(room, later[room.node.id], member.resources) for room in usable}
+        options = {room.node.id: _fewest(room, later[room.node.id], ask) for room in usable}
         while lacking and (found := [(len(items), name) for name, items in options.items() if items is not None]):
             name = min(found)[1]
             yielding |= _end(rooms[name], options[name] or [])
-            if placement := rooms[name].place(member.resources):
+            if placement := rooms[name].place(ask.resources, ask.overcommit):
                 rooms[name].give(placement)
             lacking -= 1
             later[name] = [item for item in later[name] if item.slot.id not in yielding]
-            options[name] = _fewest(rooms[name], later[name], member.resources)
+            options[name] = _fewest(rooms[name], later[name], ask)
         if lacking:
             for room in usable:
                 for item in later[room.node.id]:
-                    if _helps(room, item, member.resources):
+                    if _helps(room, item, ask):
                         yielding |= _end(room, [item])
     return frozenset(yielding)
 
 
-def _fewest(room: Room, later: list[HeldSlot], ask: Resources) -> list[HeldSlot] | None:
+def _fewest(room: Room, later: list[HeldSlot], ask: Ask) -> list[HeldSlot] | None:
     """Slots whose end would make room for one such task; None where all of them are not enough."""
     trial, chosen = room.copy(), []
     for item in later:
-        if trial.place(ask):
+        if trial.place(ask.resources, ask.overcommit):
             break
         if _helps(trial, item, ask):
             trial.take_back(item.slot.placement)
             chosen.append(item)
-    if not trial.place(ask):
+    if not trial.place(ask.resources, ask.overcommit):
         return None
     for item in list(chosen):  # an early choice may be superfluous beside a late one
         trial.give(item.slot.placement)
-        if trial.place(ask):
+        if trial.place(ask.resources, ask.overcommit):
             chosen.remove(item)
         else:
             trial.take_back(item.slot.placement)
@@ -159,11 +182,13 @@ def _end(room: Room, items: Iterable[HeldSlot]) -> set[str]:
     return {item.slot.id for item in items}
 
 
-def _helps(room: Room, item: HeldSlot, ask: Resources) -> bool:
+def _helps(room: Room, item: HeldSlot, ask: Ask) -> bool:
     """Does it give back anything that the ask lacks?"""
-    back = item.slot.placement.resources
+    back, wanted = item.slot.placement.resources, ask.resources
     return bool(
-        (room.cpu_millis < ask.cpu_millis and back.cpu_millis)
-        or (room.memory_mib < ask.memory_mib and back.memory_mib)
-        or (ask.gpus and item.slot.placement.devices and room.choose_devices(ask) is None)
+        back.whole_node
+        or wanted.whole_node
+        or (room.free_cpu_millis(ask.overcommit) < wanted.cpu_millis and back.cpu_millis)
+        or (room.memory_mib < wanted.memory_mib and back.memory_mib)
+        or (wanted.gpus and item.slot.placement.devices and room.choose_devices(wanted, ask.overcommit) is None)
     )

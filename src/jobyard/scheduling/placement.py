@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from jobyard.model.node import Node, NodeState
 from jobyard.model.resources import DeviceSlice, Placement, Resources
+from jobyard.scheduling.devices import choose_devices, free_devices, gpu_instances
 
-
-@dataclass(slots=True)
-class FreeDevice:
-    index: int
-    total_mib: int
-    free_mib: int
-    untouched: bool  # nobody, of this yard or outside it, has any part of it
-
-    def can_give(self, ask: Resources) -> bool:
-        return self.free_mib >= ask.gpu_memory_mib if ask.shares_gpus else self.untouched
+CORES_OVERCOMMITTED_MILLIS = 2000  # the limit of execute_batch
+_ANY_NUMBER = 1 << 30
 
 
 class Protected(NamedTuple):
@@ -28,6 +21,7 @@ class Protected(NamedTuple):
     resources: Resources
     wanted: int
     on: str
+    overcommit: bool = False
 
 
 class Room:
@@ -37,19 +31,9 @@ class Room:
         self.node = node
         self.cpu_millis = node.cpu_millis - node.foreign.cpu_millis
         self.memory_mib = node.memory_mib - node.foreign.memory_mib
-        foreign = dict(node.foreign.device_mib)
-        self.devices = [
-            FreeDevice(
-                device.index,
-                device.memory_mib,
-                device.memory_mib - foreign.get(device.index, 0),
-                not foreign.get(device.index, 0),
-            )
-            for device in node.devices
-        ]
-        for device in self.devices:
-            if device.index in node.foreign.whole_devices:
-                device.free_mib, device.untouched = 0, False
+        self.devices = free_devices(node)
+        self.slots = 0  # of this yard
+        self.is_whole = False  # one of them has the node for itself
 
     def copy(self) -> Room:
         """For what-if questions."""
@@ -58,79 +42,111 @@ class Room:
         return room
 
     def give(self, placement: Placement) -> None:
-        """Take a placement's amounts out of the room."""
+        """Take a placement's amounts out of the room: in full and at once, whatever its task has allocated so far."""
         self.cpu_millis -= placement.resources.cpu_millis
         self.memory_mib -= placement.resources.memory_mib
+        self.slots += 1
+        self.is_whole = self.is_whole or placement.resources.whole_node
         slices = {piece.index: piece.memory_mib for piece in placement.devices}
         for device in self.devices:
             if device.index in slices:
-                device.free_mib -= slices[device.index]
-                device.untouched = False
+                device.give(slices[device.index], placement.resources)
 
     def take_back(self, placement: Placement) -> None:
-        """The inverse of `give`, for what-if questions. A device counts as untouched again once all of it is free."""
+        """The inverse of `give`, for what-if questions."""
         self.cpu_millis += placement.resources.cpu_millis
         self.memory_mib += placement.resources.memory_mib
+        self.slots -= 1
+        self.is_whole = self.is_whole and not placement.resources.whole_node
         slices = {piece.index: piece.memory_mib for piece in placement.devices}
         for device in self.devices:
             if device.index in slices:
-                device.free_mib += slices[device.index]
-                device.untouched = device.free_mib >= device.total_mib
+                device.take_back(slices[device.index], placement.resources)
 
-    def choose_devices(self, ask: Resources) -> tuple[DeviceSlice, ...] | None:
-        """Best fit: shared devices with the least free memory first, so that whole ones stay whole."""
-        if not ask.gpus:
-            return ()
-        usable = sorted((d for d in self.devices if d.can_give(ask)), key=lambda d: (d.free_mib, d.index))
-        if len(usable) < ask.gpus:
+    def choose_devices(self, ask: Resources, overcommit: bool = False) -> tuple[DeviceSlice, ...] | None:
+        return choose_devices(self.devices, ask, overcommit)
+
+    def place(self, ask: Resources, overcommit: bool = False) -> Placement | None:
+        if self.is_whole:
             return None
-        return tuple(
-            DeviceSlice(d.index, ask.gpu_memory_mib if ask.shares_gpus else d.total_mib)
-            for d in sorted(usable[: ask.gpus], key=lambda d: d.index)
-        )
-
-    def place(self, ask: Resources) -> Placement | None:
         # Measured use of others may exceed what is there: who asks for nothing of it still fits.
-        if max(0, self.cpu_millis) < ask.cpu_millis or max(0, self.memory_mib) < ask.memory_mib:
+        if max(0, self.free_cpu_millis(overcommit)) < ask.cpu_millis or max(0, self.memory_mib) < ask.memory_mib:
             return None
-        devices = self.choose_devices(ask)
+        if ask.whole_node:
+            return self._place_whole(ask)
+        devices = self.choose_devices(ask, overcommit)
         return None if devices is None else Placement(self.node.id, ask, devices)
 
-    def instances(self, ask: Resources) -> int:
+    def _place_whole(self, ask: Resources) -> Placement | None:
+        """All that the node has, if nobody has any of it."""
+        if self.slots or self.has_others or not gpu_instances(self.node, ask):
+            return None
+        everything = Resources(self.cpu_millis, max(0, self.memory_mib), len(self.devices), whole_node=True)
+        devices = tuple(DeviceSlice(device.index, device.total_mib) for device in self.devices)
+        return Placement(self.node.id, everything, devices)
+
+    @property
+    def has_others(self) -> bool:
+        """Does another yard hold anything here, or a process outside any yard a GPU? Memory is always used by some."""
+        foreign = self.node.foreign
+        return bool(foreign.cpu_millis or foreign.device_mib or foreign.whole_devices)
+
+    def free_cpu_millis(self, overcommit: bool = False) -> int:
+        """Cores are overcommitted among our own tasks only, never where another yard has reserved some."""
+        allowed = overcommit and not self.node.foreign.cpu_millis
+        return self.cpu_millis + (CORES_OVERCOMMITTED_MILLIS if allowed else 0)
+
+    def instances(self, ask: Resources, overcommit: bool = False) -> int:
         """How many such tasks the node could hold if it were empty; 0: never."""
+        cpu_millis = self.node.cpu_millis + (CORES_OVERCOMMITTED_MILLIS if overcommit else 0)
         return min(
-            self.node.cpu_millis // ask.cpu_millis if ask.cpu_millis else 1 << 30,
-            self.node.memory_mib // ask.memory_mib if ask.memory_mib else 1 << 30,
-            _gpu_instances(self.node, ask),
+            cpu_millis // ask.cpu_millis if ask.cpu_millis else _ANY_NUMBER,
+            self.node.memory_mib // ask.memory_mib if ask.memory_mib else _ANY_NUMBER,
+            gpu_instances(self.node, ask, overcommit),
+            1 if ask.whole_node else _ANY_NUMBER,
         )
 
     def hurts(self, placement: Placement, protected: Iterable[Protected]) -> bool:
         """Would this placement take something that the tasks of earlier jobs, all of them together, still need here?"""
         needs = [
-            (each.resources, needed)
+            (each, needed)
             for each in protected
-            if matches(self.node, each.on) and (needed := min(each.wanted, self.instances(each.resources)))
+            if matches(self.node, each.on)
+            and (needed := min(each.wanted, self.instances(each.resources, each.overcommit)))
         ]
+        if not needs:
+            return False
         ask = placement.resources
-        cpu_millis = sum(earlier.cpu_millis * needed for earlier, needed in needs)
-        if ask.cpu_millis and cpu_millis and self.cpu_millis - ask.cpu_millis < cpu_millis:
+        if ask.whole_node or any(each.resources.whole_node for each, _ in needs):
             return True
-        memory_mib = sum(earlier.memory_mib * needed for earlier, needed in needs)
+        cpu_millis = sum(each.resources.cpu_millis * needed for each, needed in needs)
+        free_millis = self.free_cpu_millis(overcommit=all(each.overcommit for each, _ in needs))
+        if ask.cpu_millis and cpu_millis and free_millis - ask.cpu_millis < cpu_millis:
+            return True
+        memory_mib = sum(each.resources.memory_mib * needed for each, needed in needs)
         if ask.memory_mib and memory_mib and self.memory_mib - ask.memory_mib < memory_mib:
             return True
         return bool(ask.gpus) and not self._devices_suffice(placement, needs)
 
-    def _devices_suffice(self, placement: Placement, needs: Iterable[tuple[Resources, int]]) -> bool:
+    def _devices_suffice(self, placement: Placement, needs: Iterable[tuple[Protected, int]]) -> bool:
         """Beside the placement, could all that is needed get its devices now?"""
         left = self.copy()
         left.give(placement)
-        for earlier, needed in needs:
-            for _ in range(needed if earlier.gpus else 0):
-                pieces = left.choose_devices(earlier)
+        for each, needed in needs:
+            for _ in range(needed if each.resources.gpus else 0):
+                pieces = left.choose_devices(each.resources, each.overcommit)
                 if pieces is None:
                     return False
-                left.give(Placement(self.node.id, earlier, pieces))
+                left.give(Placement(self.node.id, each.resources, pieces))
         return True
+
+    def waste_mib(self, placement: Placement) -> int:
+        """Of the GPUs that it takes a part of: how much would stay free; of those that it takes whole: their size."""
+        slices = {piece.index: piece.memory_mib for piece in placement.devices}
+        taken = [device for device in self.devices if device.index in slices]
+        if not placement.resources.shares_gpus:
+            return sum(device.total_mib for device in taken)
+        return sum(device.free_mib - slices[device.index] for device in taken)
 
     def leftover(self, ask: Resources) -> float:
         """How much of the node would stay free, 0..n; a node with idle GPUs is the last choice of a task without."""
@@ -142,36 +158,26 @@ class Room:
         return left
 
 
-def _gpu_instances(node: Node, ask: Resources) -> int:
-    if not ask.gpus:
-        return 1 << 30
-    if not ask.shares_gpus:
-        return len(node.devices) // ask.gpus
-    parts = [device.memory_mib // ask.gpu_memory_mib for device in node.devices]
-    instances = sum(parts) // ask.gpus
-    while sum(min(part, instances) for part in parts) < instances * ask.gpus:  # one task's GPUs are different devices
-        instances -= 1
-    return instances
-
-
 def matches(node: Node, on: str) -> bool:
-    return not on or on in (node.id, node.executor) or on in node.labels
+    """`on` names nodes, executors or labels, with commas between; empty: any."""
+    return not on or any(name in (node.id, node.executor) or name in node.labels for name in on.split(","))
 
 
 def choose_node(
-    rooms: Iterable[Room], ask: Resources, on: str, protected: Sequence[Protected] = ()
+    rooms: Iterable[Room], ask: Resources, on: str, protected: Sequence[Protected] = (), overcommit: bool = False
 ) -> Placement | None:
-    """The tightest node that takes it without hurting anyone in `protected`."""
-    best: tuple[float, str, Placement] | None = None
+    """The node with the tightest GPUs, then the tightest node, that takes it without hurting anyone in `protected`."""
+    best: tuple[int, float, str, Placement] | None = None
     for room in rooms:
         if room.node.state is not NodeState.UP or not matches(room.node, on):
             continue
-        placement = room.place(ask)
+        placement = room.place(ask, overcommit)
         if placement is None:
             continue
         if protected and room.hurts(placement, protected):
             continue
-        candidate = (room.leftover(ask), room.node.id, placement)
-        if best is None or candidate[:2] < best[:2]:
+        waste_mib = room.waste_mib(placement) if ask.gpus else 0
+        candidate = (waste_mib, room.leftover(ask), room.node.id, placement)
+        if best is None or candidate[:3] < best[:3]:
             best = candidate
-    return best[2] if best else None
+    return best[3] if best else None

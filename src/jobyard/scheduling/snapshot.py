@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from jobyard.model.job import Reason
-from jobyard.model.node import Node
+from jobyard.model.node import Node, NodeConfig
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import Slot
 
@@ -30,6 +30,7 @@ class Request:
     members: tuple[Member, ...]
     gang: bool = False
     on: str = ""
+    overcommit: bool = False  # cores and GPU compute may go a little over what there is
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Snapshot:
     nodes: tuple[Node, ...]
     held: tuple[HeldSlot, ...]
     requests: tuple[Request, ...]
+    awaited: tuple[NodeConfig, ...] = ()  # machines that were added and have never been reached
 
 
 @dataclass(frozen=True, slots=True)

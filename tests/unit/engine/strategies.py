@@ -26,6 +26,8 @@ resources = st.builds(
     memory_mib=st.sampled_from([0, 0, 1000, 4000]),
     gpus=st.sampled_from([0, 0, 0, 1, 2]),
     gpu_memory_mib=st.sampled_from([0, 20000, 30000]),
+    gpu_percent=st.sampled_from([0, 0, 40, 70]),
+    whole_node=st.sampled_from([False] * 9 + [True]),
 )
 
 
@@ -58,7 +60,14 @@ def jobs(known: list[str]) -> st.SearchStrategy[JobSpec]:
         max_fails=st.sampled_from([None, None, 0, 1]),
         on_failure=st.sampled_from([None, None, FailurePolicy.CONTINUE, FailurePolicy.STOP]),
         after=st.lists(dependencies, max_size=2).map(tuple) if known else st.just(()),
-    )
+        on=st.sampled_from(["", "", "", "local", "n0,local", "fast,big"]),
+        overcommit=st.sampled_from([False, False, True]),
+    ).filter(_fits_together)
+
+
+def _fits_together(spec: JobSpec) -> bool:
+    """A gang whose tasks want a node each may never find enough of them."""
+    return not spec.gang or spec.size == 1 or not any(group.resources.whole_node for group in spec.groups)
 
 
 foreign = st.builds(
@@ -67,4 +76,5 @@ foreign = st.builds(
     memory_mib=st.integers(0, 9000),
     device_mib=st.sampled_from([(), ((0, 100),), ((0, 50000),)]),
     whole_devices=st.sampled_from([(), (1,)]),
+    device_percent=st.sampled_from([(), ((0, 50),), ((0, 100),)]),
 )

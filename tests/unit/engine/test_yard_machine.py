@@ -8,19 +8,32 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from jobyard.engine import job_record
 from jobyard.engine.job_record import JobRecord
+from jobyard.model.effects import Launch
 from jobyard.model.events import (
     CancelRequested,
     JobSubmitted,
+    NodeAdded,
+    NodeDrained,
     NodeJoined,
     NodeMeasured,
+    NodeResumed,
+    NodeWentAway,
     PriorityChanged,
     RetryRequested,
 )
 from jobyard.model.job import Reason
+from jobyard.model.node import NodeConfig, NodeState
 from tests.unit.engine.strategies import NODES, big_node, foreign, jobs
 from tests.unit.engine.world import World, fingerprint
 
@@ -42,6 +55,7 @@ class YardMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
         self.up: set[str] = set()
+        self.launches: dict[tuple[str, NodeState], int] = {}  # under way to a node since it has been in a state
         self.patch = pytest.MonkeyPatch()
 
     @initialize(remembered=st.sampled_from([0, 1000]))
@@ -129,10 +143,47 @@ class YardMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(sorted(NODES)))
     def join(self, name: str) -> None:
-        if name not in self.up:
+        if name in self.world.yard.removed:  # word that was under way when it was removed
+            self.world.apply(NodeJoined(NODES[name], self.world.now))
+            assert name not in self.world.yard.nodes
+        elif name not in self.up:
             self._join(name)
         else:  # the server reconnected: the same node again
             self.world.apply(NodeJoined(NODES[name], self.world.now))
+            state = NodeState.DRAINING if name in self.world.yard.drained else NodeState.UP
+            assert self.world.yard.nodes[name].state is state
+
+    @rule(name=st.sampled_from(sorted(NODES)), labels=st.sampled_from([(), ("fast",)]))
+    def add(self, name: str, labels: tuple[str, ...]) -> None:
+        self.world.apply(NodeAdded(NodeConfig(name, "host", labels=labels), self.world.now))
+        assert name not in self.world.yard.nodes or self.world.yard.nodes[name].labels == labels
+
+    @rule(name=st.sampled_from(sorted(NODES)))
+    def remove(self, name: str) -> None:
+        self.world.remove(name)
+        self.up.discard(name)
+
+    @rule(name=st.sampled_from(sorted(NODES)), drained=st.booleans())
+    def drain_or_resume(self, name: str, drained: bool) -> None:
+        self.world.apply((NodeDrained if drained else NodeResumed)(name, self.world.now))
+
+    @precondition(lambda self: bool(self.up))
+    @rule(data=st.data())
+    def go_away(self, data: st.DataObject) -> None:
+        """The link is cut. What is under way arrives when it is back, or never, if the node is lost meanwhile."""
+        name = data.draw(st.sampled_from(sorted(self.up)))
+        self.world.apply(NodeWentAway(name, self.world.now))
+
+    @invariant()
+    def nothing_new_goes_where_nobody_takes_it(self) -> None:
+        for node in self.world.yard.nodes.values():
+            if node.state is not NodeState.UP:
+                launches = sum(isinstance(effect, Launch) for effect in self.world.outgoing[node.id])
+                before = self.launches.get((node.id, node.state), launches)
+                assert launches <= before
+                self.launches[(node.id, node.state)] = launches
+            else:
+                self.launches = {key: count for key, count in self.launches.items() if key[0] != node.id}
 
     @precondition(lambda self: bool(self.up))
     @rule(data=st.data(), processes_too=st.booleans())

@@ -18,6 +18,7 @@ from jobyard.model.events import (
     Event,
     Finished,
     NodeLost,
+    NodeRemoved,
     Started,
 )
 from jobyard.model.job import State
@@ -43,7 +44,8 @@ def fingerprint(yard: YardState) -> dict[str, Any]:
         jobs[job.id] = own
     nodes = {key: (node.state, node.cpu_millis, node.memory_mib, node.devices) for key, node in yard.nodes.items()}
     books = (set(yard.slots), set(yard.unfinished), dict(yard.dependents), yard.last_number, yard.last_slot, yard.keys)
-    return {"jobs": jobs, "nodes": nodes, "books": books}
+    machines = (yard.configs, yard.drained, yard.removed, {node.id: node.labels for node in yard.nodes.values()})
+    return {"jobs": jobs, "nodes": nodes, "books": books, "machines": machines}
 
 
 class World:
@@ -91,7 +93,7 @@ class World:
             case AttemptsWithdrawn(attempts=attempts):
                 for attempt in attempts:
                     self._is_over(attempt)
-            case NodeLost(node=node):
+            case NodeLost(node=node) | NodeRemoved(node=node):
                 lost = {record.slot.id for _, record in self.yard.slots.values() if record.slot.placement.node == node}
                 for job in self.yard.jobs.values():
                     for task in [task for task in job.active_tasks() if task.slot in lost]:
@@ -191,6 +193,13 @@ class World:
             self.agents.pop(node, None)
             self.incoming.pop(node, None)
         self.apply(NodeLost(node, self.now))
+
+    def remove(self, node: str) -> None:
+        """A user no longer wants it. What runs there is stopped, if the word arrives."""
+        self.outgoing.pop(node, None)
+        self.apply(NodeRemoved(node, self.now))
+        assert node not in self.yard.nodes
+        assert not any(r.slot.placement.node == node for _, r in self.yard.slots.values())
 
     def rejoin(self, node: str) -> None:
         """A node that comes back is told what counts (reconcile): all else stops, and is perhaps still reported."""

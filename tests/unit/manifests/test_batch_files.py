@@ -17,6 +17,7 @@ from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
 from jobyard.model.job import JobSpec
+from jobyard.model.resources import Resources
 
 if TYPE_CHECKING:
     from tests.unit.manifests.conftest import Load
@@ -113,6 +114,15 @@ def test_directives_apply_to_all_lines_and_flags_win(load: Load) -> None:
     assert [item.job for item in spec.after] == ["1", "2"]
 
 
+def test_flags_without_a_value_stand_alone(load: Load, tmp_path: Path) -> None:
+    spec = load("#YARD --exclusive --gpu-util 50% --no-copy\ntrue\n", "x.txt")
+    assert spec.groups[0].resources == Resources(gpus=1, gpu_percent=50, whole_node=True)
+    assert spec.no_copy
+    (tmp_path / "sub" / "a").mkdir(parents=True)
+    spec = load("#YARD --copy-forward a --workdir sub --copy-backwards=b --copy-forward .\ntrue\n", "x.txt")
+    assert (spec.copy_forward, spec.copy_back) == (("a", "."), ("b",))
+
+
 def test_other_comments_are_not_directives(load: Load) -> None:
     assert load("#YARDSTICK --nope\n# YARD --nope\n#yard --nope\ntrue\n", "x.txt").size == 1
 
@@ -124,6 +134,7 @@ def test_other_comments_are_not_directives(load: Load) -> None:
         ("--zzzzzz 1", "unknown flag '--zzzzzz' after #YARD; known: "),
         ("4", "unknown flag '4'"),
         ("--mem", "line 2: --mem needs a value"),
+        ("--whole-node=yes", "line 2: --whole-node takes no value"),
         ("--gpus two", "line 2: --gpus 'two' is not a whole number"),
         ("--gpus -1", "line 2: --gpus: -1"),
         ("--mem lots", "line 2: --mem: cannot read 'lots'"),

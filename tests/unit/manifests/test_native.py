@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -98,6 +99,23 @@ def test_gpu_memory_alone_means_one_gpu(load: Load) -> None:
     assert load("command: x\nresources: {gpu_memory: 4G}").groups[0].resources == Resources(1000, 0, 1, 4096)
 
 
+def test_a_share_of_compute_alone_means_one_gpu(load: Load) -> None:
+    (group,) = load("command: x\nresources: {gpu_utilization: 0.5}").groups
+    assert group.resources == Resources(gpus=1, gpu_percent=50)
+
+
+def test_a_group_may_ask_for_a_node_of_its_own(load: Load) -> None:
+    spec = load("command: x\nresources: {whole_node: true}\ngroups: {a: , b: {resources: {whole_node: false}}}")
+    assert [group.resources.whole_node for group in spec.groups] == [True, False]
+
+
+def test_what_goes_along_and_what_comes_home(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    spec = load("command: x\ncopy_forward: [./src, .]\ncopy_backwards: out/\n")
+    assert (spec.copy_forward, spec.copy_back, spec.no_copy) == (("src", "."), ("out",), False)
+    assert load("command: x", overrides=Overrides(no_copy=True)).no_copy
+
+
 def test_flags_win_over_the_manifest(load: Load) -> None:
     spec = load(EVERYTHING, overrides=Overrides(array="5,7", cpus="1", name="other", retries=0, env=("SEED=1",)))
     assert (spec.size, spec.limit, spec.name, spec.retries, spec.env["SEED"]) == (2, None, "other", 0, "1")
@@ -144,7 +162,24 @@ def test_flags_win_over_the_manifest(load: Load) -> None:
         ("command: x\nresources: {cpus: -1}", "resources.cpus: '-1' must be 0 or more"),
         ("command: x\nresources: {cpus: nan}", "resources.cpus"),
         ("command: x\nresources: {gpus: 0, gpu_memory: 4G}", "resources.gpu_memory: '4G' of no GPU"),
-        ("command: x\nresources: 4", "resources: must be a mapping of cpus, memory, gpus, gpu_memory, not 4"),
+        (
+            "command: x\nresources: 4",
+            "resources: must be a mapping of cpus, memory, gpus, gpu_memory, gpu_utilization, whole_node, not 4",
+        ),
+        (
+            "command: x\nresources:\n  gpu_utilization: 50",
+            "line 3: resources.gpu_utilization: '50' must be more than 0",
+        ),
+        ("command: x\nresources: {gpu_utilization: half}", "resources.gpu_utilization: cannot read 'half' as a share"),
+        ("command: x\nresources: {gpus: 0, gpu_utilization: 50%}", "resources.gpu_utilization: '50%' of no GPU"),
+        ("command: x\nresources: {whole_node: 1}", "resources.whole_node: must be true or false, not 1"),
+        ("command: x\non: gpu1,,gpu2", "line 2: on: a name is missing in 'gpu1,,gpu2'"),
+        ("command: x\ncopy_forward: nope", "line 2: copy_forward: 'nope' does not exist"),
+        (
+            "command: x\ncopy_backwards: [out, ../x]",
+            "line 2: copy_backwards: '../x' is not inside the working directory",
+        ),
+        ("command: x\ncopy_backwards: ['']", "copy_backwards[0]: '' is not allowed; write a path"),
         ("command: x\nenv: [A=1]", "env: must be a mapping of names, not a list"),
         ("command: x\nenv: {1A: x}", "env: the name: '1A' is not allowed; write a variable's name"),
         ("command: x\nenv: {A: [1]}", "env.A: must be text"),
@@ -207,6 +242,8 @@ AMOUNTS: dict[str, st.SearchStrategy[Any]] = {
     "cpus": st.sampled_from([1, 0.5, "500m", "x", -1, True]),
     "memory": st.sampled_from(["4G", 512, "lots", []]),
     "gpus": st.sampled_from([0, 1, 2, -1, 1.5, "1"]),
+    "gpu_utilization": st.sampled_from([0.5, "50%", 1, 0, 50, "x"]),
+    "whole_node": st.sampled_from([True, False, "yes", 1]),
 }
 GROUPS = st.fixed_dictionaries(
     {},
@@ -225,6 +262,8 @@ MANIFESTS = st.fixed_dictionaries(
         "retries": st.sampled_from([0, 3, -1]),
         "gang": st.sampled_from([True, False, "yes"]),
         "on_failure": st.sampled_from(["stop", "continue", "explode"]),
+        "on": st.sampled_from(["a", "a, b", "", "a,", 5]),
+        "copy_backwards": st.sampled_from(["out", ["a", "b"], "", [""], "/x", "../x"]),
         "env": st.dictionaries(st.sampled_from(["A", "B_1", "1C"]), st.sampled_from(["x", 1, True, []])),
         "resources": st.fixed_dictionaries({}, optional=AMOUNTS),
         "groups": st.dictionaries(st.sampled_from(["a", "b-2", "2b", "B"]), GROUPS, max_size=2),
@@ -240,5 +279,6 @@ def test_what_the_reader_accepts_the_schema_accepts(manifest: dict[str, Any]) ->
         spec_from_native(document, Overrides(), SubmitContext("/"))
     except UserError:
         return
-    text_where_generous = json.loads(json.dumps(manifest).replace('"command": 5', '"command": "5"'))
+    generous = json.dumps(manifest).replace('"command": 5', '"command": "5"').replace('"on": 5', '"on": "5"')
+    text_where_generous = json.loads(generous)
     jsonschema.validate(text_where_generous, schema())

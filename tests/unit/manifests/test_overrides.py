@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,40 @@ def test_gpu_memory_alone_means_one_gpu_but_keeps_more(context: SubmitContext) -
 def test_no_gpus_takes_gpu_memory_away_too(context: SubmitContext) -> None:
     changed = apply(TWO, Overrides(gpus=0), context)
     assert {(group.resources.gpus, group.resources.gpu_memory_mib) for group in changed.groups} == {(0, 0)}
+
+
+@pytest.mark.parametrize(("text", "percent"), [("0.5", 50), ("50%", 50), ("1", 100), ("100 %", 100), (".333", 34)])
+def test_a_share_of_a_gpu_is_a_fraction_or_a_percentage(text: str, percent: int, context: SubmitContext) -> None:
+    changed = apply(ONE, Overrides(gpu_util=text), context)
+    assert changed.groups[0].resources == Resources(gpus=1, gpu_percent=percent)
+
+
+def test_no_gpus_takes_the_share_of_compute_away_too(context: SubmitContext) -> None:
+    shared = apply(ONE, Overrides(gpu_util="50%", gpu_mem="1G"), context)
+    assert apply(shared, Overrides(gpus=0), context).groups[0].resources == Resources()
+
+
+def test_a_whole_node_for_every_group(context: SubmitContext) -> None:
+    changed = apply(TWO, Overrides(whole_node=True), context)
+    assert all(group.resources.whole_node for group in changed.groups)
+
+
+def test_several_places_are_named_once_each(context: SubmitContext) -> None:
+    assert apply(ONE, Overrides(on="gpu1, gpu2,gpu1"), context).on == "gpu1,gpu2"
+
+
+def test_paths_are_relative_to_the_working_directory_however_they_are_written(
+    context: SubmitContext, tmp_path: Path
+) -> None:
+    (tmp_path / "sub" / "a b").mkdir(parents=True)
+    flags = Overrides(workdir="sub", copy_forward=("a b/", str(tmp_path / "sub"), "./a b/.."), copy_backwards=("new",))
+    changed = apply(ONE, flags, context)
+    assert (changed.copy_forward, changed.copy_back) == (("a b", ".", "."), ("new",))
+
+
+def test_nothing_is_copied_where_that_is_asked(context: SubmitContext) -> None:
+    changed = apply(replace(ONE, copy_forward=("a",), copy_back=("b",)), Overrides(no_copy=True), context)
+    assert (changed.copy_forward, changed.copy_back, changed.no_copy) == ((), (), True)
 
 
 def test_a_variable_given_as_a_flag_wins_over_job_and_group(context: SubmitContext) -> None:
@@ -88,6 +123,19 @@ def test_dependencies_are_read_as_slurm_writes_them(text: str, expected: list[tu
         ({"gpus": -1}, "--gpus: -1"),
         ({"gpu_mem": "x"}, "--gpu-mem: cannot read 'x'"),
         ({"gpus": 0, "gpu_mem": "4G"}, "--gpu-mem: '4G' of no GPU"),
+        ({"gpu_util": "x"}, "--gpu-util: cannot read 'x' as a share; write 0.5 or 50%"),
+        ({"gpu_util": "75"}, "--gpu-util: '75' must be more than 0 and at most all of it; write 0.5 or 50%"),
+        ({"gpu_util": "0"}, "--gpu-util: '0' must be more than 0"),
+        ({"gpu_util": "150%"}, "--gpu-util: '150%'"),
+        ({"gpus": 0, "gpu_util": "50%"}, "--gpu-util: '50%' of no GPU"),
+        ({"on": ""}, "--on: a name is missing in ''"),
+        ({"on": "a,,b"}, "--on: a name is missing in 'a,,b'"),
+        ({"copy_forward": ("nope",)}, "--copy-forward: 'nope' does not exist"),
+        ({"copy_forward": ("..",)}, "--copy-forward: '..' is not inside the working directory"),
+        ({"copy_backwards": ("/etc",)}, "--copy-backwards: '/etc' is not inside the working directory"),
+        ({"copy_backwards": ("",)}, "--copy-backwards: ''"),
+        ({"no_copy": True, "copy_forward": (".",)}, "--no-copy and --copy-forward cannot be used together"),
+        ({"no_copy": True, "copy_backwards": (".",)}, "--no-copy and --copy-backwards cannot be used together"),
         ({"env": ("NOPE",)}, "--env: NOPE is not set in this shell; write NOPE=VALUE"),
         ({"env": ("1A=2",)}, "--env: '1A' is not a variable's name"),
         ({"env": ("=2",)}, "--env: ''"),
@@ -112,7 +160,7 @@ def test_a_bad_flag_gets_one_sentence_with_field_and_value(
     flags: dict[str, Any], says: str, context: SubmitContext
 ) -> None:
     with pytest.raises(UserError) as caught:
-        apply(ONE, Overrides(**flags), context)
+        apply(replace(ONE, workdir=context.workdir), Overrides(**flags), context)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -137,4 +185,5 @@ def test_of_two_sets_of_flags_the_upper_one_wins_and_variables_add_up() -> None:
 def test_flags_are_spelled_as_on_the_command_line() -> None:
     assert FLAGS["--gpu-mem"] == "gpu_mem"
     assert FLAGS["--each-line"] == "each_line"
+    assert FLAGS["--exclusive"] == FLAGS["--whole-node"] == "whole_node"
     assert FLAGS["-e"] == FLAGS["--env"] == "env"

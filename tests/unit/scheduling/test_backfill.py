@@ -22,6 +22,8 @@ asks = st.builds(
     memory_mib=st.sampled_from([0, 0, 1000, 3000]),
     gpus=st.sampled_from([0, 0, 1, 1, 2]),
     gpu_memory_mib=st.sampled_from([0, 25, 40, 60]),
+    gpu_percent=st.sampled_from([0, 0, 30, 50, 100]),
+    whole_node=st.sampled_from([False] * 7 + [True]),
 )
 
 
@@ -30,7 +32,13 @@ def nodes(draw: st.DrawFn) -> tuple[Node, ...]:
     found = []
     for name in ["a", "b", "c"][: draw(st.integers(1, 3))]:
         devices = tuple(Device(i, "gpu", draw(st.sampled_from([80, 100]))) for i in range(draw(st.integers(0, 2))))
-        used = Foreign(draw(st.sampled_from([0, 0, 700])), draw(st.sampled_from([0, 0, 900])))
+        used = Foreign(
+            draw(st.sampled_from([0, 0, 700])),
+            draw(st.sampled_from([0, 0, 900])),
+            device_mib=draw(st.sampled_from([(), (), ((0, 30),), ((0, 90),)])),
+            whole_devices=draw(st.sampled_from([(), (), (1,)])),
+            device_percent=draw(st.sampled_from([(), (), ((0, 60),)])),
+        )
         found.append(Node(name, "local", draw(st.sampled_from([2000, 4000, 6000])), 6000, devices, foreign=used))
     return tuple(found)
 
@@ -49,9 +57,17 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     requests = []
     for number in range(draw(st.integers(1, 5))):
         members = tuple(Member(i, draw(asks), draw(st.integers(1, 3))) for i in range(draw(st.integers(1, 2))))
-        on = draw(st.sampled_from(["", "", "a"]))
+        on = draw(st.sampled_from(["", "", "a", "a,b"]))
         requests.append(
-            Request(f"r{number}", draw(st.integers(0, 1)), number * 4 + 2, members, draw(st.booleans()), on)
+            Request(
+                f"r{number}",
+                draw(st.integers(0, 1)),
+                number * 4 + 2,
+                members,
+                draw(st.booleans()),
+                on,
+                draw(st.sampled_from([False, False, True])),
+            )
         )
     return Snapshot(yard, tuple(held), tuple(requests))
 
@@ -63,23 +79,44 @@ def placements(snapshot: Snapshot, found: Plan) -> list[Placement]:
 @given(snapshots())
 @settings(max_examples=200, deadline=None)
 def test_nobody_is_overbooked(snapshot: Snapshot) -> None:
+    """Every slot counts in full from the moment it opens, beside all that was measured of others."""
     found = plan(snapshot)
+    slots: Counter[str] = Counter()
     cpus: Counter[str] = Counter()
     memory: Counter[str] = Counter()
     devices: defaultdict[tuple[str, int], list[Placement]] = defaultdict(list)
+    eager = {request.job for request in snapshot.requests if request.overcommit}
+    overcommitted = {opening.placement.node for opening in found.openings if opening.job in eager}
     for placement in placements(snapshot, found):
+        slots[placement.node] += 1
         cpus[placement.node] += placement.resources.cpu_millis
         memory[placement.node] += placement.resources.memory_mib
         assert len({piece.index for piece in placement.devices}) == placement.resources.gpus
         for piece in placement.devices:
             devices[(placement.node, piece.index)].append(placement)
     for node in snapshot.nodes:
-        assert cpus[node.id] + node.foreign.cpu_millis <= node.cpu_millis or not cpus[node.id]
+        more = 2000 if node.id in overcommitted and not node.foreign.cpu_millis else 0
+        assert cpus[node.id] + node.foreign.cpu_millis <= node.cpu_millis + more or not cpus[node.id]
         assert memory[node.id] + node.foreign.memory_mib <= node.memory_mib or not memory[node.id]
         for device in node.devices:
             users = devices[(node.id, device.index)]
             assert len(users) <= 1 or all(user.resources.shares_gpus for user in users)
-            assert sum(user.resources.gpu_memory_mib for user in users) <= device.memory_mib
+            foreign_mib = dict(node.foreign.device_mib).get(device.index, 0)
+            assert not users or device.index not in node.foreign.whole_devices
+            if any(not user.resources.shares_gpus for user in users):
+                assert (len(users), foreign_mib) == (1, 0)
+            elif users:
+                assert sum(user.resources.gpu_memory_mib for user in users) + foreign_mib <= device.memory_mib
+            percent = sum(user.resources.gpu_percent for user in users)
+            foreign_percent = dict(node.foreign.device_percent).get(device.index, 0)
+            most = 120 if node.id in overcommitted else 100
+            assert percent + foreign_percent <= most or not percent
+    for placement in placements(snapshot, found):
+        if placement.resources.whole_node:
+            assert slots[placement.node] == 1
+            (node,) = (node for node in snapshot.nodes if node.id == placement.node)
+            assert placement.resources.cpu_millis == node.cpu_millis
+            assert [piece.memory_mib for piece in placement.devices] == [d.memory_mib for d in node.devices]
 
 
 @given(snapshots())

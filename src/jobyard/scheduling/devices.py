@@ -1,0 +1,97 @@
+"""Which GPUs of a node can a task have?
+
+One that asks for neither memory nor compute has its GPUs for itself. Those who ask for a share are packed: memory never
+adds up to more than there is, compute to no more than 100 %, or 120 % where somebody asked to overcommit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from jobyard.model.node import Node
+from jobyard.model.resources import DeviceSlice, Resources
+
+PERCENT_MOST = 100
+PERCENT_MOST_OVERCOMMITTED = 120  # the limit of execute_batch
+_ANY_NUMBER = 1 << 30
+
+
+@dataclass(slots=True)
+class FreeDevice:
+    index: int
+    total_mib: int
+    free_mib: int
+    percent: int = 0  # of its compute: asked by those who share it, or measured of others
+    users: int = 0  # slots that have a part of it; all others together are one more
+    is_whole: bool = False  # somebody has it for himself
+
+    def can_give(self, ask: Resources, overcommit: bool = False) -> bool:
+        if not ask.shares_gpus:
+            return not self.users
+        if self.is_whole or self.free_mib < slice_mib(ask):
+            return False
+        return not ask.gpu_percent or self.percent + ask.gpu_percent <= percent_most(overcommit)
+
+    def give(self, mib: int, ask: Resources) -> None:
+        self.free_mib -= mib
+        self.percent += ask.gpu_percent
+        self.users += 1
+        self.is_whole = self.is_whole or not ask.shares_gpus
+
+    def take_back(self, mib: int, ask: Resources) -> None:
+        self.free_mib += mib
+        self.percent -= ask.gpu_percent
+        self.users -= 1
+        self.is_whole = self.is_whole and ask.shares_gpus
+
+
+def percent_most(overcommit: bool) -> int:
+    return PERCENT_MOST_OVERCOMMITTED if overcommit else PERCENT_MOST
+
+
+def slice_mib(ask: Resources) -> int:
+    """What a share reserves. At least 1 MiB, so that it is seen by other yards, who publish and compare memory only."""
+    return max(1, ask.gpu_memory_mib)
+
+
+def free_devices(node: Node) -> list[FreeDevice]:
+    """The node's GPUs with what others leave of them. One that others have any memory of is nobody's alone."""
+    foreign_mib, foreign_percent = dict(node.foreign.device_mib), dict(node.foreign.device_percent)
+    found = []
+    for device in node.devices:
+        mib, is_whole = foreign_mib.get(device.index, 0), device.index in node.foreign.whole_devices
+        free_mib = 0 if is_whole else device.memory_mib - mib
+        percent = foreign_percent.get(device.index, 0)
+        users = int(bool(mib or is_whole))
+        found.append(FreeDevice(device.index, device.memory_mib, free_mib, percent, users, is_whole))
+    return found
+
+
+def choose_devices(
+    devices: Iterable[FreeDevice], ask: Resources, overcommit: bool = False
+) -> tuple[DeviceSlice, ...] | None:
+    """Best fit: of those that can give it the ones with the least left, so that large and whole ones stay so."""
+    if not ask.gpus:
+        return ()
+    usable = sorted(
+        (d for d in devices if d.can_give(ask, overcommit)), key=lambda d: (d.free_mib, -d.percent, d.index)
+    )
+    if len(usable) < ask.gpus:
+        return None
+    chosen = sorted(usable[: ask.gpus], key=lambda d: d.index)
+    return tuple(DeviceSlice(d.index, slice_mib(ask) if ask.shares_gpus else d.total_mib) for d in chosen)
+
+
+def gpu_instances(node: Node, ask: Resources, overcommit: bool = False) -> int:
+    """How many such tasks the node's GPUs could serve at once, were they all free."""
+    if not ask.gpus:
+        return _ANY_NUMBER
+    if not ask.shares_gpus:
+        return len(node.devices) // ask.gpus
+    by_percent = percent_most(overcommit) // ask.gpu_percent if ask.gpu_percent else _ANY_NUMBER
+    parts = [min(device.memory_mib // slice_mib(ask), by_percent) for device in node.devices]
+    instances = sum(parts) // ask.gpus
+    while sum(min(part, instances) for part in parts) < instances * ask.gpus:  # one task's GPUs are different devices
+        instances -= 1
+    return instances
