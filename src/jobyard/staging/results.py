@@ -1,0 +1,188 @@
+"""How do results come home? Into their directory and nowhere else, and never over what is there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import sys
+import tarfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jobyard.errors import Rejected, Unwritable
+from jobyard.staging.placing import make_directory, put
+
+_NAMED = 20  # more than a person reads, less than fills a journal
+# What tarfile raises about archives that no tar has written.
+_DAMAGE = (tarfile.TarError, EOFError, ValueError, OverflowError, LookupError, RecursionError)
+_UNUSABLE_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """`kept_apart` are files that got another name, because a different one was there; `left_out` says what and why."""
+
+    directory: Path
+    files: int = 0
+    kept_apart: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def unpack_results(archive: str | os.PathLike[str], directory: str | os.PathLike[str], *, attempt: int = 1) -> Unpacked:
+    """Put what is in the tar into `directory`, which exists afterwards in any case; an empty file is an empty tar.
+
+    What is there stays: a different file of the same name is written beside it as `NAME.attemptN`. Safe to repeat, also
+    after a crash. Nothing outside `directory` is touched, whatever the archive says: absolute paths, `..`, links that
+    lead out and devices are left out, setuid bits are dropped. Raises Rejected (a damaged archive) and Unwritable.
+    """
+    home = Path(directory)
+    unpacking = _Unpacking(os.fsencode(home), f".attempt{attempt}".encode())
+    size = os.path.getsize(archive)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        if size:
+            with tarfile.open(archive, "r:", encoding=sys.getfilesystemencoding(), errors="surrogateescape") as tar:
+                unpacking.take_all(tar)
+    except _DAMAGE as error:
+        raise Rejected(f"the results archive {os.fspath(archive)!r} is damaged: {error}") from error
+    except OSError as error:
+        raise _unwritable(home, error) from None
+    return Unpacked(home, unpacking.files, _first(unpacking.kept_apart), _first(unpacking.left_out))
+
+
+def copy_log(source: str | os.PathLike[str], target: str | os.PathLike[str], *, attempt: int = 1) -> Path:
+    """Put an attempt's output beside its results, by the same rules; answers where. No source counts as empty."""
+
+    def write(part: bytes) -> None:
+        try:
+            shutil.copyfile(source, part)
+        except FileNotFoundError:
+            with open(part, "wb"):
+                pass
+
+    home = Path(target)
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        return Path(os.fsdecode(put(os.fsencode(home), f".attempt{attempt}".encode(), write)))
+    except OSError as error:
+        raise _unwritable(home.parent, error) from None
+
+
+@dataclass
+class _Unpacking:
+    home: bytes
+    suffix: bytes
+    files: int = 0
+    kept_apart: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    regular: dict[str, tarfile.TarInfo] = field(default_factory=dict)
+    places: dict[bytes, bytes] = field(default_factory=dict)  # directories, and where they are if the name was taken
+    made: set[bytes] = field(default_factory=set)
+    described: dict[bytes, tarfile.TarInfo] = field(default_factory=dict)
+
+    def take_all(self, tar: tarfile.TarFile) -> None:
+        for member in tar:
+            if member.size < 0:  # would send tarfile back, forever
+                raise tarfile.ReadError(f"{member.name!r} has a size of {member.size}")
+            try:
+                why = self._take(tar, member)
+            except OSError as error:
+                if error.errno not in _UNUSABLE_NAME:
+                    raise
+                why = error.strerror
+            if why:
+                self.left_out.append(f"{member.name!r}: {why}")
+        _check_end(tar)
+        # Modes and times of directories come last: what is put into them needs the one and changes the other.
+        for place in sorted(self.described, reverse=True):
+            os.chmod(place, self.described[place].mode & 0o777 | stat.S_IRWXU)
+            _set_time(place, self.described[place])
+
+    def _take(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> str | None:
+        """Why it is left out, if it is."""
+        name, target = os.fsencode(member.name), os.fsencode(member.linkname)
+        parts = [part for part in name.split(b"/") if part not in (b"", b".")]
+        if name.startswith(b"/") or b".." in parts or b"\0" in name + target:
+            return "its path leads out of the results"
+        if not parts:
+            return None
+        if member.isdir():
+            place = self._directory(parts)
+            if place in self.made:
+                self.described[place] = member
+            return None
+        if member.issym():
+            if not _stays_inside(len(parts) - 1, target):
+                return f"it is a link that leads out of the results, to {member.linkname!r}"
+            self._put(parts, lambda part: os.symlink(target, part))
+            return None
+        content = self.regular.get(member.linkname) if member.islnk() else member
+        if content is None or not content.isreg() or content.issparse():
+            return "its target is not in the archive" if member.islnk() else "it is neither file, directory nor link"
+        self.regular[member.name] = content
+        self._put(parts, lambda part: _extract(tar, content, member, part))
+        return None
+
+    def _put(self, parts: list[bytes], write: Callable[[bytes], None]) -> None:
+        written = put(os.path.join(self._directory(parts[:-1]), parts[-1]), self.suffix, write)
+        self.files += 1
+        if os.path.basename(written) != parts[-1]:
+            self.kept_apart.append(os.fsdecode(os.path.relpath(written, self.home)))
+
+    def _directory(self, parts: list[bytes]) -> bytes:
+        """A real directory, with all above it: a file or a link that has the name keeps it, and is never followed."""
+        place = self.home
+        for part in parts:
+            wanted = os.path.join(place, part)
+            if wanted not in self.places:
+                self.places[wanted], is_new = make_directory(wanted, self.suffix)
+                self.made |= {self.places[wanted]} if is_new else set()
+            place = self.places[wanted]
+        return place
+
+
+def _extract(tar: tarfile.TarFile, content: tarfile.TarInfo, member: tarfile.TarInfo, part: bytes) -> None:
+    source = tar.extractfile(content)
+    assert source is not None
+    with source, open(part, "wb") as file:
+        shutil.copyfileobj(source, file, 1024 * 1024)
+        os.fchmod(file.fileno(), member.mode & 0o777 | stat.S_IRUSR)
+    _set_time(part, member)
+
+
+def _set_time(path: bytes, member: tarfile.TarInfo) -> None:
+    with suppress(ValueError, OverflowError):  # a time that no clock shows
+        os.utime(path, (member.mtime, member.mtime))
+
+
+def _check_end(tar: tarfile.TarFile) -> None:
+    """tarfile takes a broken header for the end; the end is a block of zeros."""
+    assert tar.fileobj is not None
+    tar.fileobj.seek(tar.offset)
+    if tar.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        raise tarfile.ReadError(f"it ends after {tar.offset} bytes without a closing mark")
+
+
+def _stays_inside(depth: int, target: bytes) -> bool:
+    """From `depth` directories down, none of them a link: first up, at most to the top, then only down.
+
+    Up again after down could leave through a link that is there: `a/..` need not be where it looks to be.
+    """
+    steps = [step for step in target.split(b"/") if step not in (b"", b".")]
+    ups = 0
+    while ups < len(steps) and steps[ups] == b"..":
+        ups += 1
+    return target[:1] not in (b"", b"/") and ups <= depth and b".." not in steps[ups:]
+
+
+def _first(names: list[str]) -> tuple[str, ...]:
+    more = len(names) - _NAMED
+    return (*names[:_NAMED], f"and {more} more") if more > 0 else tuple(names)
+
+
+def _unwritable(home: Path, error: OSError) -> Unwritable:
+    return Unwritable(f"results cannot be written to {str(home)!r}: {error.strerror}; make room or make it writable")
