@@ -31,6 +31,8 @@ class ServerKnobs:
     """A silent event stream carries a comment line this often, so that a client can tell silence from a dead link."""
     lease_seconds: float = 60.0
     """A machine without a link for so long is lost: what ran there runs elsewhere as the next attempt."""
+    alive_seconds: float = 5.0
+    """A machine's link is tried this often; three times without an answer, and it counts as cut."""
     db: str = ""
     """The database URL; empty: SQLite in the yard's directory. A variable, because it may carry a password."""
 

@@ -24,3 +24,9 @@ def yard(tmp_path: Path) -> StubYard:
     workdir = tmp_path / "work"
     workdir.mkdir()
     return StubYard(workdir)
+
+
+@pytest.fixture
+def witness(place: Place) -> Path:
+    """A file that tasks write and the test reads."""
+    return place.shared / "witness"

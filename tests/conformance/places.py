@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -20,13 +22,17 @@ import pytest
 from jobyard.agent import processes
 from jobyard.executors.agent_process import LocalAgent
 from jobyard.executors.fake import FakeMachine
+from jobyard.executors.machines import Homecoming
+from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import Executor, LiveAttempt, SubmittedJob
 from jobyard.executors.registry import executor_class
+from jobyard.executors.ssh import SshAgent, SshTarget
 from jobyard.model.effects import CloseSlot, Effect, Launch, Stop, Withdraw
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, AttemptsWithdrawn, Event, NodeJoined
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import AttemptId, Outcome, Slot
+from tests.hosts import Host, Hosts
 from tests.yards import shared_cache
 
 NODE = "here"
@@ -36,6 +42,8 @@ T = TypeVar("T")
 
 class Place(Protocol):
     """A kind of executor, made ready for one test."""
+
+    shared: Path  # a directory that the test and its tasks see under the same name
 
     def executor(self, yard: StubYard) -> Executor:
         """A new one on the same machine, as after a restart of the server."""
@@ -48,6 +56,7 @@ class Place(Protocol):
 
 class FakePlace:
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.shared = directory.parent
         self._directory = directory
         self._machine: FakeMachine | None = None
 
@@ -66,12 +75,15 @@ class LocalPlace:
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("JOBYARD_RESERVATIONS_DIR", str(directory / "reservations"))
         monkeypatch.setenv("XDG_CACHE_HOME", str(shared_cache()))
+        self.shared = directory.parent
         self._state = directory / "agent"
         self._run = Path(tempfile.mkdtemp(prefix="yc-", dir="/tmp"))
 
     def executor(self, yard: StubYard) -> Executor:
         agent = LocalAgent(self._state, self._run / "agent.sock")
-        made: Executor = executor_class("local")("local", NODE, agent, yard, {"yard": "a-yard", "respawn": []}, self._state)
+        made: Executor = executor_class("local")(
+            "local", NODE, agent, yard, {"yard": "a-yard", "respawn": []}, self._state
+        )
         return made
 
     def clear(self) -> None:
@@ -85,7 +97,44 @@ class LocalPlace:
         self._run.rmdir()
 
 
-PLACES: dict[str, Callable[[Path, pytest.MonkeyPatch], Place]] = {"fake": FakePlace, "local": LocalPlace}
+class SshPlace:
+    """A machine with a disk of its own behind a real sshd. Skips, with the reason, where none can be made."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._host = _a_host()
+        monkeypatch.setenv("YARD_SSH_CONFIG", str(self._host.config_file))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(shared_cache()))
+        # A host made of namespaces has another /tmp and another home; the rest of the disk it sees as we do.
+        self.shared = Path(tempfile.mkdtemp(prefix="yc-", dir="/var/lib" if self._host.can_cut else "/tmp"))
+        self._run = Path(tempfile.mkdtemp(prefix="yc-", dir="/tmp"))
+        self._mirror = Mirror(directory / "mirror")
+        self._snapshots = directory / "snapshots"
+
+    def executor(self, yard: StubYard) -> Executor:
+        agent = SshAgent(NODE, SshTarget(self._host.name), "a-yard", self._run, alive_seconds=1)
+        home = Homecoming(self._mirror, self._snapshots, lambda attempt: None, lease_seconds=60)
+        made: Executor = executor_class("ssh")(
+            "ssh", NODE, agent, yard, {"yard": "a-yard"}, self._mirror.directory, home
+        )
+        return made
+
+    def clear(self) -> None:
+        self._host.renew()
+        for directory in (self.shared, self._run):
+            shutil.rmtree(directory)
+
+
+@cache
+def _a_host() -> Host:
+    """One for all tests; it goes at exit."""
+    return Hosts(1)[0]
+
+
+PLACES: dict[str, Callable[[Path, pytest.MonkeyPatch], Place]] = {
+    "fake": FakePlace,
+    "local": LocalPlace,
+    "ssh": SshPlace,
+}
 
 
 def _words_of(pid: int) -> bytes:

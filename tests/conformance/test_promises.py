@@ -17,8 +17,7 @@ from tests.conformance.places import NODE, Place, StubYard, a_launch, linked
 STUBBORN = "trap '' TERM; echo deaf; sleep 60; sleep 60"
 
 
-async def test_a_launch_that_comes_twice_runs_once(place: Place, yard: StubYard, tmp_path: Path) -> None:
-    witness = tmp_path / "witness"
+async def test_a_launch_that_comes_twice_runs_once(place: Place, yard: StubYard, witness: Path) -> None:
     job = yard.submit("aa", f"echo ran >> {witness}; sleep 0.1", "true")
     async with linked(place, yard) as link:
         (first, last) = link.launch(job, 0, 1)
@@ -27,7 +26,7 @@ async def test_a_launch_that_comes_twice_runs_once(place: Place, yard: StubYard,
         link.launch(job, 0)  # and once it has ended
         (marker,) = link.launch(yard.submit("bb", "true"), 0)
         await link.finished(marker)
-        assert witness.read_text() == "ran\n"
+        assert _read(witness) == "ran\n"
         assert (await link.finished(first)).exit_code == 0
 
 
@@ -102,8 +101,7 @@ async def test_stopping_what_is_gone_is_no_error(place: Place, yard: StubYard) -
         assert link.finished_times(attempt) == 1
 
 
-async def test_stopping_what_has_not_started_gives_it_back(place: Place, yard: StubYard, tmp_path: Path) -> None:
-    witness = tmp_path / "witness"
+async def test_stopping_what_has_not_started_gives_it_back(place: Place, yard: StubYard, witness: Path) -> None:
     async with linked(place, yard) as link:
         first, second = link.launch(yard.submit("aa", "sleep 60", f"echo ran >> {witness}"), 0, 1)
         await link.started(first)
@@ -113,12 +111,11 @@ async def test_stopping_what_has_not_started_gives_it_back(place: Place, yard: S
         await link.finished(first)
         (after,) = link.launch(yard.submit("bb", "true"), 0)
         await link.finished(after)
-        assert not witness.exists()
+        assert not _read(witness)
         assert link.finished_times(second) == 0
 
 
-async def test_withdraw_gives_back_only_what_has_not_started(place: Place, yard: StubYard, tmp_path: Path) -> None:
-    witness = tmp_path / "witness"
+async def test_withdraw_gives_back_only_what_has_not_started(place: Place, yard: StubYard, witness: Path) -> None:
     async with linked(place, yard) as link:
         job = yard.submit("aa", "sleep 0.5", f"echo ran >> {witness}")
         first, second = link.launch(job, 0, 1)
@@ -127,7 +124,7 @@ async def test_withdraw_gives_back_only_what_has_not_started(place: Place, yard:
         await link.withdrawn(second)
         assert (await link.finished(first)).succeeded
         assert list(link.all_withdrawn()) == [second]
-        assert not witness.exists()
+        assert not _read(witness)
 
 
 async def test_a_task_that_was_given_back_runs_as_its_next_attempt(place: Place, yard: StubYard) -> None:
@@ -183,24 +180,26 @@ async def test_an_attempt_that_takes_too_long_is_ended(place: Place, yard: StubY
     assert (outcome.reason, outcome.succeeded) == (Reason.TIMEOUT, False)
 
 
-async def test_a_new_connection_hears_what_ended_meanwhile_and_nothing_twice(place: Place, yard: StubYard) -> None:
-    job = yard.submit("aa", "true", "sleep 0.3; echo late; exit 4")
+async def test_a_new_connection_hears_what_ended_meanwhile_and_nothing_twice(
+    place: Place, yard: StubYard, witness: Path
+) -> None:
+    job = yard.submit("aa", "true", f"sleep 0.3; echo late; echo late >> {witness}; exit 4")
     async with linked(place, yard) as link:
         (told,) = link.launch(job, 0, slot="1")
         (untold,) = link.launch(job, 1, slot="2")
         await link.finished(told)
         await link.started(untold)
-    await _has_said(link.executor.log_path(untold, "out"), "late")
+    await _has_said(witness, "late")
     async with linked(place, yard) as link:
         assert (await link.finished(untold)).exit_code == 4
+        assert link.output(untold) == "late\n"
         (marker,) = link.launch(yard.submit("bb", "true"), 0)
         await link.finished(marker)
         assert link.finished_times(untold) == 1
         assert link.finished_times(told) == 0
 
 
-async def test_what_still_runs_goes_on_over_a_lost_connection(place: Place, yard: StubYard, tmp_path: Path) -> None:
-    witness = tmp_path / "witness"
+async def test_what_still_runs_goes_on_over_a_lost_connection(place: Place, yard: StubYard, witness: Path) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", f"echo ran >> {witness}; sleep 60"), 0)
         at = await link.started(attempt)
@@ -208,7 +207,7 @@ async def test_what_still_runs_goes_on_over_a_lost_connection(place: Place, yard
         assert await link.started(attempt) == pytest.approx(at, abs=0.01)
         link.stop(attempt, grace=0)
         await link.finished(attempt)
-    assert witness.read_text() == "ran\n"
+    assert _read(witness) == "ran\n"
 
 
 async def test_reconnecting_by_itself_reconciles_too(place: Place, yard: StubYard) -> None:
@@ -259,11 +258,11 @@ async def test_being_told_that_work_is_pending_or_all_is_done_needs_no_answer(pl
         assert (await link.finished(attempt)).succeeded
 
 
-async def test_a_superseded_attempt_is_stopped_and_never_told_of(place: Place, yard: StubYard, tmp_path: Path) -> None:
+async def test_a_superseded_attempt_is_stopped_and_never_told_of(place: Place, yard: StubYard) -> None:
     job = yard.submit("aa", "echo here; sleep 60; echo never", grace=0.2)
     async with linked(place, yard) as link:
         (old,) = link.launch(job, 0)
-        await link.started(old)
+        await _has_said(link.executor.log_path(old, "out"), "here")
     yard.live.clear()  # the yard gave it up
     async with linked(place, yard) as link:
         (new,) = link.launch(job, 0, slot="2", attempt=2)
@@ -303,14 +302,14 @@ async def test_effects_for_what_is_unknown_do_nothing(place: Place, yard: StubYa
         assert (await link.finished(attempt)).succeeded
 
 
-async def _has_said(path: str, word: str) -> None:
+async def _has_said(path: str | Path, word: str) -> None:
     """Wait for a word in an output file: no event tells of it."""
     async with asyncio.timeout(30):
         while word not in _read(path):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
-def _read(path: str) -> str:
+def _read(path: str | Path) -> str:
     try:
         return Path(path).read_text()
     except FileNotFoundError:

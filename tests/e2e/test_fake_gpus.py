@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -58,6 +59,51 @@ def test_two_tasks_share_a_device_by_memory_and_a_third_waits(gpus: TemporaryYar
     until(lambda: "GPUs with 8 GiB free" in gpus.ok("why", waiting).out)
     gpus.write("shared", "")
     assert gpus.run("wait", *first, waiting).code == 0
+
+
+def test_shares_of_compute_fill_a_device_and_the_next_task_waits(gpus: TemporaryYard) -> None:
+    script = f"echo $CUDA_VISIBLE_DEVICES; {WAIT.format('computed')}"
+    first = [gpus.submit("--cpus", "0.1", "--gpu-util", "50%", "--", script) for _ in range(4)]
+    for job in first:
+        gpus.wait_state(job, "RUNNING")
+    assert sorted(gpus.logs(job).strip() for job in first) == ["0", "0", "1", "1"]
+    assert [device["reserved_percent"] for device in gpus.json("nodes")[0]["devices"]] == [100, 100]
+    waiting = gpus.submit("--cpus", "0.1", "--gpu-util", "0.1", "--", "true")
+    until(lambda: "GPUs with 10 % of compute free" in gpus.ok("why", waiting).out)
+    gpus.write("computed", "")
+    assert gpus.run("wait", *first, waiting).code == 0
+
+
+def test_a_task_alone_on_a_node_has_all_its_gpus_and_nobody_beside_it(gpus: TemporaryYard) -> None:
+    script = f"echo $CUDA_VISIBLE_DEVICES; {WAIT.format('alone')}"
+    alone = gpus.submit("--exclusive", "--cpus", "0.1", "--", script)
+    gpus.wait_state(alone, "RUNNING")
+    assert gpus.logs(alone) == "0,1\n"
+    (node,) = gpus.json("nodes")
+    assert node["cpu_millis_reserved"] == node["cpu_millis"]
+    beside = gpus.submit("--cpus", "0", "--", "true")
+    until(lambda: "has a task that was given all of it" in gpus.ok("why", beside).out)
+    gpus.write("alone", "")
+    assert gpus.run("wait", alone, beside).code == 0
+
+
+def test_what_a_stranger_holds_is_left_to_it(gpus: TemporaryYard) -> None:
+    """It holds half of one GPU, and all of that one's compute: it can be shared by memory, and the other one be had."""
+    env = {**gpus.env, "JOBYARD_FAKE_GPUS": "2x16GiB"}
+    words = [sys.executable, "-m", "jobyard.agent.fake_gpu", "hold", "8GiB", "--device", "0"]
+    with subprocess.Popen(words, env=env) as stranger:
+        try:
+            until(lambda: gpus.json("nodes")[0]["devices"][0]["foreign_mib"] == 8192, 30)
+            assert gpus.json("nodes")[0]["devices"][0]["percent"] == 100
+            show = "echo $CUDA_VISIBLE_DEVICES"
+            assert gpus.ok("run", "--gpus", "1", "--", show).out == "1\n"
+            assert gpus.ok("run", "--gpu-mem", "2GiB", "--", show).out == "0\n"
+            assert gpus.ok("run", "--gpu-mem", "2GiB", "--gpu-util", "0.2", "--", show).out == "1\n"
+            whole = gpus.submit("--exclusive", "--", "true")
+            until(lambda: "has others on it" in gpus.ok("why", whole).out)
+        finally:
+            stranger.terminate()
+    assert gpus.run("wait", whole).code == 0
 
 
 def test_a_task_may_have_several_gpus_and_one_without_sees_none(gpus: TemporaryYard) -> None:

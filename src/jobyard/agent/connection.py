@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import selectors
 import socket
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Optional
 
 _CHUNK = 1 << 18
 _LONGEST_LINE = 1 << 28
@@ -28,7 +28,9 @@ class Connection:
         self._incoming: List[bytes] = []
         self._incoming_size = 0
         self._outgoing = bytearray()
+        self._is_broken = False
         self.is_open = True
+        self.on_room: Optional[Callable[[], None]] = None  # called when what was kept has gone
         stream.setblocking(False)
         self._events = selectors.EVENT_READ
         selector.register(stream, self._events, self._ready)
@@ -38,7 +40,7 @@ class Connection:
         self.send_bytes(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     def send_bytes(self, data: bytes) -> None:
-        if not self.is_open:
+        if not self.is_open or not data:
             return
         self._outgoing += data
         self._write()
@@ -46,6 +48,10 @@ class Connection:
     @property
     def is_flushed(self) -> bool:
         return not self._outgoing
+
+    def has_room(self, size: int) -> bool:
+        """Does less than this wait to be sent? Never so once the other side is gone."""
+        return self.is_open and not self._is_broken and len(self._outgoing) < size
 
     def close(self) -> None:
         """Drop the connection without calling `on_close`."""
@@ -62,6 +68,8 @@ class Connection:
     def _ready(self, events: int) -> None:
         if events & selectors.EVENT_WRITE:
             self._write()
+            if self.on_room is not None and not self._outgoing:
+                self.on_room()
         if events & selectors.EVENT_READ and self.is_open:
             self._read()
 
@@ -76,6 +84,7 @@ class Connection:
         except OSError:
             # Not _lost(): the caller may be in the middle of something, and reading will notice soon enough.
             self._outgoing.clear()
+            self._is_broken = True
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outgoing else 0)
         if wanted != self._events:
             self._events = wanted

@@ -7,8 +7,9 @@ import selectors
 import time
 from typing import Optional, Protocol
 
-from jobyard.agent import processes, records, watch
+from jobyard.agent import processes, records, results, watch
 from jobyard.agent.attempts import HANDED, Attempt, Slot
+from jobyard.agent.forking import Background
 from jobyard.agent.lane import DEFAULT_GRACE_SECONDS, close_note, read_note
 from jobyard.agent.outbox import Outbox
 from jobyard.agent.records import Record
@@ -35,13 +36,20 @@ class Follower:
     """Knows attempts only from their records: the lane outlived its agent, the task its lane, or it was long ago."""
 
     def __init__(
-        self, owner: Owner, selector: selectors.BaseSelector, timers: Timers, outbox: Outbox, state_dir: str
+        self,
+        owner: Owner,
+        selector: selectors.BaseSelector,
+        timers: Timers,
+        outbox: Outbox,
+        state_dir: str,
+        background: Background,
     ) -> None:
         self._owner = owner
         self._selector = selector
         self._timers = timers
         self._outbox = outbox
         self._state_dir = state_dir
+        self._background = background
         self._boot_id = processes.boot_id()
 
     def look(self, attempt_id: str) -> bool:
@@ -112,7 +120,7 @@ class Follower:
         elif record.pid is not None:
             attempt.take_start(record)
         if record.ended_at is not None:
-            self._finished(attempt, record)
+            self._ended(attempt, record)
         elif record.withdrawn_at is not None:
             self._withdrawn(attempt)
         elif record.boot_id is None:
@@ -177,7 +185,23 @@ class Follower:
             return
         record = records.read(path)
         assert record is not None
-        self._finished(attempt, record)
+        self._ended(attempt, record)
+
+    def _ended(self, attempt: Attempt, record: Record) -> None:
+        """What goes home is put together before the end is told: by its lane, or by us if that is gone."""
+        files = records.paths(self._state_dir, attempt.id)
+        if not results.is_due(files, record):
+            self._finished(attempt, record)
+        elif processes.is_alive(record.lane_pid, record.lane_start_time):
+            self._when_gone(attempt, record.lane_pid, record.lane_start_time)
+        else:
+            try:
+                self._background.run(
+                    lambda: results.gather_again(files, record, self._state_dir),
+                    lambda: self._finished(attempt, record),
+                )
+            except OSError:  # too many processes on this machine: that may pass
+                self._timers.after(_RETRY_SECONDS, lambda: self._ended(attempt, record))
 
     def _finished(self, attempt: Attempt, record: Record) -> None:
         self._owner.finish(attempt, record)

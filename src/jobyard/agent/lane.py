@@ -11,10 +11,11 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
-from jobyard.agent import processes, records
+from jobyard.agent import faults, processes, records, results
 from jobyard.agent.records import Paths
 from jobyard.agent.scratch import Scratch
 from jobyard.agent.spawn import CannotStart, Spawner
+from jobyard.agent.workplace import Workplace
 
 LINGER_SECONDS = 1.0  # what `cmd > >(tee log)` leaves behind may still write for so long
 DEFAULT_GRACE_SECONDS = 10.0
@@ -39,7 +40,7 @@ class Lane:
         self._partial = b""
         self._spawner = Spawner()
         self._env: Dict[str, str] = {}
-        self._workdir = "/"
+        self._workplace = Workplace(state_dir)
         self._scratch = Scratch()
         self._note = open_note(state_dir, self._pid, self._start_time)
 
@@ -54,8 +55,12 @@ class Lane:
                 self._enter_job(message)
             else:
                 self._run(message)
-        self._scratch.drop_spare()
+        self._drop_spare()
         close_note(self._state_dir, self._pid, self._start_time)
+
+    def _drop_spare(self) -> None:
+        self._workplace.drop_spare()
+        self._scratch.drop_spare()
 
     def _next_line(self) -> Optional[bytes]:
         # Look for the end of the inbox before every item: an agent that died must not have more started.
@@ -66,7 +71,7 @@ class Lane:
             except BlockingIOError:
                 if self._lines:
                     return self._lines.popleft()
-                self._scratch.drop_spare()
+                self._drop_spare()
                 flags = 0
                 continue
             except OSError:
@@ -78,8 +83,8 @@ class Lane:
             flags = socket.MSG_DONTWAIT
 
     def _enter_job(self, message: Dict[str, Any]) -> None:
-        self._workdir = message.get("workdir") or os.path.expanduser("~")
-        self._env = {**self._base_env, **message["env"], "PWD": self._workdir}
+        self._workplace.enter_job(message)
+        self._env = {**self._base_env, **message["env"]}
         slot = {"boot_id": self._boot_id, "slot": message["slot"], "job": message["job"], "reserve": message["reserve"]}
         os.ftruncate(self._note, _NOTE_BYTES)
         os.pwrite(self._note, json.dumps(slot).encode(), _NOTE_BYTES)
@@ -97,7 +102,8 @@ class Lane:
         except FileExistsError:
             self._report(b"k %s\n" % name)
             return
-        os.write(record, records.claim_line(self._boot_id, self._pid, self._start_time, timeout, grace))
+        claim = records.claim_line(self._boot_id, self._pid, self._start_time, timeout, grace)
+        os.write(record, claim + self._workplace.record_line())
         # 2. Start it.
         grace_seconds = DEFAULT_GRACE_SECONDS if grace is None else grace
         pid = 0
@@ -115,16 +121,15 @@ class Lane:
         os.close(record)
         if pid:
             self._see_off(pid, grace_seconds)
+        faults.point("lane-ended")
+        self._workplace.gather(files, keep_for_next=bool(self._lines))
+        faults.point("lane-gathered")
         self._scratch.clear(files, keep_for_next=bool(self._lines))
         self._report(b"e %s %s\n" % (name, end))
 
     def _start(self, item: Dict[str, Any], files: Paths) -> int:
-        try:
-            os.chdir(self._workdir)
-        except OSError as error:
-            message = "cannot enter the working directory %s: %s" % (self._workdir, error.strerror)
-            raise CannotStart(127, message) from error
         env = dict(self._env)
+        env["PWD"] = self._workplace.prepare(files)
         extra = item.get("env")
         if extra:
             env.update(extra)
@@ -138,11 +143,7 @@ class Lane:
         return self._spawner.spawn(argv, env, files)
 
     def _not_started(self, error: Exception, files: Paths) -> bytes:
-        try:
-            with open(files.err, "ab") as stream:
-                stream.write(("jobyard: %s\n" % error).encode("utf-8", "replace"))
-        except OSError:
-            pass  # a full disk may be the very reason; the exit code still tells
+        results.say(files.err, str(error))
         code = error.exit_code if isinstance(error, CannotStart) else 126
         return records.end_words(time.time(), code, None, 0)
 

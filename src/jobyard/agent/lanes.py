@@ -6,7 +6,6 @@ import gc
 import json
 import os
 import selectors
-import signal
 import socket
 import sys
 import traceback
@@ -15,6 +14,7 @@ from typing import Any, Callable, Dict
 
 from jobyard.agent import processes
 from jobyard.agent.connection import Connection
+from jobyard.agent.forking import let_go
 from jobyard.agent.lane import Lane
 
 _FIRST_DEPTH, _DEEPEST = 4, 64
@@ -37,8 +37,8 @@ class LaneHandle:
         """Tell the lane what the items that follow share; once per slot."""
         if self.entered is not slot:
             self.entered = slot
-            message = {"job": slot.job, "slot": slot.id, "reserve": slot.reserve}
-            message.update(env={**job["env"], **_device_env(slot.reserve)}, workdir=job["workdir"])
+            message = {**job, "job": slot.job, "slot": slot.id, "reserve": slot.reserve}
+            message["env"] = {**job["env"], **_device_env(slot.reserve)}
             self._inbox.send(message)
 
     def has_room(self) -> bool:
@@ -98,9 +98,7 @@ def start_lane(
 def _become_lane(state_dir: str, inbox: socket.socket, reports: int, base_env: Dict[str, str]) -> None:
     """The child's side of the fork; never returns."""
     try:
-        os.setsid()
-        _reset_signals()
-        _close_all_but({0, 1, 2, inbox.fileno(), reports})
+        let_go({0, 1, 2, inbox.fileno(), reports})
         gc.freeze()  # no use walking, and so copying, what the agent had
         Lane(state_dir, inbox, reports, base_env).run()
         os._exit(0)
@@ -110,19 +108,3 @@ def _become_lane(state_dir: str, inbox: socket.socket, reports: int, base_env: D
             sys.stderr.flush()
         finally:
             os._exit(70)
-
-
-def _reset_signals() -> None:
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
-def _close_all_but(kept: "set[int]") -> None:
-    # Another lane's inbox held open here would hide from that lane that the agent died.
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in kept:
-            with suppress(OSError):  # the listing's own descriptor is closed by now
-                os.close(int(name))

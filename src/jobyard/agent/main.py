@@ -14,6 +14,7 @@ import traceback
 from contextlib import suppress
 from typing import Callable, List, NoReturn, Optional
 
+from jobyard.agent import bridge, receiving
 from jobyard.agent.fake_gpu import FakeGpus, default_directory, parse_devices
 from jobyard.agent.gpus import Gpus, find_gpus
 from jobyard.agent.supervisor import Agent
@@ -32,6 +33,13 @@ class CannotBegin(Exception):
 
 def main(argv: Optional[List[str]] = None, build: str = "source") -> int:
     options = _parser().parse_args(argv)
+    if options.bridge:
+        return bridge.run(options.yard, options.fake_gpus)
+    if options.receive:
+        return receiving.run(options.yard, options.receive)
+    if not (options.state and options.socket):
+        print("jobyard agent: give --state and --socket, or --bridge or --receive with --yard", file=sys.stderr)
+        return 2
     if options.detach:
         return _detached(options, build)
     try:
@@ -44,11 +52,14 @@ def main(argv: Optional[List[str]] = None, build: str = "source") -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="agent", description="Supervises attempts of one yard on this machine.")
-    parser.add_argument("--state", required=True, metavar="DIR", help="records and output of attempts")
-    parser.add_argument("--socket", required=True, metavar="PATH", help="where the server connects")
+    parser.add_argument("--state", metavar="DIR", help="records and output of attempts")
+    parser.add_argument("--socket", metavar="PATH", help="where the server connects")
     parser.add_argument("--fake-gpus", default=os.environ.get("JOBYARD_FAKE_GPUS", ""), metavar="4x80GiB")
     parser.add_argument("--idle-seconds", type=float, default=300.0, metavar="N", help="leave when unused for so long")
     parser.add_argument("--detach", action="store_true", help="return when the agent listens")
+    parser.add_argument("--bridge", action="store_true", help="carry bytes to the yard's agent, started if need be")
+    parser.add_argument("--receive", metavar="HASH", help="unpack a tar on stdin as a snapshot")
+    parser.add_argument("--yard", default="", metavar="ID", help="whose agent: tells where state and socket are")
     return parser
 
 
@@ -59,7 +70,7 @@ def _serve(options: argparse.Namespace, build: str, ready: Callable[[], None]) -
     try:
         os.makedirs(state_dir, mode=0o700, exist_ok=True)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        lock = _lock(os.path.dirname(path), state_dir)
+        lock, lock_path = _lock(os.path.dirname(path), state_dir)
         gpus = _gpus(options.fake_gpus)
         listener = _listen(path)
     except (OSError, ValueError) as error:
@@ -73,6 +84,8 @@ def _serve(options: argparse.Namespace, build: str, ready: Callable[[], None]) -
     wake, waker = socket.socketpair()
     waker.setblocking(False)
     agent.leave_when_readable(wake)
+    # A cleaner of temporary files may take both away: then the next agent would not see us, nor anybody reach us.
+    agent.leave_when(lambda: not (_is_at(lock, lock_path) and os.path.exists(path)))
     signal.signal(signal.SIGTERM, lambda number, frame: waker.send(b"x"))
     with open(state_dir + "/agent.pid", "w") as file:
         file.write("%d\n" % os.getpid())
@@ -85,21 +98,30 @@ def _serve(options: argparse.Namespace, build: str, ready: Callable[[], None]) -
         log(traceback.format_exc())
         raise
     log("agent %d leaves" % os.getpid())
-    for leftover in (path, state_dir + "/agent.pid"):
-        with suppress(OSError):
-            os.unlink(leftover)
+    if _is_at(lock, lock_path):  # otherwise they may be another agent's
+        for leftover in (path, state_dir + "/agent.pid"):
+            with suppress(OSError):
+                os.unlink(leftover)
     os.close(lock)
 
 
-def _lock(directory: str, state_dir: str) -> int:
+def _lock(directory: str, state_dir: str) -> "tuple[int, str]":
     name = hashlib.sha256(os.path.realpath(state_dir).encode()).hexdigest()[:12]
-    descriptor = os.open(os.path.join(directory, "agent-%s.lock" % name), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    path = os.path.join(directory, "agent-%s.lock" % name)
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
         raise CannotBegin(EXIT_ALREADY_RUNNING, "another agent runs on %s" % state_dir) from None
-    return descriptor
+    return descriptor, path
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False
 
 
 def _gpus(spec: str) -> Gpus:

@@ -10,6 +10,9 @@ from jobyard.agent.gpus import Gpus, Usage
 from jobyard.agent.reservations import Reservations
 
 _HOLDERS = 20
+# The driver itself keeps a little while a device is in use: 8 MiB beside one process on an H200, driver 580. It goes
+# with the process, and no process that anybody would name is that small.
+_DRIVER_MIB = 64
 
 
 class Measurer:
@@ -73,7 +76,8 @@ class Measurer:
                 else:
                     holders.append("%s (pid %d)" % (names.get(pid, "process"), pid))
             # What nobody is named for counts too: drivers hide processes of other containers.
-            strangers[device.index] = {"mib": max(0, device.used_mib - known), "holders": holders}
+            mib = max(0, device.used_mib - known)
+            strangers[device.index] = {"mib": mib if holders or mib > _DRIVER_MIB else 0, "holders": holders}
         samples = {}
         for session, attempt in by_session.items():
             memory_mib = -(-rss_kib[session] // 1024)

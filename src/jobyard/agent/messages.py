@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Tuple
 
-from jobyard.agent import records
+from jobyard.agent import records, snapshots
 
 
 def strings(value: Any, field: str) -> List[str]:
@@ -38,7 +38,45 @@ def job(message: Dict[str, Any]) -> Dict[str, Any]:
     workdir = message.get("workdir") or ""
     if not isinstance(workdir, str) or (workdir and not workdir.startswith("/")):
         raise ValueError("workdir: must be an absolute path, not %r" % (workdir,))
-    return {"env": environment(message.get("env") or {}, "env"), "workdir": workdir}
+    copy_back = strings(message.get("copy_back") or [], "copy_back")
+    return {
+        "env": environment(message.get("env") or {}, "env"),
+        "workdir": workdir,
+        "snapshot": snapshots.checked(message["snapshot"]) if message.get("snapshot") else "",
+        "subdir": inner_path(message.get("subdir") or "", "subdir"),
+        "copy_back": sorted({inner_path(path, "copy_back") for path in copy_back}),
+    }
+
+
+def inner_path(value: Any, field: str) -> str:
+    """A path within a tree, without what means nothing: the tree itself is empty."""
+    parts = [part for part in value.split("/") if part not in ("", ".")]
+    if value.startswith("/") or ".." in parts or "\0" in value:
+        raise ValueError("%s: must be a path within the tree, not %r" % (field, value))
+    return "/".join(parts)
+
+
+def have(value: Any) -> Dict[str, Dict[str, int]]:
+    """How many bytes of which streams the server has, by attempt."""
+    if not isinstance(value, dict):
+        raise ValueError("have: must be an object")
+    for name, streams in value.items():
+        records.split_attempt(name)
+        if not isinstance(streams, dict) or not all(_is_size(size) for size in streams.values()):
+            raise ValueError("have: must give a number of bytes for each stream, not %r" % (streams,))
+    return value
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def forget(message: Dict[str, Any]) -> Tuple[List[str], List[str]]:
+    """The jobs and the snapshots that may go."""
+    jobs = strings(message.get("jobs") or [], "jobs")
+    for job_id in jobs:
+        records.split_attempt("%s.0.0" % job_id)
+    return jobs, [snapshots.checked(name) for name in strings(message.get("snapshots") or [], "snapshots")]
 
 
 def launch(message: Dict[str, Any]) -> Tuple[str, str, Dict[str, Any], List[Dict[str, Any]]]:

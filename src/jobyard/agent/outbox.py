@@ -6,6 +6,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from jobyard.agent.connection import Connection
+from jobyard.agent.shipping import Shipper
 from jobyard.agent.timers import Timer, Timers
 
 BATCH_SECONDS = 0.02
@@ -20,6 +21,7 @@ class Outbox:
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._connection: Optional[Connection] = None
+        self._shipper: Optional[Shipper] = None  # only for a server that does not share this disk
         self._started: Dict[str, Optional[float]] = {}
         self._finished: List[Tuple[str, Dict[str, Any]]] = []
         self._withdrawn: List[str] = []
@@ -31,26 +33,44 @@ class Outbox:
     def is_open(self) -> bool:
         return self._connection is not None
 
-    def open(self, connection: Connection) -> None:
-        """From now on there is somebody to tell."""
-        self._connection = connection
+    @property
+    def is_settled(self) -> bool:
+        """Has everything that there is to tell been told, as far as somebody listens?"""
+        return not self._finished and (self._shipper is None or not self._shipper.undelivered)
+
+    def open(self, connection: Connection, shipper: Optional[Shipper] = None) -> None:
+        """From now on there is somebody to tell; with a shipper, what attempts wrote goes there before their end."""
+        self._connection, self._shipper = connection, shipper
         self.has_undelivered = False
 
     def close(self) -> None:
-        self._connection = None
-        self.has_undelivered = bool(self._finished) or self.has_undelivered
+        self.has_undelivered = not self.is_settled or self.has_undelivered
+        if self._shipper is not None:
+            self._shipper.close()
+        self._connection = self._shipper = None
         self._started, self._finished, self._withdrawn = {}, [], []
 
     def started(self, attempt_id: str, at: Optional[float]) -> None:
         if self._connection is not None:
             self._started[attempt_id] = at
+            if self._shipper is not None:
+                self._shipper.started(attempt_id)
 
     def finished(self, attempt_id: str, outcome: Dict[str, Any]) -> None:
         if self._connection is None:
             self.has_undelivered = True
-            return
-        self._started.pop(attempt_id, None)
-        self._finished.append((attempt_id, outcome))
+        elif self._shipper is not None:
+            self._shipper.finished(attempt_id, outcome)
+        else:
+            self._started.pop(attempt_id, None)
+            self._finished.append((attempt_id, outcome))
+
+    def deliver(self, ended: List[Tuple[str, Dict[str, Any]]]) -> None:
+        """Everything that these attempts wrote has been sent; their ends may follow."""
+        for attempt_id, _ in ended:
+            self._started.pop(attempt_id, None)
+        self._finished += ended
+        self._flush()
 
     def withdrawn(self, attempt_id: str) -> None:
         if self._connection is not None:
@@ -58,6 +78,11 @@ class Outbox:
 
     def flush(self) -> None:
         """Send what there is, unless a batch has just gone: then a little later, with what comes until then."""
+        if self._shipper is not None:
+            self._shipper.pump()
+        self._flush()
+
+    def _flush(self) -> None:
         if not (self._started or self._finished or self._withdrawn) or self._timer is not None:
             return
         wait = self._last + BATCH_SECONDS - time.monotonic()
@@ -70,6 +95,8 @@ class Outbox:
         """Send what there is, so that what is said next comes after it."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._shipper is not None:
+            self._shipper.pump()
         self._send()
 
     def _send(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from typing import List, NamedTuple, Optional, Tuple
@@ -21,6 +22,8 @@ class Paths(NamedTuple):
     error: str
     spool: str
     checkpoint: str
+    work: str
+    results: str
 
 
 def split_attempt(attempt_id: str) -> Tuple[str, int, int]:
@@ -46,6 +49,8 @@ def paths(state_dir: str, attempt_id: str) -> Paths:
         stem + "error",
         stem + "spool",
         "%s/jobs/%s/checkpoint/%d" % (state_dir, job, task),
+        stem + "work",
+        stem + "results",
     )
 
 
@@ -67,6 +72,8 @@ class Record:
         self.peak_kib = 0
         self.reason: Optional[str] = None
         self.withdrawn_at: Optional[float] = None
+        self.snapshot: Optional[str] = None  # set: results are gathered; empty: without a tree
+        self.copy_back: List[str] = []
 
 
 def parse(data: bytes) -> Record:
@@ -75,7 +82,7 @@ def parse(data: bytes) -> Record:
     for line in data.split(b"\n")[:-1]:  # what follows the last newline is not there yet
         try:
             _take(record, line.decode("ascii").split(" "))
-        except (ValueError, IndexError, OverflowError):
+        except (ValueError, IndexError, OverflowError, TypeError, RecursionError):
             continue
     return record
 
@@ -96,6 +103,9 @@ def _take(record: Record, words: List[str]) -> None:
         record.signal = None if signal is None else int(signal)
         record.reason = words[5] if len(words) > 5 and words[5] else None
         record.peak_kib, record.ended_at = peak, ended_at
+    elif kind == "collect" and record.snapshot is None:
+        copy_back = json.loads(words[2])
+        record.copy_back, record.snapshot = [str(path) for path in copy_back], "" if words[1] == "-" else words[1]
     elif kind == "withdrawn" and record.withdrawn_at is None:
         record.withdrawn_at = float(words[1])
 
@@ -128,6 +138,11 @@ def create(path: str) -> int:
 
 def claim_line(boot_id: str, pid: int, start_time: int, timeout: Optional[float], grace: Optional[float]) -> bytes:
     return b"claim %s %d %d %s %s\n" % (boot_id.encode(), pid, start_time, _word(timeout), _word(grace))
+
+
+def collect_line(snapshot: str, copy_back: List[str]) -> bytes:
+    paths = json.dumps(copy_back, separators=(",", ":")).replace(" ", "\\u0020")
+    return ("collect %s %s\n" % (snapshot or "-", paths)).encode()
 
 
 def start_line(pid: int, start_time: int, now: float) -> bytes:

@@ -12,17 +12,19 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 from jobyard.agent import faults, processes, records
 from jobyard.agent.attempts import HANDED, QUEUED, RUNNING, Attempt, Slot, outcome
 from jobyard.agent.following import Follower
+from jobyard.agent.forking import Background
 from jobyard.agent.lane import DEFAULT_GRACE_SECONDS, close_note
 from jobyard.agent.lanes import LaneHandle, start_lane
 from jobyard.agent.outbox import Outbox
 from jobyard.agent.records import Record
 from jobyard.agent.reservations import Reservations
+from jobyard.agent.staging import Staging
+from jobyard.agent.stopping import Stopper
 from jobyard.agent.timers import Timers
 
 _BUSY_SECONDS = 0.02  # reports that come closer together than this are read in batches
 _PAUSE_SECONDS = 0.01
 _IDLE_LANES = 8
-_KILL_AGAIN_SECONDS = 1.0
 
 
 class Runner:
@@ -36,6 +38,8 @@ class Runner:
         reservations: Reservations,
         state_dir: str,
         ran_out_of_gpu_memory: Callable[[int, int], bool],
+        background: Background,
+        staging: Staging,
     ) -> None:
         self.attempts: Dict[str, Attempt] = {}
         self.slots: Dict[str, Slot] = {}
@@ -46,6 +50,8 @@ class Runner:
         self._reservations = reservations
         self._state_dir = state_dir
         self._ran_out_of_gpu_memory = ran_out_of_gpu_memory
+        self._staging = staging
+        self._stopper = Stopper(timers, self.attempts)
         self._base_env = {name: value for name, value in os.environ.items() if name != "JOBYARD_FAULTS"}
         self._idle_lanes: List[LaneHandle] = []
         self._partial = b""
@@ -53,7 +59,7 @@ class Runner:
         self._reports, self._report_end = os.pipe()
         os.set_blocking(self._reports, False)
         selector.register(self._reports, selectors.EVENT_READ, self._on_reports)
-        self._follower = Follower(self, selector, timers, outbox, state_dir)
+        self._follower = Follower(self, selector, timers, outbox, state_dir, background)
 
     def adopt_all(self) -> None:
         """Take over what lanes of an agent before us still run."""
@@ -139,9 +145,14 @@ class Runner:
 
     # Lanes
 
+    def feed_jobs(self, jobs: List[str]) -> None:
+        """What these jobs waited for is here."""
+        for slot in [slot for slot in self.slots.values() if slot.job in jobs]:
+            self.feed(slot)
+
     def feed(self, slot: Slot) -> None:
         """Keep the slot's lane a little ahead, or end the slot if that was asked and nothing is left."""
-        if slot.queue and not slot.outliving:
+        if slot.queue and not slot.outliving and not self._staging.waits(slot.job):
             lane = slot.lane
             if lane is None:
                 try:
@@ -320,25 +331,4 @@ class Runner:
 
     def end(self, attempts: List[Attempt], grace: float) -> None:
         """SIGTERM to the sessions of these, after the grace SIGKILL. One not known yet is ended when it is."""
-        for attempt in attempts:
-            attempt.wants_stop = grace if attempt.wants_stop is None else min(grace, attempt.wants_stop)
-        known = [attempt for attempt in attempts if attempt.state == RUNNING]
-        if not known:
-            return
-        if grace > 0:
-            self._signal(known, signal.SIGTERM)
-            self._timers.after(grace, lambda: self._kill(known))
-        else:
-            self._kill(known)
-
-    def _kill(self, attempts: List[Attempt]) -> None:
-        alive = [attempt for attempt in attempts if self.attempts.get(attempt.id) is attempt]
-        if alive:
-            self._signal(alive, signal.SIGKILL)
-            # What forked while we looked, and what hangs in the kernel, is tried again.
-            self._timers.after(_KILL_AGAIN_SECONDS, lambda: self._kill(alive))
-
-    def _signal(self, attempts: List[Attempt], number: int) -> None:
-        # A pid that is somebody else's by now has another start time; a group outlives its leader.
-        sessions = [a.pid for a in attempts if processes.start_time(a.pid) in (0, a.start_time)]
-        processes.signal_sessions(sessions, number)
+        self._stopper.end(attempts, grace)

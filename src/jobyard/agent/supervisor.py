@@ -10,14 +10,18 @@ import struct
 import time
 from typing import Any, Callable, ClassVar, Dict, Optional
 
-from jobyard.agent import messages, probe, processes
+from jobyard.agent import messages, probe, processes, snapshots
 from jobyard.agent.connection import Connection
+from jobyard.agent.forgetting import Forgetter
+from jobyard.agent.forking import Background
 from jobyard.agent.gpus import Gpus
 from jobyard.agent.measuring import Measurer
 from jobyard.agent.outbox import Outbox
 from jobyard.agent.reservations import Capacity, Reservations
 from jobyard.agent.respawn import Respawner
 from jobyard.agent.runner import Runner
+from jobyard.agent.shipping import Shipper
+from jobyard.agent.staging import Staging
 from jobyard.agent.timers import Timers
 
 PROTOCOL = 1
@@ -51,20 +55,33 @@ class Agent:
             probe.cpu_millis(), probe.memory().total_mib, {device.index: device.memory_mib for device in devices}
         )
         self._reservations = Reservations(self._capacity)
+        self._staging = Staging(state_dir)
+        background = Background(self._selector, self._timers)
+        self._forgetter = Forgetter(background, state_dir)
         self._measurer = Measurer(gpus, self._reservations)
         self._runner = Runner(
-            self._selector, self._timers, self._outbox, self._reservations, state_dir, gpus.ran_out_of_memory
+            self._selector,
+            self._timers,
+            self._outbox,
+            self._reservations,
+            state_dir,
+            gpus.ran_out_of_memory,
+            background,
+            self._staging,
         )
         self._respawner = Respawner(self._timers, self._needs_server, log)
         self._server: Optional[Connection] = None
         self._is_quitting = False
         self._is_leaving = False
+        self._ships = False  # the server does not share this disk
+        self._is_displaced: Callable[[], bool] = lambda: False
         self._is_work_pending = False  # the server has work that we know nothing of
         self._quiet_since = time.monotonic()
 
     def run(self) -> None:
         """Serve until told to leave, or until nobody has needed us for long enough."""
         self._runner.adopt_all()
+        self._forgetter.empty_trash()
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._timers.after(_MEASURE_SECONDS, self._measure_regularly)
@@ -86,6 +103,10 @@ class Agent:
     def leave_when_readable(self, stream: socket.socket) -> None:
         """Leave when something comes over this stream: how a signal handler reaches the loop."""
         self._selector.register(stream, selectors.EVENT_READ, lambda events: self.leave())
+
+    def leave_when(self, is_displaced: Callable[[], bool]) -> None:
+        """Leave when this becomes true; asked about once a second."""
+        self._is_displaced = is_displaced
 
     # Connections
 
@@ -139,7 +160,8 @@ class Agent:
         self._outbox.close()
         self._server = connection
         self._respawner.end()
-        self._respawner.command = command
+        self._ships = bool(message.get("ship"))
+        self._respawner.command = [] if self._ships else command  # it is a command of the server's own machine
         self._reservations.yard = str(message.get("yard", ""))
         self._is_quitting = False
         self._is_work_pending = bool(message.get("pending"))
@@ -161,22 +183,33 @@ class Agent:
         }
 
     def _reconcile(self, connection: Connection, message: Dict[str, Any]) -> None:
-        live = messages.attempt_ids(message["live"])
+        live, have = messages.attempt_ids(message["live"]), messages.have(message.get("have") or {})
         self._outbox.close()
-        self._outbox.open(connection)
+        self._open_outbox(connection, have)
         absent = self._runner.reconcile(live)
         self._outbox.send_now()
         connection.send({"ev": "reconciled", "absent": absent})
+        waiting = {slot.job for slot in self._runner.slots.values() if slot.queue}
+        self._runner.feed_jobs(self._staging.ask_again(waiting, connection))
+
+    def _open_outbox(self, connection: Connection, have: Dict[str, Dict[str, int]]) -> None:
+        shipper = None
+        if self._ships:
+            shipper = Shipper(connection, self._timers, self._state_dir, have, self._outbox.deliver)
+        self._outbox.open(connection, shipper)
 
     def _job(self, connection: Connection, message: Dict[str, Any]) -> None:
         job = messages.job(message)
+        job["collects"] = self._ships or bool(job["snapshot"])
         self._runner.jobs[message["job"]] = job
+        self._staging.check(message["job"], job, connection)
 
     def _launch(self, connection: Connection, message: Dict[str, Any]) -> None:
         slot, job, reserve, items = messages.launch(message)
         if job not in self._runner.jobs:
             raise ValueError("launch of job %s, which no `job` message has described" % job)
         self._listen(connection)
+        self._staging.check(job, self._runner.jobs[job], connection)
         refusal = self._runner.launch(slot, job, reserve, items)
         if refusal is not None:
             connection.send({"ev": "refused", "slot": slot, "message": refusal})
@@ -184,7 +217,7 @@ class Agent:
     def _listen(self, connection: Connection) -> None:
         """A server that launches without having reconciled wants to hear all the same."""
         if not self._outbox.is_open:
-            self._outbox.open(connection)
+            self._open_outbox(connection, {})
 
     def _close(self, connection: Connection, message: Dict[str, Any]) -> None:
         self._runner.close(messages.strings(message["slots"], "slots"))
@@ -198,6 +231,14 @@ class Agent:
         ids, grace = messages.attempt_ids(message["ids"]), messages.seconds(message.get("grace", 10), "grace")
         self._listen(connection)
         self._runner.stop(ids, grace)
+
+    def _staged(self, connection: Connection, message: Dict[str, Any]) -> None:
+        self._runner.feed_jobs(self._staging.staged(snapshots.checked(message["snapshot"]), connection))
+
+    def _forget(self, connection: Connection, message: Dict[str, Any]) -> None:
+        jobs, unneeded = messages.forget(message)
+        for job in self._forgetter.forget(jobs, unneeded, self._runner.jobs, self._runner.attempts.values()):
+            self._runner.jobs.pop(job, None)
 
     def _pending(self, connection: Connection, message: Dict[str, Any]) -> None:
         self._is_work_pending = bool(message["value"])
@@ -217,6 +258,8 @@ class Agent:
         "close": _close,
         "withdraw": _withdraw,
         "stop": _stop,
+        "staged": _staged,
+        "forget": _forget,
         "pending": _pending,
         "probe": _probe,
         "quit": _quit,
@@ -240,13 +283,16 @@ class Agent:
         return self._is_work_pending or bool(self._runner.attempts) or self._outbox.has_undelivered
 
     def _leave_if_done(self) -> None:
-        if self._is_quitting and not self._runner.attempts:
+        if self._is_quitting and not self._runner.attempts and self._outbox.is_settled:
             self.leave()
 
     def _leave_if_unused(self) -> None:
         self._timers.after(min(1.0, max(0.05, self._idle_seconds / 4)), self._leave_if_unused)
         self._leave_if_done()
-        if self._server is not None or self._runner.attempts or self._is_work_pending:
+        if self._is_displaced():
+            self._log("the lock or the socket of this agent is gone: leaving to whoever comes")
+            self.leave()
+        if self._server is not None or self._runner.attempts:
             self._quiet_since = time.monotonic()
         elif time.monotonic() - self._quiet_since > self._idle_seconds:
             self._log("nobody has needed this agent for %.0f seconds: leaving" % self._idle_seconds)

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,30 +23,37 @@ DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run `yard` and exit. See DESIGN section 4 for the exit codes."""
-    code = run(sys.argv[1:] if argv is None else argv)
-    code = _flushed(code)
-    sys.exit(code)
+    exit_with(run(sys.argv[1:] if argv is None else argv))
+
+
+def exit_with(code: int) -> None:
+    sys.exit(_flushed(code))
 
 
 def run(argv: Sequence[str]) -> int:
     """The exit code of one call. Never raises."""
+    color = False if os.environ.get("NO_COLOR") else None
+    return guarded(lambda: yard.main(list(argv), prog_name="yard", standalone_mode=False, color=color), "yard", argv)
+
+
+def guarded(call: Callable[[], Any], program: str, argv: Sequence[str]) -> int:
+    """The exit code of a call that answers with one or raises. Never raises."""
     try:
-        color = False if os.environ.get("NO_COLOR") else None
-        result: Any = yard.main(list(argv), prog_name="yard", standalone_mode=False, color=color)
+        result = call()
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return error.exit_code
     except click.ClickException as error:
-        return _say(_sentence(error), error.exit_code, error)
+        return _say(_sentence(error), error.exit_code, error, program)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except YardError as error:
-        return _say(str(error), error.exit_code, error)
+        return _say(str(error), error.exit_code, error, program)
     except SystemExit as error:  # click's own answer to a closed pipe
-        return error.code if isinstance(error.code, int) else 1
+        return error.code if isinstance(error.code, int) else 0 if error.code is None else 1
     except Exception as error:
-        return _say(_disk_sentence(error) or _crash_sentence(error, argv), 1, error)
+        return _say(_disk_sentence(error) or _crash_sentence(error, argv), 1, error, program)
 
 
 def _sentence(error: click.ClickException) -> str:
@@ -81,11 +88,11 @@ def _crash_sentence(error: Exception, argv: Sequence[str]) -> str:
     return f"{what}; please report it with {path}"
 
 
-def _say(sentence: str, code: int, error: BaseException) -> int:
+def _say(sentence: str, code: int, error: BaseException, program: str = "yard") -> int:
     with suppress(OSError):
         if os.environ.get("YARD_DEBUG", "0") not in ("", "0"):
             sys.stderr.write("".join(traceback.format_exception(error)))
-        sys.stderr.write(f"yard: {' '.join(sentence.split())}\n")
+        sys.stderr.write(f"{program}: {' '.join(sentence.split())}\n")
     return code
 
 

@@ -64,6 +64,10 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
     @click.option(
         "--gpu-mem", metavar="SIZE", help="Memory on each GPU, which is then shared; without it GPUs are whole."
     )
+    @click.option("--gpu-util", metavar="SHARE", help="Share of each GPU's compute, likewise: 0.5, 50%.")
+    @click.option(
+        "--whole-node", "--exclusive", "whole_node", is_flag=True, default=None, help="A node for each task alone."
+    )
     @click.option("-e", "--env", multiple=True, metavar="K=V", help="A variable; K alone takes it from this shell.")
     @click.option("-w", "--workdir", metavar="DIR", help="Where tasks run; default: here.")
     @click.option("-a", "--array", metavar="RANGE", help="One task for each number: 0-99, 0-99:2, 1,5,9, 0-99%10.")
@@ -72,7 +76,20 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
     @click.option("--retries", type=int, metavar="N", help="Further attempts at a task that fails.")
     @click.option("--max-fails", type=int, metavar="N", help="Stop the job when more tasks than this have failed.")
     @click.option("--limit", type=int, metavar="N", help="At most N tasks at once, as %N in an array.")
-    @click.option("--on", metavar="WHERE", help="An executor, a node or a label.")
+    @click.option("--on", metavar="WHERE,...", help="Nodes, labels or executors to choose from.")
+    @click.option(
+        "--copy-forward",
+        multiple=True,
+        metavar="PATH",
+        help="What goes along to other machines, from the working directory; default: all of it.",
+    )
+    @click.option(
+        "--copy-backwards",
+        multiple=True,
+        metavar="PATH",
+        help="What comes home from there, if new or changed; default: all of the working directory.",
+    )
+    @click.option("--no-copy", is_flag=True, default=None, help="Nothing goes along or comes home.")
     @click.pass_context
     @wraps(function)
     def with_flags(ctx: click.Context, /, session: Session, files: tuple[str, ...], **given: Any) -> int:

@@ -19,8 +19,7 @@ from jobyard.model.node import NodeConfig
 KEYS = ("username", "ip", "port", "ssh_key_path")
 SUFFIXES = (".yaml", ".yml")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-_USER = re.compile(r"[^\s@:/\[\]-][^\s@:/\[\]]*")
-_HOST = re.compile(r"[^\s@:/\[\]-][^\s@:/\[\]]*")
+_WORD = re.compile(r"[^\s@:/\[\]\x00-\x1f-][^\s@:/\[\]\x00-\x1f]*")  # a leading dash would be an option of ssh
 _FORMS = "write a name of ~/.ssh/config, USER@HOST:PORT or a machine file such as gpu1.yaml"
 
 
@@ -68,7 +67,7 @@ def config_from_words(target: str) -> NodeConfig:
     """`WORD` is left to ssh as it stands; of `USER@HOST:PORT` the host's first label is the node's name."""
     user, at, place = target.rpartition("@")
     host, port = _host_and_port(place, target)
-    if (at and not _USER.fullmatch(user)) or not (_HOST.fullmatch(host) or _is_address(host)):
+    if (at and not _WORD.fullmatch(user)) or not (_WORD.fullmatch(host) or _is_address(host)):
         raise UserError(f"cannot read {target!r} as a machine; {_FORMS}")
     is_word = not at and port is None
     node = host if is_word or _is_address(host) else host.split(".")[0]
@@ -118,9 +117,9 @@ def config_from_file(path: Path, shown: str) -> NodeConfig:
     if missing := [key for key in KEYS if key not in parts]:
         raise UserError(f"{shown}: the key {missing[0]!r} is missing; {known}")
     user, host, port, key_path = (_text(key, parts[key]) for key in KEYS)
-    if not _USER.fullmatch(user):
+    if not _WORD.fullmatch(user):
         raise parts["username"].error("username", f"{user!r} is not a user's name")
-    if not (_HOST.fullmatch(host) or _is_address(host)):
+    if not (_WORD.fullmatch(host) or _is_address(host)):
         raise parts["ip"].error("ip", f"{host!r} is neither a host's name nor an address")
     # Made whole here: the server that uses the key runs in another directory.
     key_path = os.path.abspath(os.path.expanduser(key_path))

@@ -88,8 +88,10 @@ class MachineExecutor:
         self._home = home
         self._hello = {"op": "hello", "protocol": PROTOCOL, "ship": home is not None, **hello}
         self._lease: asyncio.TimerHandle | None = None
+        self._is_lost = False  # the lease is over
         self._sending: dict[str, asyncio.Task[None]] = {}  # snapshots on their way
-        self._arrived: asyncio.Queue[list[Event]] = asyncio.Queue()  # ended, with results to be settled
+        # What ended, with the sizes of what it wrote: its results are to be settled first.
+        self._arrived: asyncio.Queue[tuple[list[Event], dict[AttemptId, dict[str, int]]]] = asyncio.Queue()
         self._seen: asyncio.Queue[list[Event]] = asyncio.Queue()
         self._writer: asyncio.StreamWriter | None = None
         self._known_jobs: set[str] = set()
@@ -116,6 +118,7 @@ class MachineExecutor:
 
     async def _stay_connected(self) -> None:
         failures = 0
+        self._go_away()  # what ran there when the last server ended has a lease as well
         while True:
             try:
                 reader, writer = await self._transport.connect()
@@ -126,7 +129,6 @@ class MachineExecutor:
                     self._writer = None
                     self._pid = None
                     writer.close()
-                    self._go_away()
                 self._problem = "the connection to the agent was lost"
             except (Unavailable, OSError, ValueError, TimeoutError) as error:
                 self._problem = str(error) or type(error).__name__
@@ -134,6 +136,7 @@ class MachineExecutor:
             except Exception as error:  # a bug of ours must not leave the yard deaf: reconcile, and it goes on
                 self._problem = f"{type(error).__name__}: {error}"
                 log.exception("agent of %s", self.node)
+            self._go_away()
             await asyncio.sleep(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
             failures += 1
 
@@ -144,11 +147,13 @@ class MachineExecutor:
             welcome = await _read(reader)
         if welcome is None or welcome.get("ev") != "welcome" or welcome.get("protocol") != PROTOCOL:
             raise Unavailable(f"the agent answers in another language: {str(welcome)[:100]}")
+        await self._forgotten()
         # What is not on disk yet must not be named: the agent would be asked to start it.
         await self._yard.settled()
         live = self._yard.live_attempts(self.node)
         if welcome["build"] != self._transport.build and not live:
-            writer.write(_line({"op": "quit"}))  # an agent of another build, and idle: the next one is ours
+            # An agent of another build. What it runs has been given up; without that it leaves, and the next is ours.
+            writer.write(_line({"op": "reconcile", "live": []}) + _line({"op": "quit"}))
             await reader.read()
             return
         self._pid, self._build, self._problem = welcome["pid"], welcome["build"], ""
@@ -158,7 +163,7 @@ class MachineExecutor:
         writer.write(_line({"op": "probe"}))
         if self._lease is not None:
             self._lease.cancel()
-            self._lease = None
+        self._lease, self._is_lost = None, False
         self._known_jobs = set()
         self._refused = None  # reconcile tells of them anew
         # From here on effects go straight out: the list of live attempts and the first effect after it have no gap.
@@ -179,7 +184,8 @@ class MachineExecutor:
                 if self._home is None or not message.get("finished"):
                     self._seen.put_nowait(events)
                 else:
-                    self._arrived.put_nowait(events)
+                    sizes = {AttemptId.parse(name): seen.get("streams") or {} for name, seen in message["finished"]}
+                    self._arrived.put_nowait((events, sizes))
             case "output" if self._home is not None:
                 self._home.mirror.take(message)
             case "missing" if self._home is not None:
@@ -214,7 +220,7 @@ class MachineExecutor:
     # -- what a machine with a disk of its own needs ----------------------------------------------------------------
 
     def _go_away(self) -> None:
-        """The link is lost. For the length of the lease what runs there is believed to run on."""
+        """There is no link. For the length of the lease what runs there is believed to run on."""
         if self._home is None or self._lease is not None:
             return
         self._seen.put_nowait([NodeWentAway(self.node, time.time(), self._problem)])
@@ -222,18 +228,44 @@ class MachineExecutor:
 
     def _give_up(self) -> None:
         assert self._home is not None
+        self._is_lost = True
         message = f"node {self.node} has not answered for {self._home.lease_seconds:g} s"
         self._seen.put_nowait([NodeLost(self.node, time.time(), message)])
+
+    async def _forgotten(self) -> None:
+        """Returns when the yard has heard that the node was lost: what it gave up must not be named as live."""
+        async with asyncio.timeout(WELCOME_SECONDS):
+            while self._is_lost and self._yard.live_attempts(self.node):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
 
     async def _settle(self) -> None:
         """Until cancelled: bring results to their place, then say that their attempts ended. In the order they came."""
         while True:
-            events = await self._arrived.get()
-            assert self._home is not None
-            for event in events:
-                for item in event.items if isinstance(event, AttemptsFinished) else ():
-                    await asyncio.to_thread(self._home.settle, item.attempt)
-            self._seen.put_nowait(events)
+            arrived = [await self._arrived.get()]
+            while not self._arrived.empty():
+                arrived.append(self._arrived.get_nowait())
+            events = [event for events, _ in arrived for event in events]
+            streams = {attempt: sizes for _, each in arrived for attempt, sizes in each.items()}
+            # One that was given up meanwhile has a successor; its results are not the task's.
+            live = {item.attempt for item in self._yard.live_attempts(self.node)}
+            own = [attempt for attempt in streams if attempt in live]
+            if lack := await asyncio.to_thread(self._bring_home, own, streams):
+                log.error("node %s: what ended did not arrive whole: %s", self.node, lack)
+                self.reconnect()  # the next reconcile sends the rest
+            else:
+                self._seen.put_nowait(events)
+
+    def _bring_home(self, attempts: Iterable[AttemptId], streams: Mapping[AttemptId, Mapping[str, int]]) -> str:
+        """In a thread. What is missing of them, in words; they end once nothing is."""
+        assert self._home is not None
+        for attempt in attempts:
+            if lack := self._home.mirror.lacks(attempt, streams[attempt]):
+                return f"{attempt}: {lack}"
+            try:
+                self._home.settle(attempt)
+            except Exception:  # an attempt whose results cannot be placed has ended all the same
+                log.exception("results of %s", attempt)
+        return ""
 
     def _send_snapshot(self, snapshot: str) -> None:
         if snapshot not in self._sending or self._sending[snapshot].done():
@@ -368,6 +400,8 @@ class MachineExecutor:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+        elif self._is_lost:  # whoever forgot everything else forgot that too
+            self._give_up()
 
     def status(self) -> AgentStatus:
         return AgentStatus(self.node, self._pid, self._build, self._writer is not None, self._problem)

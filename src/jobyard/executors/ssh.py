@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import os
 import shlex
+import socket
+from asyncio.subprocess import Process
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,8 @@ from jobyard.agent.build import agent_zipapp
 from jobyard.errors import Unavailable
 
 CONNECT_SECONDS = 10
-ALIVE_SECONDS = 5  # three unanswered ones, and the link counts as cut
+ANSWER_SECONDS = 45.0  # for a login and a start of the agent on a busy machine
+ALIVE_SECONDS = 5.0  # three unanswered ones, and the link counts as cut
 READ_LIMIT = 1 << 28
 
 # What our bootstrap answers with; ssh itself answers 255, a shell without python3 answers 127.
@@ -68,11 +71,16 @@ class SshTarget:
 class SshAgent:
     """A transport: connects to a remote machine's agent, sending it first where it is missing."""
 
-    def __init__(self, node: str, target: SshTarget, yard_id: str, control_dir: Path) -> None:
+    def __init__(
+        self, node: str, target: SshTarget, yard_id: str, control_dir: Path, alive_seconds: float = ALIVE_SECONDS
+    ) -> None:
         self.node = node
+        self._alive_seconds = max(1, round(alive_seconds))
         self._target = target
-        self._yard_id = yard_id
+        # An agent for each node: were one machine added under two names, each would stop what the other runs.
+        self._yard_id = f"{yard_id}.{node}"
         self._control_dir = control_dir
+        self._endings: set[asyncio.Task[tuple[int, str]]] = set()  # of those that a connection goes through
         zipapp, self.build = agent_zipapp()
         self._zipapp = Path(zipapp)
         self._remote_path = f"~/.cache/jobyard/agent-{self.build}.pyz"
@@ -80,25 +88,36 @@ class SshAgent:
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the agent there. Raises Unavailable with a sentence that names the node and the way out."""
         for is_last in (False, True):
-            process = await self.start(self.run_agent("--bridge", "--yard", self._yard_id))
-            assert process.stdin is not None
-            assert process.stdout is not None
-            if await self._answers(process):
-                return process.stdout, process.stdin
-            code, said = process.returncode, await self._stderr(process)
+            reader, writer, ending = await self._open(self.run_agent("--bridge", "--yard", self._yard_id))
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    if await _greets(reader):
+                        return reader, writer
+            except TimeoutError:
+                writer.close()
+                raise Unavailable(f"node {self.node}: {_WAYS_OUT['timed out']}") from None
+            except BaseException:
+                writer.close()
+                raise
+            writer.close()
+            code, said = await ending
             if code != AGENT_IS_MISSING or is_last:
                 raise Unavailable(self.explain(code, said))
             await self._push()
         raise AssertionError("unreachable")
 
-    async def _answers(self, process: asyncio.subprocess.Process) -> bool:
-        """The bridge greets with one empty line: whatever a login prints before it is not ours."""
-        assert process.stdout is not None
-        while line := await process.stdout.readline():
-            if line == b"jobyard bridge\n":
-                return True
-        await process.wait()
-        return False
+    async def _open(
+        self, remote_command: str
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, asyncio.Task[tuple[int, str]]]:
+        """A remote command at the end of a socket of our own: closing that is enough, whatever the link is like."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await self._start(remote_command, theirs.fileno(), theirs.fileno())
+        ending = asyncio.create_task(_ending(process))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+        reader, writer = await asyncio.open_connection(sock=ours, limit=READ_LIMIT)
+        return reader, writer, ending
 
     def run_agent(self, *arguments: str) -> str:
         """The remote command that runs the agent's program; one quoted word for any shell."""
@@ -109,31 +128,27 @@ class SshAgent:
 
     async def _push(self) -> None:
         script = _PUSH.format(path=self._remote_path, old=PYTHON_IS_OLD, read_only=HOME_IS_READ_ONLY)
-        process = await self.start(f"python3 -c {shlex.quote(script)}")
-        _, said = await process.communicate(self._zipapp.read_bytes())
-        if process.returncode:
-            raise Unavailable(self.explain(process.returncode, said.decode(errors="replace")))
+        await self._feed(f"python3 -c {shlex.quote(script)}", self._zipapp)
 
     async def send_snapshot(self, snapshot: str, tar: Path) -> None:
-        process = await self.start(self.run_agent("--receive", snapshot, "--yard", self._yard_id))
-        assert process.stdin is not None
-        with tar.open("rb") as file, contextlib.suppress(ConnectionError):
-            while piece := file.read(1 << 18):
-                process.stdin.write(piece)
-                await process.stdin.drain()
-        _, said = await process.communicate()
-        if process.returncode:
-            raise Unavailable(self.explain(process.returncode, said.decode(errors="replace")))
+        await self._feed(self.run_agent("--receive", snapshot, "--yard", self._yard_id), tar)
 
-    async def start(self, remote_command: str) -> asyncio.subprocess.Process:
+    async def _feed(self, remote_command: str, path: Path) -> None:
+        """Run a command there to its end with a file as its input. Raises Unavailable."""
+        with path.open("rb") as file:
+            process = await self._start(remote_command, file.fileno(), asyncio.subprocess.DEVNULL)
+        code, said = await _ending(process)
+        if code:
+            raise Unavailable(self.explain(code, said))
+
+    async def _start(self, remote_command: str, stdin: int, stdout: int) -> Process:
         try:
             return await asyncio.create_subprocess_exec(
                 *self.ssh_words(),
                 remote_command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
+                stdin=stdin,
+                stdout=stdout,
                 stderr=asyncio.subprocess.PIPE,
-                limit=READ_LIMIT,
                 start_new_session=True,
             )
         except FileNotFoundError:
@@ -143,8 +158,8 @@ class SshAgent:
         """The ssh command line up to the remote command. Never asks for anything: nobody is there to answer."""
         options = {
             "BatchMode": "yes",
-            "ConnectTimeout": str(CONNECT_SECONDS),
-            "ServerAliveInterval": str(ALIVE_SECONDS),
+            "ConnectTimeout": str(min(CONNECT_SECONDS, 5 * self._alive_seconds)),
+            "ServerAliveInterval": str(self._alive_seconds),
             "ServerAliveCountMax": "3",
             "ControlMaster": "auto",
             "ControlPath": f"{self._control_dir}/%C",
@@ -156,12 +171,6 @@ class SshAgent:
         for name, value in options.items():
             words += ["-o", f"{name}={value}"]
         return [*words, *self._target.arguments()]
-
-    async def _stderr(self, process: asyncio.subprocess.Process) -> str:
-        assert process.stderr is not None
-        with contextlib.suppress(TimeoutError):
-            return (await asyncio.wait_for(process.stderr.read(), 2)).decode(errors="replace")
-        return ""
 
     def explain(self, code: int | None, said: str) -> str:
         """One sentence for what went wrong, with the way out."""
@@ -183,10 +192,31 @@ class SshAgent:
         )
 
 
+async def _greets(reader: asyncio.StreamReader) -> bool:
+    """The bridge says one known line: whatever a login prints before it is not ours."""
+    while line := await reader.readline():
+        if line == b"jobyard bridge\n":
+            return True
+    return False
+
+
+async def _ending(process: Process) -> tuple[int, str]:
+    """The exit code of a process and what it said on stderr. Who is cancelled here ends it."""
+    assert process.stderr is not None
+    try:
+        said = await process.stderr.read()
+        return await process.wait(), said.decode(errors="replace")
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
 _WAYS_OUT = {
     "Permission denied": "the login was refused ({last}); check the user and the key with `ssh {host} true`",
-    "Host key verification failed": "its host key is not known; log in once with `ssh {host}` to check and add it",
     "REMOTE HOST IDENTIFICATION HAS CHANGED": "its host key has changed; find out why, then `ssh-keygen -R {host}`",
+    "Host key verification failed": "its host key is not known; log in once with `ssh {host}` to check and add it",
     "Connection refused": "nothing listens there (connection refused); check the port and that sshd runs",
     "Could not resolve hostname": "the name {host} cannot be resolved; check it or add it to ~/.ssh/config",
     "timed out": "it does not answer (timed out); check the address and the network",

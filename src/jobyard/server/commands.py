@@ -32,7 +32,7 @@ TASKS_MOST = 100_000_000
 
 
 def find_job(state: YardState, selector: str) -> JobRecord:
-    """By id, unique prefix of one, number, name (the newest), or `last`. Raises NotFound or UserError."""
+    """By id, name (the newest), number, unique prefix of an id, or `last`. Raises NotFound or UserError."""
     if not state.jobs:
         raise NotFound(f"no job {selector!r}: the yard is empty; `yard run -- CMD` makes the first")
     if selector in ("last", "@"):
@@ -42,13 +42,13 @@ def find_job(state: YardState, selector: str) -> JobRecord:
     named = [job for job in state.jobs.values() if job.spec.name == selector]
     if named:
         return max(named, key=lambda job: job.number)
-    begin = [job for key, job in state.jobs.items() if key.startswith(selector)] if selector else []
-    if len(begin) == 1:
-        return begin[0]
-    if selector.isdigit():
+    if selector.isdigit():  # before prefixes: half of all ids begin with a digit
         for job in state.jobs.values():
             if job.number == int(selector):
                 return job
+    begin = [job for key, job in state.jobs.items() if key.startswith(selector)] if selector else []
+    if len(begin) == 1:
+        return begin[0]
     if begin:
         raise UserError(f"job {selector!r} could be {', '.join(job.id for job in begin[:5])}; give more letters")
     raise NotFound(f"no job {selector!r}; `yard ls -a` lists them")

@@ -26,9 +26,20 @@ STREAMS = ("out", "err")
 News = asyncio.Queue[tuple[int, list[Event]]]
 
 
+def log_paths(loop: YardLoop, attempt: AttemptId, stream: str) -> list[Path]:
+    """Where the file may be: attempt ids are unique, so whoever has one has the right one. A machine may be gone."""
+    paths = [Path(executor.log_path(attempt, stream)) for executor in loop.executors]
+    if loop.mirror is not None:
+        paths.append(loop.mirror.path(attempt, stream))
+    return list(dict.fromkeys(paths))
+
+
 def log_path(loop: YardLoop, attempt: AttemptId, stream: str) -> Path:
-    """One machine so far: its executor has the files of every attempt."""
-    return Path(loop.executors[0].log_path(attempt, stream))
+    return _first_there(log_paths(loop, attempt, stream))
+
+
+def _first_there(paths: Sequence[Path]) -> Path:
+    return next((path for path in paths if path.exists()), paths[0])
 
 
 def tail_lines(loop: YardLoop, attempt: AttemptId, most: int = 8) -> tuple[str, ...]:
@@ -51,12 +62,12 @@ def _last_bytes(path: Path, most: int) -> bytes:
 
 
 class Reader:
-    """Follows one file; whole characters only, other bytes escaped as surrogates; a tail of N lines if asked."""
+    """Follows one file, whichever of `paths` it turns out to be: whole characters only, other bytes as surrogates."""
 
-    def __init__(self, path: Path, tail: int | None = None) -> None:
-        self._path = path
+    def __init__(self, *paths: Path, tail: int | None = None) -> None:
+        self._paths = paths
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        self._read_to = _offset_of_tail(path, tail) if tail is not None else 0
+        self._read_to = _offset_of_tail(_first_there(paths), tail) if tail is not None else 0
 
     @property
     def offset(self) -> int:
@@ -71,7 +82,7 @@ class Reader:
     def read(self, *, final: bool = False) -> Iterator[str]:
         """What has come since the last call, in pieces."""
         try:
-            with self._path.open("rb") as file:
+            with _first_there(self._paths).open("rb") as file:
                 file.seek(self._read_to)
                 while data := file.read(CHUNK_BYTES):
                     self._read_to += len(data)
@@ -238,7 +249,7 @@ class LogStream:
 
     def _readers(self, key: AttemptId) -> dict[str, Reader]:
         request = self._request
-        return {name: Reader(log_path(self._loop, key, name), request.tail) for name in request.streams}
+        return {name: Reader(*log_paths(self._loop, key, name), tail=request.tail) for name in request.streams}
 
     def _read(self, key: AttemptId, *, final: bool) -> Iterator[LogChunk]:
         if key.task in self._done[key.number]:

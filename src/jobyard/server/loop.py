@@ -17,6 +17,7 @@ from sqlalchemy.exc import DatabaseError
 from jobyard.agent import faults
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import Bug, Unwritable, YardError
+from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import Executor, LiveAttempt, SubmittedJob
 from jobyard.model.effects import Effect
 from jobyard.model.events import Event
@@ -56,6 +57,7 @@ class YardLoop:
         self._settled = asyncio.Event()  # set: what memory holds is on disk
         self._settled.set()
         self._is_finishing = False
+        self.mirror: Mirror | None = None  # where the output of other machines is
         self.seq, self.state = snapshots.restore(journal)
         self._snapshot_seq = self.seq
 

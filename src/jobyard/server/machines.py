@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ class Machines:
         self._directory = directory
         self._yard_id = yard_id
         self._knobs = knobs
-        self.mirror = Mirror(directory / "mirror")
+        self.mirror = loop.mirror = Mirror(directory / "mirror")
+        self._one_at_a_time = threading.Lock()  # tasks of one job share a directory
         self._respawn: dict[str, Any] = {"yard": yard_id, "respawn": respawn_command(directory)}
 
     def start(self) -> None:
@@ -67,11 +69,12 @@ class Machines:
 
     def agent(self, config: NodeConfig) -> SshAgent:
         target = SshTarget(config.host, config.user, config.port, config.key_path)
-        return SshAgent(config.id, target, self._yard_id, settings.runtime_dir())
+        return SshAgent(config.id, target, self._yard_id, settings.runtime_dir(), self._knobs.alive_seconds)
 
     def _settle(self, attempt: AttemptId) -> None:
         """In a thread: a job's record never changes, and the mirror's files of an ended attempt do not either."""
-        bring_home(self.mirror, self._loop.job(attempt.job), attempt)
+        with self._one_at_a_time:
+            bring_home(self.mirror, self._loop.job(attempt.job), attempt)
 
 
 def this_host() -> str:

@@ -141,6 +141,7 @@ def task_views(job: JobRecord, states: Iterable[State], limit: int, offset: int)
 def node_view(state: YardState, node: Node) -> NodeView:
     cpus = memory = tasks = 0
     devices: defaultdict[int, int] = defaultdict(int)
+    percents: defaultdict[int, int] = defaultdict(int)
     for _, record in state.slots.values():
         placement = record.slot.placement
         if placement.node == node.id:
@@ -149,6 +150,8 @@ def node_view(state: YardState, node: Node) -> NodeView:
             tasks += bool(record.tasks)
             for piece in placement.devices:
                 devices[piece.index] += piece.memory_mib
+                percents[piece.index] += placement.resources.gpu_percent
+    use = {device.index: device for device in node.device_use}
     foreign = dict(node.foreign.device_mib)
     return NodeView(
         id=node.id,
@@ -169,11 +172,15 @@ def node_view(state: YardState, node: Node) -> NodeView:
                 devices[d.index],
                 d.memory_mib if d.index in node.foreign.whole_devices else foreign.get(d.index, 0),
                 d.fake,
+                use[d.index].used_mib if d.index in use else None,
+                use[d.index].percent if d.index in use else None,
+                percents[d.index],
             )
             for d in node.devices
         ),
         labels=node.labels,
         holders=node.foreign.holders,
+        load=node.load,
     )
 
 

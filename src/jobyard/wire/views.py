@@ -122,6 +122,9 @@ class DeviceView:
     reserved_mib: int
     foreign_mib: int
     fake: bool
+    used_mib: int | None = None  # as last measured, whoever uses it
+    percent: int | None = None  # of its compute, as last measured
+    reserved_percent: int = 0  # of its compute, asked by the tasks that share it
 
 
 @dataclass(frozen=True)

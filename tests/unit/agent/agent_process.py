@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -22,7 +23,7 @@ PATIENCE_SECONDS = 20.0
 class Client:
     """The server's end of a connection. Remembers every message that came."""
 
-    def __init__(self, path: Path, *, hello: bool = True, respawn: Sequence[str] = ()) -> None:
+    def __init__(self, path: Path, *, hello: bool = True, respawn: Sequence[str] = (), ship: bool = False) -> None:
         self.stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.stream.settimeout(PATIENCE_SECONDS)
         try:
@@ -33,7 +34,7 @@ class Client:
         self.messages: list[dict[str, Any]] = []
         self._partial = b""
         if hello:
-            self.send(op="hello", protocol=1, yard="test", respawn=list(respawn))
+            self.send(op="hello", protocol=1, yard="test", respawn=list(respawn), **({"ship": True} if ship else {}))
             self.welcome = self.wait(lambda m: m["ev"] == "welcome")
 
     def send(self, **message: Any) -> None:
@@ -78,6 +79,15 @@ class Client:
 
     def withdrawn(self, attempt: str) -> None:
         self.wait(lambda m: attempt in m.get("withdrawn", ()))
+
+    def shipped(self, attempt: str, stream: str, before: bytes = b"") -> bytes:
+        """What has come of a stream, after what we had before; without gap or repetition, or it is an error."""
+        content = bytearray(before)
+        for message in self.messages:
+            if (message["ev"], message.get("id"), message.get("stream")) == ("output", attempt, stream):
+                assert message["offset"] == len(content)
+                content += base64.b64decode(message["data"])
+        return bytes(content)
 
     def everything_finished(self) -> list[str]:
         return [name for message in self.messages for name, _ in message.get("finished", ())]
@@ -128,11 +138,11 @@ class AgentProcess:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
 
-    def connect(self, *live: str, **options: Any) -> Client:
+    def connect(self, *live: str, have: dict[str, dict[str, int]] | None = None, **options: Any) -> Client:
         """A server that has said hello, reconciled, and described job `j`."""
         client = Client(self.socket, **options)
         self._clients.append(client)
-        client.send(op="reconcile", live=list(live))
+        client.send(op="reconcile", live=list(live), **({"have": have} if have else {}))
         client.wait(lambda m: m["ev"] == "reconciled")
         client.send(op="job", job="j", env={"FROM_JOB": "yes"}, workdir=str(self.work))
         return client

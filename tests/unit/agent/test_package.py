@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.unit.agent.agent_process import SOURCE, AgentProcess
 from tests.unit.agent.conftest import MakeAgent
+from tests.unit.agent.trees_of_files import archive_of, results
 
 from jobyard.agent import build
 from jobyard.agent.gpus import NoGpus, find_gpus
@@ -49,6 +50,23 @@ def test_the_agent_runs_with_python_3_8(make_agent: MakeAgent) -> None:
     again.measured()
     (agent.work / "go").touch()
     assert again.finished("j.0.1")["exit_code"] == 5
+
+
+@pytest.mark.skipif(not os.path.exists(OLD_PYTHON), reason="there is no Python 3.8 here")
+def test_files_travel_with_python_3_8(make_agent: MakeAgent, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "data").write_text("data\n")
+    agent = make_agent(python=OLD_PYTHON).start()
+    env = {**os.environ, "PYTHONPATH": str(SOURCE), "HOME": str(tmp_path)}
+    command = [OLD_PYTHON, "-m", "jobyard.agent.main", "--receive", "abc", "--yard", "y"]
+    subprocess.run(command, input=archive_of(tmp_path / "tree"), env=env, check=True, capture_output=True)
+    (state,) = (tmp_path / ".local/share/jobyard/agents").iterdir()
+    os.rename(state / "snapshots", agent.state / "snapshots")
+    server = agent.connect(ship=True)
+    server.send(op="job", job="j", env={}, snapshot="abc", copy_back=["."])
+    server.run({"id": "j.0.1", "shell": "cat data; cp data new"})
+    assert server.shipped("j.0.1", "out") == b"data\n"
+    assert results(server, "j.0.1") == {"new": b"data\n"}
 
 
 def test_the_zipapp_is_the_same_for_the_same_sources(tmp_path: Path) -> None:

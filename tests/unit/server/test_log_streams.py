@@ -61,14 +61,14 @@ def test_bytes_that_are_no_text_come_back_as_they_were(tmp_path: Path) -> None:
 def test_a_tail_has_as_many_lines_as_asked(tmp_path: Path, lines: int, shown: str) -> None:
     path = tmp_path / "log"
     path.write_text("a\nb\nc\n")
-    assert "".join(Reader(path, lines).read()) == shown
+    assert "".join(Reader(path, tail=lines).read()) == shown
 
 
 def test_a_tail_counts_an_unfinished_last_line(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("a\nb\nc")
-    assert "".join(Reader(path, 1).read()) == "c"
-    assert "".join(Reader(path, 2).read()) == "b\nc"
+    assert "".join(Reader(path, tail=1).read()) == "c"
+    assert "".join(Reader(path, tail=2).read()) == "b\nc"
 
 
 async def test_all_that_was_written_is_in_the_stream(tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
-"""`yard nodes`: which machines are there, and what do they have?"""
+"""`yard nodes`: which machines are there, what do they have, and which of them may be used?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import click
 
@@ -10,24 +13,177 @@ from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_table
 from jobyard.cli.output.text import harmless, say
 from jobyard.cli.session import Session, with_session
+from jobyard.cli.targets import check_key, config_of
+from jobyard.errors import Unreachable, UserError, YardError
+from jobyard.model.node import NodeConfig, NodeState
 from jobyard.model.units import show_cpus, show_mib
 from jobyard.wire.views import DeviceView, NodeView
 
-HEADERS = ("NODE", "STATE", "EXECUTOR", "CPUS", "MEMORY", "TASKS", "LOAD", "LABELS")
-DEVICE_HEADERS = ("NODE", "GPU", "MEMORY", "RESERVED", "OTHERS", "NAME")
+T = TypeVar("T")
+HEADERS = ("NODE", "STATE", "EXECUTOR", "CPUS", "MEMORY", "TASKS", "LOAD", "LABELS", "HOST")
+DEVICE_HEADERS = ("NODE", "GPU", "MEMORY", "RESERVED", "OTHERS", "USED", "BUSY", "NAME")
+STATE_COLOURS = {NodeState.UP: "green", NodeState.DRAINING: "yellow", NodeState.AWAY: "yellow", NodeState.DOWN: "red"}
+AT_ONCE = 16  # machines that are added or asked at the same time
+SOME_FAILED, ALL_FAILED = 1, 2
 
 
-@click.command("nodes")
+class ListsByDefault(click.Group):
+    """Without a verb, `ls`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in self.get_help_option_names(ctx)):
+            args = ["ls", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("nodes", cls=ListsByDefault)
+def command() -> None:
+    """Add, list, drain and remove machines. Without a verb they are listed."""
+
+
+@command.command("ls")
 @with_session
-def command(session: Session) -> int:
-    """List machines and their GPUs: what is reserved of what there is, and what others hold."""
+def ls(session: Session) -> int:
+    """List machines and their GPUs: what is reserved of what there is, what others hold, and what was measured."""
     nodes = session.client.nodes()
     if session.is_json:
         print_json(nodes)
-        return 0
-    if not nodes:
+    elif nodes:
+        _print(nodes)
+    else:
         say("no nodes yet; `yard doctor` says why")
-        return 0
+    return 0
+
+
+@command.command("add")
+@with_session
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@click.option("--label", "labels", multiple=True, metavar="LABEL", help="For `yard run --on LABEL`; may be repeated.")
+@click.option("--name", metavar="NODE", help="What a single machine is called; default: its host's name.")
+@click.option("--force", is_flag=True, help="Also if it does not answer: it is used once it does.")
+def add(session: Session, targets: tuple[str, ...], labels: tuple[str, ...], name: str | None, force: bool) -> int:
+    """Use machines over SSH. Nothing is installed there: sshd and python3 are enough.
+
+    TARGET is a name of ~/.ssh/config, USER@HOST:PORT, or a machine file (username, ip, port, ssh_key_path).
+    Exit codes: 0 all were added, 1 some were not, 2 none was.
+    """
+    if name is not None and len(targets) > 1:
+        raise UserError("--name: it names one machine; add the others by themselves")
+    _check_labels(labels)
+    taken: dict[str, str] = {}
+
+    def config(target: str) -> NodeConfig:
+        found = config_of(target, name=name, labels=labels)
+        if not session.leaves_this_machine:
+            check_key(found, target)
+        if (first := taken.setdefault(found.id, target)) != target:
+            raise UserError(f"{target}: it would be called {found.id}, as {first} is; add it by itself with --name")
+        return found
+
+    configs = _each(targets, config, at_once=1)
+    added = _each(configs.done, lambda target: session.client.add_node(configs.done[target], force=force))
+    if session.is_json:
+        print_json(list(added.done.values()))
+    for view in () if session.is_json else added.done.values():
+        click.echo(f"{view.id} added: {_has(view)}")
+    return _exit_code(len(added.done), configs.failures + added.failures)
+
+
+@command.command("probe")
+@with_session
+@click.argument("nodes", nargs=-1, metavar="[NODE...]")
+def probe(session: Session, nodes: tuple[str, ...]) -> int:
+    """Measure machines anew and list them; default: all."""
+    names = nodes or tuple(view.id for view in session.client.nodes())
+    probed = _each(names, session.client.probe_node)
+    if session.is_json:
+        print_json(list(probed.done.values()))
+    elif probed.done:
+        _print(list(probed.done.values()))
+    return _exit_code(len(probed.done), probed.failures)
+
+
+@command.command("drain")
+@with_session
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+def drain(session: Session, nodes: tuple[str, ...]) -> int:
+    """Let machines finish what they run and give them nothing new."""
+
+    def sentence(view: NodeView) -> str:
+        running = "1 task still runs" if view.tasks == 1 else f"{view.tasks or 'no'} tasks still run"
+        return f"{view.id} is draining: {running} there"
+
+    return _change(session, nodes, session.client.drain_node, sentence)
+
+
+@command.command("resume")
+@with_session
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+def resume(session: Session, nodes: tuple[str, ...]) -> int:
+    """Use drained machines again."""
+    return _change(session, nodes, session.client.resume_node, lambda view: f"{view.id} is {view.state.value}")
+
+
+@command.command("rm")
+@with_session
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@click.option("--force", is_flag=True, help="Also while tasks run there: they run elsewhere as their next attempt.")
+def rm(session: Session, nodes: tuple[str, ...], force: bool) -> int:
+    """Let machines go."""
+    gone = _each(nodes, lambda node: session.client.remove_node(node, force=force))
+    if session.is_json:
+        print_json({"removed": list(gone.done)})
+    for node in () if session.is_json else gone.done:
+        click.echo(f"{node} removed")
+    return _exit_code(len(gone.done), gone.failures)
+
+
+@dataclass
+class Outcome(Generic[T]):
+    """What became of each, and how many failed: those are told already."""
+
+    done: dict[str, T] = field(default_factory=dict)
+    failures: int = 0
+
+
+def _each(names: Iterable[str], act: Callable[[str], T], at_once: int = AT_ONCE) -> Outcome[T]:
+    """Do it to each by itself: one that fails gets its sentence, the others go on. Raises only Unreachable."""
+    outcome: Outcome[T] = Outcome()
+    with ThreadPoolExecutor(at_once) as pool:
+        asked = {name: pool.submit(act, name) for name in dict.fromkeys(names)}
+        for name, answer in asked.items():
+            try:
+                outcome.done[name] = answer.result()
+            except Unreachable:
+                raise
+            except YardError as error:
+                say(str(error) if name in str(error) else f"{name}: {error}", fg="red")
+                outcome.failures += 1
+    return outcome
+
+
+def _exit_code(done: int, failures: int) -> int:
+    return 0 if not failures else SOME_FAILED if done else ALL_FAILED
+
+
+def _change(
+    session: Session, nodes: Sequence[str], act: Callable[[str], NodeView], sentence: Callable[[NodeView], str]
+) -> int:
+    changed = _each(nodes, act)
+    if session.is_json:
+        print_json(list(changed.done.values()))
+    for view in () if session.is_json else changed.done.values():
+        click.echo(sentence(view))
+    return _exit_code(len(changed.done), changed.failures)
+
+
+def _check_labels(labels: Sequence[str]) -> None:
+    for label in labels:
+        if not label or not label.isprintable() or any(character in label for character in ", "):
+            raise UserError(f"--label: {label!r} is not a label; write one word without commas")
+
+
+def _print(nodes: Sequence[NodeView]) -> None:
     print_table(HEADERS, [_row(node) for node in nodes])
     devices = [_device_row(node, device) for node in nodes for device in node.devices]
     if devices:
@@ -36,19 +192,26 @@ def command(session: Session) -> int:
     for node in nodes:
         if node.holders:
             click.echo(f"{node.id}: also used by {harmless(', '.join(node.holders))}")
-    return 0
+        if node.problem:
+            click.echo(_problem(node))
+
+
+def _problem(node: NodeView) -> str:
+    text = harmless(node.problem)
+    return text if text.startswith(f"node {node.id}:") else f"node {node.id}: {text}"
 
 
 def _row(node: NodeView) -> tuple[str, ...]:
     return (
         node.id,
-        click.style(node.state.value, fg="green" if node.state.value == "UP" else "yellow"),
+        click.style(node.state.value, fg=STATE_COLOURS[node.state]),
         node.executor,
         _of(node.cpu_millis_reserved, node.cpu_millis, node.cpu_millis_foreign, show_cpus),
         _of(node.memory_mib_reserved, node.memory_mib, node.memory_mib_foreign, show_mib),
         str(node.tasks),
         "-" if node.load is None else f"{node.load:.2f}",
         ",".join(node.labels) or "-",
+        node.host or "-",
     )
 
 
@@ -64,5 +227,14 @@ def _device_row(node: NodeView, device: DeviceView) -> tuple[str, ...]:
         show_mib(device.memory_mib),
         show_mib(device.reserved_mib),
         show_mib(device.foreign_mib),
+        "-" if device.used_mib is None else show_mib(device.used_mib),
+        "-" if device.percent is None else f"{device.percent} %",
         f"{device.name} (fake)" if device.fake else device.name,
     )
+
+
+def _has(node: NodeView) -> str:
+    if node.state is NodeState.DOWN:
+        return "it does not answer yet"
+    gpus = f", {len(node.devices)} GPU{'s' if len(node.devices) > 1 else ''}" if node.devices else ", no GPU"
+    return f"{show_cpus(node.cpu_millis)} cpus, {show_mib(node.memory_mib)} memory{gpus}"

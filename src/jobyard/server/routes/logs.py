@@ -8,6 +8,7 @@ from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import FileResponse
 
 from jobyard.errors import NotFound, UserError
+from jobyard.model.job import State
 from jobyard.model.task import AttemptId
 from jobyard.server.logs import STREAMS, LogStream, log_path
 from jobyard.server.logs import Request as LogRequest
@@ -64,4 +65,6 @@ async def raw_log(
         path = log_path(yard.loop, AttemptId(job.id, wanted.task, number), wanted.streams[0])
         if path.exists():
             return FileResponse(path, media_type="application/octet-stream")
+    if job.task(wanted.task).state not in (State.PENDING, State.STARTING):
+        return Response(b"", media_type="application/octet-stream")  # of a silent stream nothing came from elsewhere
     raise NotFound(f"task {task or 0} of job {job.id} has written nothing yet")

@@ -1,0 +1,23 @@
+"""How does `--receive` take a snapshot in?"""
+
+from __future__ import annotations
+
+import sys
+
+from jobyard.agent import places, snapshots
+from jobyard.agent.bridge import EXIT_READ_ONLY
+
+
+def run(yard: str, snapshot: str) -> int:
+    """Unpack what comes over stdin; `ok` on stdout, or one sentence on stderr."""
+    try:
+        state = places.of_yard(yard).state
+        snapshots.receive(state, snapshots.checked(snapshot), sys.stdin.buffer)
+    except (snapshots.BadArchive, ValueError) as error:
+        print("jobyard agent: %s" % error, file=sys.stderr)
+        return 1
+    except OSError as error:
+        print("jobyard agent: the snapshot cannot be written: %s" % error, file=sys.stderr)
+        return EXIT_READ_ONLY
+    print("ok", flush=True)
+    return 0

@@ -1,0 +1,96 @@
+"""`yard fetch`: bring the results of a job here."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, cast
+
+import click
+
+from jobyard.cli.output.json import print_json
+from jobyard.cli.output.summary import title
+from jobyard.cli.output.text import say, warn
+from jobyard.cli.session import Session, with_session
+from jobyard.errors import Unwritable, YardError
+from jobyard.staging.results import Unpacked, unpack_results
+from jobyard.wire.views import JobView
+
+RESULTS = "job_results"
+
+
+@click.command("fetch")
+@with_session
+@click.argument("job", metavar="JOB")
+@click.option("--task", metavar="LABEL", help="Only this task, as `yard show --tasks` names it.")
+@click.option("--to", metavar="DIR", default=RESULTS, show_default=True, help="Where to; made if missing.")
+def command(session: Session, job: str, task: str | None, to: str) -> int:
+    """Bring the results and the output of a job's tasks on other machines here, to DIR/JOB.
+
+    They come home by themselves to where the job was submitted; this is for another place, or a second time. What is
+    there already is never overwritten.
+    """
+    view = session.client.job(job)
+    directory = Path(os.path.abspath(os.path.expanduser(to)))
+    unpacked = fetch(session.client.results(view.id, task=task), directory, lambda label: stem_of(view, label))
+    if session.is_json:
+        print_json(
+            {
+                "job": view.id,
+                "directory": str(directory),
+                "files": unpacked.files,
+                "kept_apart": unpacked.kept_apart,
+                "left_out": unpacked.left_out,
+            }
+        )
+        return 0
+    for name in unpacked.kept_apart:
+        warn(f"another file of that name was there; written as {directory / name}")
+    for sentence in unpacked.left_out:
+        warn(f"left out: {sentence}")
+    say(f"{title(view)}: {unpacked.files} file{'' if unpacked.files == 1 else 's'} in {directory}")
+    return 0
+
+
+def stem_of(view: JobView, label: str) -> str:
+    """Where a task's results stand below `job_results`: the layout in which they come home by themselves."""
+    if view.source == "ml-scheduler":
+        return view.name if label == "0" else f"{view.name}.{label}"  # lines count from 1
+    return view.id if view.counts.total == 1 else f"{view.id}/{label}"
+
+
+def fetch(pieces: Iterator[bytes], directory: Path, stem: Callable[[str], str]) -> Unpacked:
+    """Unpack the server's tar, whose names begin with tasks' labels, below `directory`. Raises YardError."""
+    with tempfile.TemporaryFile() as received, tempfile.NamedTemporaryFile(suffix=".tar") as renamed:
+        try:
+            received.writelines(pieces)
+            received.seek(0)
+            _rename(cast(IO[bytes], received), cast(IO[bytes], renamed), stem)
+            renamed.flush()
+        except tarfile.TarError as error:
+            raise YardError(f"the results did not arrive whole ({error}); try again") from error
+        except OSError as error:
+            raise Unwritable(
+                f"no room for the results in {tempfile.gettempdir()}: {error.strerror}; set TMPDIR"
+            ) from None
+        return unpack_results(renamed.name, directory)
+
+
+def _rename(source: IO[bytes], target: IO[bytes], stem: Callable[[str], str]) -> None:
+    with tarfile.open(fileobj=source, mode="r:") as tar, tarfile.open(fileobj=target, mode="w") as renamed:
+        for member in tar:
+            member.name = _renamed(member.name, stem)
+            if member.islnk():
+                member.linkname = _renamed(member.linkname, stem)
+            renamed.addfile(member, tar.extractfile(member) if member.isreg() else None)
+
+
+def _renamed(name: str, stem: Callable[[str], str]) -> str:
+    first, slash, rest = name.removeprefix("./").partition("/")
+    label, dot, stream = first.rpartition(".")
+    if not slash and dot and stream in ("out", "err"):
+        return f"{stem(label)}.{stream}"
+    return f"{stem(first)}{slash}{rest}"

@@ -1,0 +1,37 @@
+"""Where the commands begin and end: each error is one sentence and an exit code, as with `yard`."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from jobyard.cli.main import exit_with, guarded
+from jobyard.compat.ml_scheduler import console
+from jobyard.compat.ml_scheduler.running import HungUp, Interrupted
+
+INTERRUPTED = 130
+
+
+def main(program: str, run: Callable[[Sequence[str]], int]) -> None:
+    console.PROGRAM = program
+    words = sys.argv[1:]
+    exit_with(guarded(lambda: _run(run, words), program, words))
+
+
+def _run(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
+    try:
+        return run(words)
+    except Interrupted:
+        return INTERRUPTED
+    except HungUp as gone:
+        console.say("detached; what was submitted goes on: yard ls")
+        return 128 + gone.number
+
+
+def user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

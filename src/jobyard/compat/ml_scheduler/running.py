@@ -1,0 +1,147 @@
+"""How are jobs run to their end, and what is told meanwhile?"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from jobyard.cli.feed import Broken, Ended, Feed
+from jobyard.cli.interrupts import Interrupts
+from jobyard.client.api import YardClient
+from jobyard.compat.ml_scheduler.batch import Run
+from jobyard.compat.ml_scheduler.console import say, tell
+from jobyard.compat.ml_scheduler.story import Story
+from jobyard.model.events import Event
+from jobyard.model.job import State
+from jobyard.wire.views import JobView, LogChunk
+
+LOOK_SECONDS = 0.5  # so often the jobs themselves are looked at
+PATIENCE_SECONDS = 1.0  # a job that starts within it was not waiting
+LAST_OUTPUT_SECONDS = 30.0  # after the end of a job; what has not come by then is in its results
+TASKS_MOST = 1_000_000
+
+
+class HungUp(Exception):
+    """A signal asked us to leave; the jobs go on."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Interrupted(Exception):
+    """Ctrl-C: the jobs were cancelled, and have ended."""
+
+
+def run_to_end(
+    client: YardClient,
+    runs: Sequence[Run],
+    *,
+    shows_gpus: bool,
+    tells: bool = True,
+    show: Callable[[LogChunk], None] | None = None,
+) -> list[JobView]:
+    """Submit, tell what happens, and answer with the jobs at their end. `show` gets the output of a single task.
+
+    Ctrl-C cancels the jobs and waits for them, then raises Interrupted; twice kills them. A hang-up raises HungUp.
+    """
+    since = client.server().last_event
+    feed = Feed()
+    jobs: dict[str, Run] = {}
+
+    def pressed(times: int) -> None:
+        _cancel(client, feed, list(jobs), force=times > 1)
+
+    with Interrupts(pressed, lambda number: feed.put(HungUp(number))) as interrupts:
+        # 1. Submit. A Ctrl-C during it is kept, so that what is in the journal already is cancelled too.
+        for run in runs:
+            if not interrupts.presses:
+                view = client.submit(run.spec)
+                jobs[view.id] = run
+                for note in view.notes:
+                    say(f"note: {note}")
+        if interrupts.presses:
+            pressed(1)
+        # 2. Tell.
+        story = Story(jobs, shows_gpus=shows_gpus)
+        feed.read("events", lambda: client.events(since))
+        if show is not None and len(jobs) == 1:
+            feed.read("logs", lambda: client.logs(next(iter(jobs)), follow=True))
+        ended = _follow(client, feed, story, tell if tells else _keep, list(jobs), show)
+        # 3. What was not heard of.
+        for job in jobs if tells else ():
+            for line in story.settle(job, client.tasks(job, limit=TASKS_MOST)):
+                tell(line)
+    if interrupts.presses:
+        raise Interrupted
+    return ended
+
+
+def _follow(
+    client: YardClient,
+    feed: Feed,
+    story: Story,
+    tell: Callable[[str], None],
+    jobs: list[str],
+    show: Callable[[LogChunk], None] | None,
+) -> list[JobView]:
+    shows_all, look_at, patience_ends = show is None, 0.0, math.inf
+    waits = Waits()
+    while True:
+        item = feed.next(min(LOOK_SECONDS, look_at - time.monotonic()))
+        match item:
+            case HungUp():
+                raise item
+            case Event():
+                for line in story.hear(item):
+                    tell(line)
+            case LogChunk() if show is not None:
+                show(item)
+            case Ended("logs"):
+                shows_all = True
+            case Broken("cancel" | "logs" as source, error):
+                say(f"{source}: {error}")
+                shows_all = shows_all or source == "logs"
+            case Broken(_, error):
+                raise error
+        now = time.monotonic()
+        if story.is_over or now >= look_at:
+            look_at = now + LOOK_SECONDS
+            views = [client.job(job) for job in jobs]
+            waits.look(views, now)
+            if all(view.state.is_final for view in views):
+                patience_ends = min(patience_ends, now + LAST_OUTPUT_SECONDS)
+                if shows_all or now >= patience_ends:
+                    return views
+
+
+class Waits:
+    """Says why a job does not start, once it has waited for a while."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+        self._said: set[str] = set()
+
+    def look(self, views: Sequence[JobView], now: float) -> None:
+        for view in views:
+            if view.state is not State.PENDING or not view.message:
+                self._since.pop(view.id, None)
+            elif now - self._since.setdefault(view.id, now) >= PATIENCE_SECONDS and view.message not in self._said:
+                self._said.add(view.message)
+                say(f"waiting: {view.message}")
+
+
+def _keep(line: str) -> None:
+    """Nothing is told."""
+
+
+def _cancel(client: YardClient, feed: Feed, jobs: Sequence[str], *, force: bool) -> None:
+    """In a thread: a signal handler calls this, and the server may be away."""
+
+    def cancel() -> Iterator[Any]:
+        for job in jobs:
+            client.cancel(job, force=force, message="cancelled by Ctrl-C")
+        yield None
+
+    feed.read("cancel", cancel)

@@ -1,0 +1,85 @@
+"""What does the console say? ml-scheduler's lines, from what the yard tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from jobyard.compat.ml_scheduler.batch import Line, Run
+from jobyard.model.events import AttemptsFinished, AttemptsStarted, Event, SlotOpened, TasksAssigned
+from jobyard.model.job import Reason, State
+from jobyard.model.task import Slot
+from jobyard.wire.views import TaskView
+
+
+def limit_lines(machines: Sequence[str], choices: Sequence[Sequence[int]]) -> list[str]:
+    limits = {machine: len(chosen) for machine, chosen in zip(machines, choices, strict=True)}
+    return [f"machine limits:  {limits}", f"machine gpu choices: {[list(chosen) for chosen in choices]}"]
+
+
+def skip_line(line: Line) -> str:
+    return (
+        f"WARNING: job results already exists for line {line.number}, skipping evaluation: delete if you wish to rerun"
+    )
+
+
+def export_prefix(devices: Iterable[int]) -> str:
+    chosen = ",".join(map(str, devices))
+    return f"export CUDA_VISIBLE_DEVICES={chosen} && " if chosen else ""
+
+
+class Story:
+    """Says each thing once: `hear` tells what happens, `settle` at the end what was not heard."""
+
+    def __init__(self, runs: Mapping[str, Run], *, shows_gpus: bool) -> None:
+        self._runs = runs
+        self._shows_gpus = shows_gpus
+        self._opened: dict[str, Slot] = {}
+        self._slots: dict[tuple[str, int], Slot] = {}  # where tasks were sent to
+        self._started: dict[tuple[str, int], int] = {}  # the newest attempt that was told
+        self._ended: set[tuple[str, int]] = set()
+
+    @property
+    def is_over(self) -> bool:
+        return len(self._ended) >= sum(len(run.lines) for run in self._runs.values())
+
+    def hear(self, event: Event) -> Iterator[str]:
+        match event:
+            case SlotOpened(slot=slot) if slot.job in self._runs:
+                self._opened[slot.id] = slot
+            case TasksAssigned(slot=slot_id, ranges=ranges) if slot_id in self._opened:
+                slot = self._opened[slot_id]
+                for first, last in ranges:
+                    self._slots.update(((slot.job, task), slot) for task in range(first, last + 1))
+            case AttemptsStarted(items=items):
+                for started in items:
+                    if started.attempt.job in self._runs:
+                        yield from self._start(started.attempt.job, started.attempt.task, started.attempt.number)
+            case AttemptsFinished(items=items):
+                for ended in items:
+                    job, task, number = ended.attempt
+                    # One that lost its machine runs again elsewhere: that is no end.
+                    is_end = ended.outcome.reason is not Reason.NODE_LOST
+                    if job in self._runs and is_end and number >= self._started.get((job, task), 0):
+                        yield from self._start(job, task, number)
+                        yield from self._end(job, task, "finished" if ended.outcome.succeeded else "failed")
+
+    def settle(self, job: str, tasks: Iterable[TaskView]) -> Iterator[str]:
+        """What was not heard of tasks that have ended; one that never started is not spoken of."""
+        for task in tasks:
+            if task.state.is_final and task.attempt:
+                yield from self._start(job, task.number, task.attempt)
+                yield from self._end(job, task.number, "finished" if task.state is State.SUCCEEDED else "failed")
+
+    def _start(self, job: str, task: int, attempt: int) -> Iterator[str]:
+        if self._started.get((job, task), 0) < attempt and (job, task) not in self._ended:
+            self._started[(job, task)] = attempt
+            line = self._runs[job].lines[task]
+            slot = self._slots.get((job, task)) if self._shows_gpus else None
+            prefix = export_prefix(piece.index for piece in slot.placement.devices) if slot else ""
+            yield f"started: {line.name};  {prefix}{line.text}"
+
+    def _end(self, job: str, task: int, how: str) -> Iterator[str]:
+        if (job, task) not in self._ended:
+            self._ended.add((job, task))
+            line = self._runs[job].lines[task]
+            yield f"{how}: {line.name}; {line.text}"

@@ -1,0 +1,74 @@
+"""GET /jobs/{selector}/results: what tasks on other machines brought home, as one tar."""
+
+from __future__ import annotations
+
+import asyncio
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import FileResponse
+from starlette.background import BackgroundTask
+
+from jobyard.engine.job_record import JobRecord
+from jobyard.errors import NotFound
+from jobyard.executors.mirror import STREAMS, Mirror
+from jobyard.model.task import AttemptId
+from jobyard.server.routes.shared import selected, yard_of
+
+router = APIRouter()
+
+
+@router.get("/jobs/{selector}/results")
+async def get_results(request: Request, selector: str, task: str = "") -> Response:
+    yard = yard_of(request)
+    with yard.lifetime.request():
+        job = selected(yard, selector)
+        numbers = [job.spec.number_of(task)] if task else range(job.spec.size)
+        attempts = [AttemptId(job.id, n, job.task(n).attempt) for n in numbers if _has_ended(job, n)]
+        ended = [(job.spec.label_of(attempt.task), attempt) for attempt in attempts]
+        path = await asyncio.to_thread(_gather, yard.machines.mirror, ended, Path(yard.directory))
+        if path is None:
+            raise NotFound(f"job {job.id} has no results here: its tasks ran on this machine, or none has ended yet")
+    return FileResponse(path, media_type="application/x-tar", background=BackgroundTask(path.unlink))
+
+
+def _has_ended(job: JobRecord, number: int) -> bool:
+    task = job.task(number)
+    return task.state.is_final and task.attempt > 0
+
+
+def _gather(mirror: Mirror, attempts: Iterable[tuple[str, AttemptId]], scratch: Path) -> Path | None:
+    """A tar with `<label>/...`, `<label>.out` and `<label>.err` of each; None where the mirror has nothing of them."""
+    found = False
+    with (
+        tempfile.NamedTemporaryFile(dir=scratch, suffix=".tar", delete=False) as file,
+        tarfile.open(fileobj=file, mode="w") as whole,
+    ):
+        for label, attempt in attempts:
+            name = label.replace("/", "_")
+            if not any(mirror.path(attempt, stream).exists() for stream in STREAMS):
+                continue  # it ran on this machine
+            found = True
+            for stream in ("out", "err"):
+                if (path := mirror.path(attempt, stream)).exists():
+                    whole.add(path, f"{name}.{stream}")
+                else:
+                    whole.addfile(tarfile.TarInfo(f"{name}.{stream}"))  # silent
+            _add_results(whole, mirror.path(attempt, "results"), name)
+    if found:
+        return Path(file.name)
+    Path(file.name).unlink()
+    return None
+
+
+def _add_results(whole: tarfile.TarFile, results: Path, name: str) -> None:
+    if not results.exists() or not results.stat().st_size:
+        return
+    with tarfile.open(results) as own:
+        for member in own:
+            content = own.extractfile(member) if member.isreg() else None
+            member.name = f"{name}/{member.name}"
+            whole.addfile(member, content)

@@ -1,0 +1,36 @@
+"""What goes along with a job to machines that do not share our disk? A frozen copy of where it was submitted."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from jobyard.engine.yard_state import YardState
+from jobyard.model.job import JobSpec
+from jobyard.model.node import Node, NodeConfig
+from jobyard.scheduling.placement import matches
+from jobyard.staging.pack import snapshot
+
+RESULTS = "job_results"
+
+
+def may_travel(state: YardState, spec: JobSpec) -> bool:
+    """Whether a task of it could be placed on a machine that has a disk of its own."""
+    return not spec.no_copy and any(matches(_seen_from_afar(config), spec.on) for config in state.configs.values())
+
+
+def _seen_from_afar(config: NodeConfig) -> Node:
+    return Node(config.id, "ssh", 0, 0, labels=config.labels)
+
+
+def with_its_tree(spec: JobSpec, yard: Path) -> JobSpec:
+    """The spec with its working directory frozen in the yard. Reads the whole tree: call it in a thread."""
+    frozen = snapshot(spec.workdir, yard, spec.copy_forward)
+    return replace(
+        spec,
+        snapshot=frozen.hash,
+        copy_back=spec.copy_back or (".",),
+        results_dir=spec.results_dir or os.path.join(spec.workdir, RESULTS),
+        notes=(*spec.notes, *frozen.notes),
+    )

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.cli.test_verbs import NODE
+
+from jobyard.compat.ml_scheduler.flags import Need, parse_batch
+from jobyard.compat.ml_scheduler.limits import Free, Gpu, free_of, gpu_choices, resources_of
+from jobyard.model.node import NodeState
+from jobyard.model.resources import Resources
+from jobyard.wire.views import DeviceView, NodeView
+
+MOST = 10_000
+
+
+def need(*words: str) -> Need:
+    return parse_batch(["jobs.sh", *words, "--machines", "m"]).need
+
+
+def idle_gpus(count: int, mib: int = 24_000) -> tuple[Gpu, ...]:
+    return tuple(Gpu(index, mib) for index in range(count))
+
+
+def a_machine(gpus: tuple[Gpu, ...] = (), cores: float = 24, memory_mib: int = 62_500) -> Free:
+    """64 GB are 61035 MiB; top shows a little more on such a machine."""
+    return Free(round(cores * 1000), memory_mib, gpus)
+
+
+@pytest.mark.parametrize(
+    ("words", "free", "chosen"),
+    [
+        ([], a_machine(idle_gpus(2)), [0, 1]),
+        ([], a_machine(idle_gpus(4)), [0, 1, 2, 3]),
+        (["--no-reserve-gpu"], a_machine(idle_gpus(2)), [0, 1]),
+        (["--no-reserve-gpu", "--gpu-utilization=0.5"], a_machine(idle_gpus(2)), [0, 1, 0, 1]),
+        (["--no-reserve-gpu", "--gpu-utilization=0.3"], a_machine(idle_gpus(2)), [0, 1, 0, 1, 0, 1, 0, 1]),
+        (["--reserve"], a_machine(idle_gpus(2)), [0]),
+        (["--no-gpu-required"], a_machine(), [0] * 9),
+        (["--no-gpu-required"], a_machine(idle_gpus(2)), [0] * 9),
+        (["--no-gpu-required", "--memory-required=1"], a_machine(cores=4), [0] * 6),
+        ([], a_machine(), []),
+    ],
+)
+def test_the_results_that_were_checked_against_the_seed(words: list[str], free: Free, chosen: list[int]) -> None:
+    assert gpu_choices(free, need(*words), MOST) == chosen
+
+
+def test_an_exact_fit_is_allowed() -> None:
+    assert gpu_choices(a_machine(memory_mib=need().memory_mib, gpus=idle_gpus(1)), need(), MOST) == [0]
+    assert gpu_choices(a_machine(memory_mib=need().memory_mib - 1, gpus=idle_gpus(1)), need(), MOST) == []
+    assert gpu_choices(a_machine(idle_gpus(1, need().gpu_memory_mib)), need(), MOST) == [0]
+    assert gpu_choices(a_machine(idle_gpus(1, need().gpu_memory_mib - 1)), need(), MOST) == []
+
+
+def test_a_full_gpu_hides_no_usable_one() -> None:
+    gpus = (Gpu(0, 24_000, percent=30), Gpu(1, 0))
+    assert gpu_choices(a_machine(gpus), need(), MOST) == [0]
+
+
+def test_two_cores_of_overload_are_allowed_and_no_more() -> None:
+    free = a_machine(cores=0.5)
+    assert gpu_choices(free, need("--no-gpu-required", "--memory-required=0"), MOST) == [0, 0]
+
+
+def test_a_line_that_needs_nothing_does_not_loop_forever() -> None:
+    nothing = need("--no-gpu-required", "--memory-required=0", "--num-cpus=0")
+    assert len(gpu_choices(a_machine(), nothing, 7)) == 7
+
+
+def a_node(*devices: DeviceView, **changes: object) -> NodeView:
+    return replace(NODE, devices=devices, **changes)  # type: ignore[arg-type]
+
+
+def a_device(index: int = 0, mib: int = 24_000, **changes: object) -> DeviceView:
+    return replace(DeviceView(index, "GPU", mib, 0, 0, fake=False), **changes)  # type: ignore[arg-type]
+
+
+def test_what_is_free_is_what_neither_the_yard_nor_others_hold() -> None:
+    device = a_device(3, reserved_mib=4_000, foreign_mib=1_000, percent=10, reserved_percent=50)
+    assert free_of(a_node(device)) == Free(3000, 16384 - 512, (Gpu(3, 19_000, 50),))
+
+
+@pytest.mark.parametrize("state", [NodeState.AWAY, NodeState.DOWN, NodeState.DRAINING])
+def test_a_machine_without_a_link_takes_nothing(state: NodeState) -> None:
+    node = a_node(a_device(), state=state)
+    assert gpu_choices(free_of(node), need("--memory-required=0", "--num-cpus=0"), MOST) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "devices", "asked"),
+    [
+        ([], [a_device()], Resources(1000, 6676, gpus=1)),
+        (["--num-cpus=8", "--memory-required=10000"], [a_device()], Resources(8000, 9537, gpus=1)),
+        (["--no-gpu-required"], [a_device()], Resources(1000, 6676)),
+        (["--reserve"], [a_device()], Resources(1000, 6676, gpus=1, whole_node=True)),
+        (["--no-reserve-gpu"], [a_device()], Resources(1000, 6676, 1, 954, 75)),
+        # Whole GPUs cannot be told apart by size, nor used beside others: then the line asks for memory.
+        (["--gpu-memory-required=40000"], [a_device(), a_device(1, 80_000)], Resources(1000, 6676, 1, 38147, 75)),
+        (["--gpu-utilization=0.5"], [a_device(foreign_mib=300)], Resources(1000, 6676, 1, 954, 61)),
+        (["--no-reserve-gpu", "--gpu-memory-required=0"], [a_device()], Resources(1000, 6676, 1, 1, 75)),
+    ],
+)
+def test_what_a_line_asks_of_the_yard(words: list[str], devices: list[DeviceView], asked: Resources) -> None:
+    assert resources_of(need(*words), [a_node(*devices)]) == asked
