@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -159,13 +160,21 @@ def yard_key(yard: Path) -> str:
 
 
 def _runtime_candidates() -> Iterator[Path]:
-    named = os.environ.get("XDG_RUNTIME_DIR", "")
-    if os.path.isabs(named) and os.path.isdir(named):
+    """The login's own directory only where it outlives the login: a server must not lose its socket with a logout."""
+    named, login = os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{os.getuid()}"
+    if os.path.isabs(named) and os.path.isdir(named) and os.path.realpath(named) != login:
         yield Path(named) / APP
-    login = f"/run/user/{os.getuid()}"
-    if login != named and os.access(login, os.W_OK):
+    if _is_lingering() and os.access(login, os.W_OK):
         yield Path(login) / APP
     yield Path(f"/tmp/{APP}-{os.getuid()}")
+
+
+def _is_lingering() -> bool:
+    """Does systemd keep what is this user's when nobody is logged in?"""
+    try:
+        return os.path.exists(f"/var/lib/systemd/linger/{pwd.getpwuid(os.getuid()).pw_name}")
+    except KeyError:
+        return False
 
 
 def _make_ours(directory: Path) -> bool:

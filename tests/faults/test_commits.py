@@ -129,10 +129,10 @@ def test_a_server_that_meets_its_agent_in_a_commit_names_only_what_is_on_disk(tm
         server = await asyncio.start_unix_server(agent, str(transport.path))
         executor = MachineExecutor("local", "here", transport, UnsettledYard(), {"yard": "yard"}, tmp_path)
         running = asyncio.create_task(executor.run())
-        messages = [await asyncio.wait_for(heard.get(), PATIENCE_SECONDS) for _ in range(2)]
-        assert [message["op"] for message in messages] == ["hello", "reconcile"]
+        messages = [await asyncio.wait_for(heard.get(), PATIENCE_SECONDS) for _ in range(3)]
+        assert [message["op"] for message in messages] == ["hello", "probe", "reconcile"]
         assert messages[0]["pending"] is True
-        assert messages[1]["live"] == []
+        assert messages[2]["live"] == []
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         server.close()

@@ -91,7 +91,7 @@ def outcome(record: Record, error_file: str, sampled_mib: int, sampled_gpu_mib: 
     if message:
         result["message"] = message
     peak = -(-record.peak_kib // 1024)
-    if sampled_mib and record.peak_kib <= _own_peak_kib():
+    if record.peak_kib <= _own_peak_kib():
         # Until it execs, a spawned child is charged with its lane's memory: the figure says no more than that.
         peak = sampled_mib
     peak = max(peak, sampled_mib)

@@ -103,7 +103,7 @@ class Lane:
             self._report(b"k %s\n" % name)
             return
         claim = records.claim_line(self._boot_id, self._pid, self._start_time, timeout, grace)
-        os.write(record, claim + self._workplace.record_line())
+        self._claim(record, files, claim + self._workplace.record_line())
         # 2. Start it.
         grace_seconds = DEFAULT_GRACE_SECONDS if grace is None else grace
         pid = 0
@@ -113,11 +113,12 @@ class Lane:
             end = self._not_started(error, files)
         else:
             began, now = processes.start_time(pid), time.time()
-            os.write(record, records.start_line(pid, began, now))
+            with suppress(OSError):  # a full disk: it runs, and the agent hears of it
+                os.write(record, records.start_line(pid, began, now))
             self._report(b"s %s %d %d %.6f\n" % (name, pid, began, now))
             end = self._wait(pid, timeout, grace_seconds)
         # 3. Write down how it ended before anything else can go wrong; tell the agent when everything is cleared away.
-        os.write(record, b"end " + end + b"\n")
+        is_written = _written(record, b"end " + end + b"\n")
         os.close(record)
         if pid:
             self._see_off(pid, grace_seconds)
@@ -126,6 +127,15 @@ class Lane:
         faults.point("lane-gathered")
         self._scratch.clear(files, keep_for_next=bool(self._lines))
         self._report(b"e %s %s\n" % (name, end))
+        if not is_written:
+            raise OSError("the end of %s cannot be written down" % attempt)  # without us it is not taken for alive
+
+    def _claim(self, record: int, files: Paths, line: bytes) -> None:
+        """Raises OSError on a full disk; then nothing is claimed, and nothing has begun."""
+        if not _written(record, line):
+            os.close(record)
+            os.unlink(files.record)
+            raise OSError("%s cannot be written" % files.record)
 
     def _start(self, item: Dict[str, Any], files: Paths) -> int:
         env = dict(self._env)
@@ -177,6 +187,13 @@ class Lane:
     def _report(self, line: bytes) -> None:
         with suppress(OSError):  # the agent is gone; the record has it
             os.write(self._reports, line)
+
+
+def _written(descriptor: int, line: bytes) -> bool:
+    try:
+        return os.write(descriptor, line) == len(line)
+    except OSError:
+        return False
 
 
 class Alarm:

@@ -39,7 +39,11 @@ def is_due(files: Paths, record: Record) -> bool:
 def gather_again(files: Paths, record: Record, state_dir: str) -> None:
     """Gather what a dead lane left."""
     tree = snapshots.tree(state_dir, record.snapshot) if record.snapshot else ""
-    changes = list(trees.differences(tree, files.work)) if tree else []
+    try:
+        changes = list(trees.differences(tree, files.work)) if tree else []
+    except OSError as error:  # say, the snapshot is gone
+        give_up(files, error, bool(tree))
+        return
     if gather(files, changes, record.copy_back, bool(tree)):
         snapshots.remove_tree(files.work)
 
@@ -61,14 +65,19 @@ def gather(files: Paths, changes: Iterable[Difference], copy_back: List[str], ha
             if wait is not None and error.errno in _FULL:
                 time.sleep(wait)
                 continue
-            place = files.work if has_tree else files.output
-            say(files.err, "the results could not be gathered (%s); they are left in %s" % (error.strerror, place))
-            with suppress(OSError):
-                _publish(files, b"")
+            give_up(files, error, has_tree)
             return False
     if _has_content(files.output):
         snapshots.remove_tree(files.output)
     return True
+
+
+def give_up(files: Paths, error: OSError, has_tree: bool) -> None:
+    """Nothing comes home, and the task's own errors say so."""
+    place = files.work if has_tree else files.output
+    say(files.err, "the results could not be gathered (%s); they are left in %s" % (error.strerror, place))
+    with suppress(OSError):
+        _publish(files, b"")
 
 
 def _changed(work: str, changes: Iterable[Difference], copy_back: List[str]) -> Iterator[Found]:

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
-from jobyard.agent import faults, processes, records
+from jobyard.agent import faults, processes, records, scratch
 from jobyard.agent.attempts import HANDED, QUEUED, RUNNING, Attempt, Slot, outcome
 from jobyard.agent.following import Follower
 from jobyard.agent.forking import Background
@@ -212,12 +212,25 @@ class Runner:
                 else:
                     attempt.state = QUEUED
                     back.append(attempt)
-            slot.queue.extendleft(reversed(back))
-            # Not at once: a lane that cannot live, say on a full disk, must not be forked in a tight circle.
+            trouble = "" if lane.has_ended_any else scratch.trouble_with(self._state_dir)
+            if trouble:
+                self._cannot_begin(back, trouble)
+            else:
+                slot.queue.extendleft(reversed(back))
+            # Not at once: a lane that cannot live must not be forked in a tight circle.
             self._timers.after(0.05 if lane.has_ended_any else 1.0, lambda: self.feed(slot))
         if slot is None or not slot.outliving:
             close_note(self._state_dir, lane.pid, lane.start_time)
         self._outbox.flush()
+
+    def _cannot_begin(self, attempts: List[Attempt], trouble: str) -> None:
+        """Nothing can be written down here, so nothing may start: these have failed. No record of them remains."""
+        now = time.time()
+        for attempt in attempts:
+            del self.attempts[attempt.id]
+            if not attempt.is_superseded:
+                ended = {"started_at": now, "finished_at": now, "exit_code": 126, "message": trouble}
+                self._outbox.finished(attempt.id, ended)
 
     # Reports of lanes
 
@@ -301,7 +314,10 @@ class Runner:
             record.reason = "OutOfGpuMemory"
         if not attempt.is_superseded:
             error_file = records.paths(self._state_dir, attempt.id).error
-            self._outbox.finished(attempt.id, outcome(record, error_file, attempt.peak_mib, attempt.peak_gpu_mib))
+            ended = outcome(record, error_file, attempt.peak_mib, attempt.peak_gpu_mib)
+            if record.exit_code and "message" not in ended:
+                ended["message"] = scratch.trouble_with(self._state_dir)  # it could not say so itself
+            self._outbox.finished(attempt.id, ended)
 
     # Stopping
 

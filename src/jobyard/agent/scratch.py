@@ -70,3 +70,17 @@ def _is_untouched(path: str) -> bool:
         return os.lstat(path).st_mode == _FRESH and not os.listdir(path)
     except OSError:
         return False
+
+
+def trouble_with(directory: str) -> str:
+    """Why nothing can be written there, in a sentence; empty when it can."""
+    path = "%s/.room-%d" % (directory, os.getpid())
+    try:
+        with open(path, "wb") as file:
+            file.write(bytes(4096))
+        return ""
+    except OSError as error:
+        return "nothing can be written to %s: %s; make room there" % (directory, error.strerror)
+    finally:
+        with suppress(OSError):
+            os.unlink(path)

@@ -174,6 +174,7 @@ class Agent:
             "pid": os.getpid(),
             "build": self._build,
             "boot_id": processes.boot_id(),
+            "now": time.time(),
             "machine_id": probe.machine_id(),
             "host": probe.host(),
             "state_dir": self._state_dir,

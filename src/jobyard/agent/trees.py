@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import stat
+from contextlib import suppress
 from typing import Dict, Iterator, NamedTuple, Optional
 
 _FICLONE = 0x40049409
@@ -89,13 +90,13 @@ def differences(before: str, after: str, made_ns: int = 0) -> Iterator[Differenc
 
     A path counts as changed if its kind, size, time, mode or link target is another one; directories only if they are
     new or gone. With `made_ns`, what was touched after that moment is named too. Never follows a link;
-    what vanishes or cannot be read meanwhile is left out.
+    what vanishes or cannot be read in the copy is left out. Raises OSError if the tree itself cannot be read.
     """
     yield from _differences(before, after, "", made_ns)
 
 
 def _differences(before: str, after: str, prefix: str, made_ns: int) -> Iterator[Difference]:
-    old, new = _listing(before), _listing(after)
+    old, new = _listing(before) if before else {}, _readable_listing(after)
     for name in sorted(old.keys() | new.keys()):
         was, now = old.get(name), new.get(name)
         relative = prefix + name
@@ -129,17 +130,17 @@ def _is_other(was: os.stat_result, now: os.stat_result, before: str, after: str)
     return (was.st_size, was.st_mtime_ns) != (now.st_size, now.st_mtime_ns)
 
 
+def _readable_listing(directory: str) -> Dict[str, os.stat_result]:
+    try:
+        return _listing(directory)
+    except OSError:  # the task has removed it, or made it unreadable
+        return {}
+
+
 def _listing(directory: str) -> Dict[str, os.stat_result]:
     found: Dict[str, os.stat_result] = {}
-    if not directory:
-        return found
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                try:
-                    found[entry.name] = entry.stat(follow_symlinks=False)
-                except OSError:
-                    continue
-    except OSError:
-        pass
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                found[entry.name] = entry.stat(follow_symlinks=False)
     return found

@@ -78,7 +78,11 @@ class Workplace:
         if not self._snapshot:
             results.gather(files, (), [], has_tree=False)
             return
-        changes = list(trees.differences(self._tree, files.work, self._made_ns))
+        try:
+            changes = list(trees.differences(self._tree, files.work, self._made_ns))
+        except OSError as error:
+            results.give_up(files, error, has_tree=True)
+            return
         if not results.gather(files, changes, self._copy_back, has_tree=True):
             return
         if keep_for_next and not _is_inhabited(files.work):

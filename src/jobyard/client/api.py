@@ -25,6 +25,7 @@ from jobyard.wire.views import JobView, LogChunk, NodeView, PlanView, ServerView
 
 T = TypeVar("T")
 Query = Mapping[str, str | int | bool | None]
+LONG_SECONDS = 600.0  # for what packs a tree, reaches a machine or gathers results before it answers
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0  # between two tries to reach a server
 EVENTS = {kind.__name__: kind for kind in Event.__subclasses__()}
 
@@ -59,14 +60,17 @@ class YardClient:
     def submit(self, spec: JobSpec, *, key: str = "") -> JobView:
         """Returns after the journal has it. A lost answer is asked for again: the key makes that harmless."""
         request = SubmitJob(spec, key=key or uuid.uuid4().hex)
-        return self._view(JobView, self._call("POST", "/jobs", codec.encode(request)))
+        return self._view(JobView, self._call("POST", "/jobs", codec.encode(request), is_long=True))
 
     def plan(self, spec: JobSpec, *, render: bool = False) -> PlanView:
         request = SubmitJob(spec, dry_run=True, render=render)
-        return self._view(PlanView, self._call("POST", "/jobs", codec.encode(request)))
+        return self._view(PlanView, self._call("POST", "/jobs", codec.encode(request), is_long=True))
 
-    def jobs(self, *, all: bool = False, state: str | None = None, limit: int | None = None) -> tuple[JobView, ...]:
-        return self._views(JobView, self._call("GET", "/jobs" + _query({"all": all, "state": state, "limit": limit})))
+    def jobs(
+        self, *, all: bool = False, state: str | None = None, limit: int | None = None, unfinished: bool = False
+    ) -> tuple[JobView, ...]:
+        query = _query({"all": all, "state": state, "limit": limit, "unfinished": unfinished})
+        return self._views(JobView, self._call("GET", "/jobs" + query))
 
     def job(self, selector: str) -> JobView:
         return self._view(JobView, self._call("GET", _job(selector)))
@@ -148,7 +152,7 @@ class YardClient:
     def results(self, selector: str, *, task: str | None = None) -> Iterator[bytes]:
         """A tar of what a job's tasks on other machines brought home, or one task's part of it."""
         path = _job(selector, "/results") + _query({"task": task})
-        ask = lambda: self._transport.open("GET", API + path, seconds=self._knobs.request_seconds)  # noqa: E731
+        ask = lambda: self._transport.open("GET", API + path, seconds=self._seconds(is_long=True))  # noqa: E731
         with self._persist(ask) as answer:
             while piece := answer.read_some():
                 yield piece
@@ -160,7 +164,8 @@ class YardClient:
 
     def add_node(self, config: NodeConfig, *, force: bool = False) -> NodeView:
         """Returns once the machine has answered; with `force` at once. Adding it again changes how it is reached."""
-        return self._view(NodeView, self._call("POST", "/nodes", codec.encode(AddNode(config, force))))
+        body = codec.encode(AddNode(config, force))
+        return self._view(NodeView, self._call("POST", "/nodes", body, is_long=True))
 
     def remove_node(self, node: str, *, force: bool = False) -> None:
         """Refused while tasks run there, unless forced."""
@@ -219,10 +224,14 @@ class YardClient:
 
     # -- below
 
-    def _call(self, method: str, path: str, body: Any = None, *, is_repeatable: bool = True) -> Any:
-        return self._persist(
-            lambda: self._transport.call(method, API + path, body, seconds=self._knobs.request_seconds), is_repeatable
-        )
+    def _call(
+        self, method: str, path: str, body: Any = None, *, is_repeatable: bool = True, is_long: bool = False
+    ) -> Any:
+        seconds = self._seconds(is_long=is_long)
+        return self._persist(lambda: self._transport.call(method, API + path, body, seconds=seconds), is_repeatable)
+
+    def _seconds(self, *, is_long: bool) -> float:
+        return max(LONG_SECONDS, self._knobs.request_seconds) if is_long else self._knobs.request_seconds
 
     def _persist(self, ask: Callable[[], T], is_repeatable: bool = True) -> T:
         """Ask until there is an answer. A server that is far away and never answered before is not waited for."""

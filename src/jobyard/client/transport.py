@@ -45,6 +45,7 @@ class Answer:
         self._connection = connection
         self._response = response
         self._address = address
+        self._bytes_left = response.length  # None: in chunks, which have an end of their own
 
     def __enter__(self) -> Answer:
         return self
@@ -65,8 +66,15 @@ class Answer:
 
         Not readline: it takes the death of the server inside a chunked answer for the end, where read1 raises.
         """
+        if self._bytes_left == 0:
+            return b""
         with _link_errors(self._address):
-            return self._response.read1(CHUNK_BYTES)
+            piece = self._response.read1(CHUNK_BYTES)
+            if self._bytes_left is not None:
+                self._bytes_left -= len(piece)
+                if not piece:
+                    raise HTTPException(f"{self._bytes_left} bytes of the answer are missing")
+            return piece
 
 
 class Transport:

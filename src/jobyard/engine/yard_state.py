@@ -8,7 +8,7 @@ everything.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from jobyard.engine.job_record import STUCK_SECONDS, JobRecord, SlotRecord
@@ -51,7 +51,7 @@ from jobyard.model.events import (
     SlotOpened,
     TasksAssigned,
 )
-from jobyard.model.job import FailurePolicy, Reason, State
+from jobyard.model.job import FailurePolicy, JobSpec, Reason, State
 from jobyard.model.node import Foreign, Node, NodeConfig, NodeState
 from jobyard.model.task import AttemptId, Slot, Task
 from jobyard.scheduling.cycle import plan
@@ -75,6 +75,7 @@ class YardState:
         self.last_slot = 0
         self._yielding: frozenset[str] = frozenset()
         self._hungry: dict[str, None] = {}  # slots that may take more tasks, in order of asking
+        self._last_environment: Mapping[str, str] = {}
         self._replan = False  # something changed that the scheduler should look at
 
     # -- events ---------------------------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ class YardState:
         raise Bug(f"no handler for {type(event).__name__}")
 
     def _submit(self, event: JobSubmitted) -> list[Effect]:
-        job = JobRecord(event.job, event.number, event.spec, event.at)
+        job = JobRecord(event.job, event.number, self._sharing_environment(event.spec), event.at)
         self.jobs[job.id] = self.unfinished[job.id] = job
         self.last_number = max(self.last_number, event.number)
         if event.key:
@@ -159,6 +160,13 @@ class YardState:
             self.dependents[dependency.job].append(job.id)
         self._replan = True
         return self._check_dependencies(job, event.at)
+
+    def _sharing_environment(self, spec: JobSpec) -> JobSpec:
+        """Jobs of one shell bring the same environment: a thousand of them keep it once."""
+        if spec.inherited_env == self._last_environment:
+            return replace(spec, inherited_env=self._last_environment)
+        self._last_environment = spec.inherited_env
+        return spec
 
     def _assign(self, event: TasksAssigned) -> list[Effect]:
         job, record = self.slots[event.slot]

@@ -38,7 +38,7 @@ class LocalAgent:
         return await asyncio.open_unix_connection(str(self.socket), limit=1 << 28)
 
     async def _start(self) -> None:
-        self.state_dir.mkdir(parents=True, exist_ok=True)
+        self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         command = [sys.executable, "-E", "-s", str(self.zipapp), "--state", str(self.state_dir)]
         command += ["--socket", str(self.socket), "--detach"]
         if self.fake_gpus:

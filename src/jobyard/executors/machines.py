@@ -39,6 +39,8 @@ PROTOCOL = 1
 RECONNECT_SECONDS = (0.05, 0.2, 1.0, 2.0, 5.0)
 WELCOME_SECONDS = 20.0
 PROBE_SECONDS = 5.0
+CLOCK_SECONDS = 1.0  # clocks that differ by less count as the same
+CONFIRM_SECONDS = 0.1
 REFUSED_SECONDS = 0.25  # before another try at room that other yards hold
 
 log = logging.getLogger(__name__)
@@ -89,9 +91,12 @@ class MachineExecutor:
         self._hello = {"op": "hello", "protocol": PROTOCOL, "ship": home is not None, **hello}
         self._lease: asyncio.TimerHandle | None = None
         self._is_lost = False  # the lease is over
+        self._ahead_seconds = 0.0  # of its clock before ours
         self._sending: dict[str, asyncio.Task[None]] = {}  # snapshots on their way
         # What ended, with the sizes of what it wrote: its results are to be settled first.
         self._arrived: asyncio.Queue[tuple[list[Event], dict[AttemptId, dict[str, int]]]] = asyncio.Queue()
+        self._placed: set[AttemptId] = set()  # said to have ended, results at home
+        self._confirming: asyncio.Task[None] | None = None
         self._seen: asyncio.Queue[list[Event]] = asyncio.Queue()
         self._writer: asyncio.StreamWriter | None = None
         self._known_jobs: set[str] = set()
@@ -112,7 +117,7 @@ class MachineExecutor:
         try:
             await self._stay_connected()
         finally:
-            for task in (settling, *self._sending.values()):
+            for task in (settling, self._confirming, *self._sending.values()):
                 if task is not None:
                     task.cancel()
 
@@ -142,11 +147,16 @@ class MachineExecutor:
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._announced = self._yard.is_busy
+        asked_at = time.time()
         writer.write(_line({**self._hello, "pending": self._announced}))
         async with asyncio.timeout(WELCOME_SECONDS):  # not wait_for: in Python 3.11 it may swallow a cancellation
             welcome = await _read(reader)
         if welcome is None or welcome.get("ev") != "welcome" or welcome.get("protocol") != PROTOCOL:
             raise Unavailable(f"the agent answers in another language: {str(welcome)[:100]}")
+        self._compare_clocks(welcome, asked_at)
+        if self._lease is not None:
+            self._lease.cancel()  # before we wait for anything: it must not run out while we reconcile
+            self._lease = None
         await self._forgotten()
         # What is not on disk yet must not be named: the agent would be asked to start it.
         await self._yard.settled()
@@ -161,9 +171,7 @@ class MachineExecutor:
         # It joins together with its first measurement: before that nobody knows what others leave of it.
         self._joining = [NodeJoined(self._described, time.time())]
         writer.write(_line({"op": "probe"}))
-        if self._lease is not None:
-            self._lease.cancel()
-        self._lease, self._is_lost = None, False
+        self._is_lost = False
         self._known_jobs = set()
         self._refused = None  # reconcile tells of them anew
         # From here on effects go straight out: the list of live attempts and the first effect after it have no gap.
@@ -180,7 +188,7 @@ class MachineExecutor:
         match message["ev"]:
             case "attempts":
                 faults.point("server-finishing" if message.get("finished") else "server-running")
-                events = self._without_refused(_attempt_events(message))
+                events = self._without_refused(_attempt_events(message, self._ahead_seconds))
                 if self._home is None or not message.get("finished"):
                     self._seen.put_nowait(events)
                 else:
@@ -219,6 +227,12 @@ class MachineExecutor:
 
     # -- what a machine with a disk of its own needs ----------------------------------------------------------------
 
+    def _compare_clocks(self, welcome: dict[str, Any], asked_at: float) -> None:
+        """Its clock may be hours off; what it tells is told by ours. A small difference may be the link's and stays."""
+        now = time.time()
+        ahead = welcome.get("now", now) - (asked_at + now) / 2
+        self._ahead_seconds = ahead if self._home and abs(ahead) > CLOCK_SECONDS + now - asked_at else 0.0
+
     def _go_away(self) -> None:
         """There is no link. For the length of the lease what runs there is believed to run on."""
         if self._home is None or self._lease is not None:
@@ -246,28 +260,49 @@ class MachineExecutor:
                 arrived.append(self._arrived.get_nowait())
             events = [event for events, _ in arrived for event in events]
             streams = {attempt: sizes for _, each in arrived for attempt, sizes in each.items()}
-            # One that was given up meanwhile has a successor; its results are not the task's.
+            # One that was given up meanwhile, or ended with its machine, has a successor: its results do not count.
             live = {item.attempt for item in self._yard.live_attempts(self.node)}
-            own = [attempt for attempt in streams if attempt in live]
+            ended = [item for event in events if isinstance(event, AttemptsFinished) for item in event.items]
+            own = [
+                item.attempt for item in ended if item.attempt in live and item.outcome.reason is not Reason.NODE_LOST
+            ]
             if lack := await asyncio.to_thread(self._bring_home, own, streams):
                 log.error("node %s: what ended did not arrive whole: %s", self.node, lack)
                 self.reconnect()  # the next reconcile sends the rest
-            else:
-                self._seen.put_nowait(events)
+                continue
+            self._seen.put_nowait(events)
+            if own and not self._is_lost:  # otherwise they were given up before we said so
+                self._placed.update(own)
+                if self._confirming is None or self._confirming.done():
+                    self._confirming = asyncio.create_task(self._confirm())
+
+    async def _confirm(self) -> None:
+        """Returns when it is written down of all whose results are at home that they ended."""
+        assert self._home is not None
+        while self._placed:
+            await asyncio.sleep(CONFIRM_SECONDS)
+            await self._yard.settled()
+            live = {item.attempt for item in self._yard.live_attempts(self.node)}
+            for attempt in self._placed - live:
+                self._home.mirror.unmark(attempt)
+            self._placed &= live
 
     def _bring_home(self, attempts: Iterable[AttemptId], streams: Mapping[AttemptId, Mapping[str, int]]) -> str:
         """In a thread. What is missing of them, in words; they end once nothing is."""
         assert self._home is not None
         for attempt in attempts:
-            if lack := self._home.mirror.lacks(attempt, streams[attempt]):
-                return f"{attempt}: {lack}"
             try:
+                if lack := self._home.mirror.lacks(attempt, streams[attempt]):
+                    return f"{attempt}: {lack}"
                 self._home.settle(attempt)
             except Exception:  # an attempt whose results cannot be placed has ended all the same
                 log.exception("results of %s", attempt)
         return ""
 
     def _send_snapshot(self, snapshot: str) -> None:
+        wanted = {self._yard.job(item.attempt.job).spec.snapshot for item in self._yard.live_attempts(self.node)}
+        if snapshot not in wanted:
+            return  # of a job that ended meanwhile, or nothing of ours
         if snapshot not in self._sending or self._sending[snapshot].done():
             self._sending[snapshot] = asyncio.create_task(self._bring_snapshot(snapshot))
 
@@ -429,24 +464,26 @@ def _node(name: str, executor: str, welcome: dict[str, Any]) -> Node:
     return Node(name, executor, welcome["cpu_millis"], welcome["memory_mib"], devices, boot_id=welcome["boot_id"])
 
 
-def _attempt_events(message: dict[str, Any]) -> list[Event]:
+def _attempt_events(message: dict[str, Any], ahead: float) -> list[Event]:
+    """In the time of our own clock, if theirs is `ahead` of it."""
     now = time.time()
     events: list[Event] = []
     if started := message.get("started"):
-        events.append(AttemptsStarted(tuple(Started(AttemptId.parse(name), at) for name, at in started), now))
+        events.append(AttemptsStarted(tuple(Started(AttemptId.parse(name), at - ahead) for name, at in started), now))
     if finished := message.get("finished"):
-        items = tuple(Finished(AttemptId.parse(name), _outcome(seen)) for name, seen in finished)
+        items = tuple(Finished(AttemptId.parse(name), _outcome(seen, ahead)) for name, seen in finished)
         events.append(AttemptsFinished(items, now))
     if withdrawn := message.get("withdrawn"):
         events.append(AttemptsWithdrawn(tuple(AttemptId.parse(name) for name in withdrawn), now))
     return events
 
 
-def _outcome(seen: dict[str, Any]) -> Outcome:
+def _outcome(seen: dict[str, Any], ahead: float) -> Outcome:
     reason = seen.get("reason")
+    started_at = seen["started_at"] - ahead
     return Outcome(
-        seen["started_at"],
-        seen["finished_at"],
+        started_at,
+        max(started_at, seen["finished_at"] - ahead),  # its clock may have been set back meanwhile
         seen.get("exit_code"),
         seen.get("signal"),
         Reason(reason) if reason else None,

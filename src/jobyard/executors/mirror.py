@@ -56,6 +56,23 @@ class Mirror:
                 raise ValueError(f"{missing} bytes of {path.name} are missing before byte {offset}")
             file.write(data[-missing:] if missing else data)
 
+    # An attempt whose results were put at home, and of which nobody has written down yet that it ended, has a mark:
+    # should it be given up after all, its successor clears them away.
+
+    def mark(self, attempt: AttemptId) -> None:
+        path = self._mark(attempt)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+
+    def unmark(self, attempt: AttemptId) -> None:
+        self._mark(attempt).unlink(missing_ok=True)
+
+    def is_marked(self, attempt: AttemptId) -> bool:
+        return self._mark(attempt).exists()
+
+    def _mark(self, attempt: AttemptId) -> Path:
+        return self.path(attempt, "out").with_suffix(".placed")
+
     def lacks(self, attempt: AttemptId, streams: Mapping[str, int]) -> str:
         """Which stream is not complete yet, in words; empty when all are here."""
         for stream, size in streams.items():

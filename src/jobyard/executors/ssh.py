@@ -43,8 +43,10 @@ path = os.path.expanduser({path!r})
 try:
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
     draft = path + "." + str(os.getpid())
+    data = sys.stdin.buffer.read()
+    len(data) == {size} or sys.exit(1)  # the link was cut: half an agent must not get the name of a whole one
     with open(draft, "wb") as file:
-        file.write(sys.stdin.buffer.read())
+        file.write(data)
     os.replace(draft, path)
 except OSError as error:
     sys.stderr.write(str(error))
@@ -127,7 +129,8 @@ class SshAgent:
         return f"python3 -c {shlex.quote(script)}"
 
     async def _push(self) -> None:
-        script = _PUSH.format(path=self._remote_path, old=PYTHON_IS_OLD, read_only=HOME_IS_READ_ONLY)
+        size = self._zipapp.stat().st_size
+        script = _PUSH.format(path=self._remote_path, size=size, old=PYTHON_IS_OLD, read_only=HOME_IS_READ_ONLY)
         await self._feed(f"python3 -c {shlex.quote(script)}", self._zipapp)
 
     async def send_snapshot(self, snapshot: str, tar: Path) -> None:

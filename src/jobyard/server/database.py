@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from pathlib import Path
 
@@ -16,6 +17,7 @@ def open_database(url: str) -> Engine:
     """An engine on a database of the newest form. Raises UserError with a sentence where that cannot be."""
     if not url.startswith("sqlite:"):
         raise UserError(f"database {url.split(':')[0]!r} is not supported yet; leave --db out to use SQLite")
+    _keep_private(url.removeprefix("sqlite:///"))
     engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 30})
     event.listen(engine, "connect", _set_pragmas)
     try:
@@ -25,6 +27,15 @@ def open_database(url: str) -> Engine:
         path = url.removeprefix("sqlite:///")
         raise UserError(f"the yard's database {path} cannot be opened: {error.orig}") from error
     return engine
+
+
+def _keep_private(path: str) -> None:
+    """The journal holds the environment of whoever submitted. SQLite gives its side files the mode of the database."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.chmod(path, 0o600)
+    except OSError as error:
+        raise UserError(f"the yard's database {path} cannot be used: {error.strerror}") from error
 
 
 def _set_pragmas(connection: object, _record: object) -> None:

@@ -8,8 +8,8 @@ from jobyard.errors import YardError
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.task import AttemptId
-from jobyard.staging.layout import name_of, results_paths
-from jobyard.staging.results import copy_log, unpack_results
+from jobyard.staging.layout import ResultPaths, name_of, results_paths
+from jobyard.staging.results import copy_log, take_back, take_back_log, unpack_results
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +22,9 @@ def bring_home(mirror: Mirror, job: SubmittedJob, attempt: AttemptId) -> None:
     label = spec.label_of(attempt.task)
     paths = results_paths(spec.results_dir, job.id, spec, label, name=name_of(spec, label))
     try:
+        for number in range(1, attempt.number):
+            _take_back(mirror, attempt._replace(number=number), paths)
+        mirror.mark(attempt)
         results = mirror.path(attempt, "results")
         if results.exists():
             unpack_results(results, paths.directory, attempt=attempt.number)
@@ -31,3 +34,13 @@ def bring_home(mirror: Mirror, job: SubmittedJob, attempt: AttemptId) -> None:
         copy_log(mirror.path(attempt, "err"), paths.err, attempt=attempt.number)
     except (OSError, YardError) as error:
         log.error("results of %s stay in %s (`yard fetch` brings them): %s", attempt, mirror.directory, error)
+
+
+def _take_back(mirror: Mirror, attempt: AttemptId, paths: ResultPaths) -> None:
+    """Of an attempt that was given up when its results were at home already: they are not the task's."""
+    if not mirror.is_marked(attempt):
+        return
+    take_back(mirror.path(attempt, "results"), paths.directory)
+    take_back_log(mirror.path(attempt, "out"), paths.out)
+    take_back_log(mirror.path(attempt, "err"), paths.err)
+    mirror.unmark(attempt)

@@ -13,9 +13,15 @@ LOOK_SECONDS = 0.5
 class Lifetime:
     """Counts requests. `over` returns when the server should end: it was asked to, or has been idle for long enough."""
 
-    def __init__(self, idle_seconds: float | None, is_busy: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        idle_seconds: float | None,
+        is_busy: Callable[[], bool],
+        is_reachable: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._idle_seconds = idle_seconds
         self._is_busy = is_busy
+        self._is_reachable = is_reachable
         self._open_requests = 0
         self._last_use = time.monotonic()
         self._asked = asyncio.Event()
@@ -39,6 +45,8 @@ class Lifetime:
                 return
             except TimeoutError:
                 pass
+            if not self._is_reachable():
+                return  # nobody can ask us anything; the agent starts another while work is pending
             if self._open_requests or self._is_busy():
                 self._last_use = time.monotonic()
             elif self._idle_seconds is not None and time.monotonic() - self._last_use > self._idle_seconds:

@@ -189,6 +189,10 @@ class YardLoop:
             self._settled.set()
             self._publish(events)
 
+    def report(self, events: Sequence[Event]) -> None:
+        """Events that no executor sees, like a machine that is known no longer."""
+        self._inbox.put_nowait(events)
+
     def finish(self) -> None:
         """Let `run` return after its round. Never cancel it: between applying and writing, memory is ahead of disk."""
         self._is_finishing = True
@@ -227,11 +231,12 @@ class YardLoop:
                 continue
             try:
                 happened, result = item.command(self.state, now)
-                apply(happened)
-                answers.append((item, result))
             except YardError as error:
                 if not item.answer.done():
                     item.answer.set_exception(error)
+                continue
+            apply(happened)  # what fails here is a bug, and is not the asker's alone
+            answers.append((item, result))
         apply(self.state.decide(now))
         effects.extend(self.state.withdrawals(now))
         return events, effects, answers

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from jobyard.executors.machines import Homecoming, MachineExecutor
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.registry import executor_class
 from jobyard.executors.ssh import SshAgent, SshTarget
+from jobyard.model.events import NodeRemoved
 from jobyard.model.node import NodeConfig
 from jobyard.model.task import AttemptId
 from jobyard.server.homecoming import bring_home
@@ -25,34 +27,42 @@ from jobyard.settings import ServerKnobs
 log = logging.getLogger(__name__)
 
 
-def respawn_command(directory: Path) -> list[str]:
-    """What brings a dead server back; the agent runs it while work is pending."""
-    return [sys.executable, "-P", "-m", "jobyard.server", "--yard", str(directory), "--background"]
+def respawn_command(directory: Path, listen: str = "") -> list[str]:
+    """What brings a dead server back as it was; the agent runs it while work is pending."""
+    command = [sys.executable, "-P", "-m", "jobyard.server", "--yard", str(directory), "--background"]
+    return [*command, "--listen", listen] if listen else command
 
 
 class Machines:
     """Makes an executor for each machine and gives it to the loop."""
 
-    def __init__(self, loop: YardLoop, directory: Path, yard_id: str, knobs: ServerKnobs) -> None:
+    def __init__(
+        self, loop: YardLoop, directory: Path, yard_id: str, this_machine: str, listen: str, knobs: ServerKnobs
+    ) -> None:
+        self.this_machine = this_machine
         self._loop = loop
         self._directory = directory
         self._yard_id = yard_id
         self._knobs = knobs
         self.mirror = loop.mirror = Mirror(directory / "mirror")
         self._one_at_a_time = threading.Lock()  # tasks of one job share a directory
-        self._respawn: dict[str, Any] = {"yard": yard_id, "respawn": respawn_command(directory)}
+        self._respawn: dict[str, Any] = {"yard": yard_id, "respawn": respawn_command(directory, listen)}
 
     def start(self) -> None:
         self._loop.add(self._this_machine())
         for config in self._loop.state.configs.values():
             self.add(config)
+        # A machine that nobody can reach any more must not be given work.
+        gone = [node for node in self._loop.state.nodes if not self._loop.executor_of(node)]
+        self._loop.report([NodeRemoved(node, time.time()) for node in gone])
 
     def _this_machine(self) -> MachineExecutor:
         agent_socket = settings.runtime_dir() / f"{settings.yard_key(self._directory)}.agent"
         files = self._directory / "agent"
         agent = LocalAgent(files, agent_socket, os.environ.get("JOBYARD_FAKE_GPUS", ""))
-        name = this_host()
-        machine: MachineExecutor = executor_class("local")("local", name, agent, self._loop, self._respawn, files)
+        machine: MachineExecutor = executor_class("local")(
+            "local", self.this_machine, agent, self._loop, self._respawn, files
+        )
         return machine
 
     def add(self, config: NodeConfig) -> None:

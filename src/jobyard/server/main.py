@@ -21,7 +21,7 @@ from jobyard.server.database import open_database
 from jobyard.server.journal import Journal
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.loop import YardLoop
-from jobyard.server.machines import Machines
+from jobyard.server.machines import Machines, this_host
 from jobyard.server.snapshots import Snapshots
 from jobyard.server.yard import Yard
 from jobyard.settings import ServerKnobs
@@ -62,9 +62,12 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     yard_id = journal.fact("yard_id", os.urandom(8).hex())
     build = settings.build_id()
     loop = YardLoop(journal, Snapshots(directory / "snapshot.pickle", build, yard_id))
-    lifetime = Lifetime(None if listen else knobs.idle_seconds, lambda: loop.is_busy)
-    address = listen or f"unix:{settings.socket_path(directory)}"
-    machines = Machines(loop, directory, yard_id, knobs)
+    path = settings.socket_path(directory)
+    lifetime = Lifetime(None if listen else knobs.idle_seconds, lambda: loop.is_busy, path.exists)
+    address = listen or f"unix:{path}"
+    # Written down once: a laptop's name changes with its network, and is the same machine.
+    this_machine = journal.fact("this_machine", this_host())
+    machines = Machines(loop, directory, yard_id, this_machine, listen, knobs)
     place = url.split("@")[-1]  # without the password
     yard = Yard(loop, machines, engine, lifetime, str(directory), yard_id, address, place, time.time(), build)
     machines.start()

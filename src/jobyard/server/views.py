@@ -126,8 +126,8 @@ def task_view(job: JobRecord, task: Task) -> TaskView:
         signal=outcome.signal if outcome else None,
         started_at=task.started_at or (outcome.started_at if outcome else None) or None,
         finished_at=outcome.finished_at if outcome and task.state.is_final else None,
-        peak_memory_mib=outcome.peak_memory_mib if outcome else None,
-        peak_gpu_memory_mib=outcome.peak_gpu_memory_mib if outcome else None,
+        peak_memory_mib=(outcome.peak_memory_mib or None) if outcome else None,
+        peak_gpu_memory_mib=(outcome.peak_gpu_memory_mib or None) if outcome else None,
     )
 
 

@@ -72,6 +72,38 @@ def copy_log(source: str | os.PathLike[str], target: str | os.PathLike[str], *, 
         raise _unwritable(home.parent, error) from None
 
 
+def take_back(archive: str | os.PathLike[str], directory: str | os.PathLike[str]) -> None:
+    """Undo `unpack_results`: remove what is still as the archive has it. All else stays, and so do directories."""
+    home = Path(directory).resolve()
+    if not os.path.exists(archive) or not os.path.getsize(archive):
+        return
+    coding = {"encoding": sys.getfilesystemencoding(), "errors": "surrogateescape"}
+    with suppress(*_DAMAGE), tarfile.open(archive, "r:", **coding) as tar:
+        for member in tar:
+            path = home.joinpath(member.name)
+            if path.parent.resolve().is_relative_to(home) and _is_unchanged(path, tar, member):
+                path.unlink()
+
+
+def take_back_log(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Undo `copy_log`."""
+    home = Path(target)
+    content = Path(source).read_bytes() if os.path.exists(source) else b""
+    if home.is_file() and not home.is_symlink() and home.read_bytes() == content:
+        home.unlink()
+
+
+def _is_unchanged(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> bool:
+    if path.is_symlink():
+        return member.issym() and os.readlink(path) == member.linkname
+    if not member.isreg() or not path.is_file() or path.stat().st_size != member.size:
+        return False
+    content = tar.extractfile(member)
+    assert content is not None
+    with content, path.open("rb") as file:
+        return all(file.read(len(piece)) == piece for piece in iter(lambda: content.read(1 << 20), b""))
+
+
 @dataclass
 class _Unpacking:
     home: bytes

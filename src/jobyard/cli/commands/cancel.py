@@ -43,7 +43,7 @@ def _targets(session: Session, jobs: tuple[str, ...]) -> list[JobView]:
     """All are looked up first, so that a misspelt one leaves the others alone."""
     if jobs:
         return list({view.id: view for view in map(session.client.job, jobs)}.values())
-    return [view for view in session.client.jobs(all=True) if not view.state.is_final]
+    return list(session.client.jobs(unfinished=True))
 
 
 def _sentence(view: JobView, tasks: tuple[str, ...]) -> str:

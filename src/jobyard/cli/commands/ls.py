@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from jobyard.cli.output.json import print_json
-from jobyard.cli.output.table import print_table
+from jobyard.cli.output.table import print_table, say_more
 from jobyard.cli.output.text import age, run_time, say, state_text
 from jobyard.cli.session import Session, with_session
 from jobyard.model.job import State
 from jobyard.wire.views import JobView
 
 HEADERS = ("ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "WHAT")
+ROWS_MOST = 50  # of a table, unless -n says otherwise
 
 
 @click.command("ls")
@@ -31,7 +32,9 @@ def command(session: Session, show_all: bool, state: str | None, limit: int | No
         for job in jobs:
             click.echo(job.id)
     elif jobs:
-        print_table(HEADERS, [_row(job) for job in jobs])
+        rows = jobs if limit else jobs[:ROWS_MOST]
+        print_table(HEADERS, [_row(job) for job in rows])
+        say_more(len(jobs) - len(rows))
     else:
         say("no jobs" if show_all else "no jobs; `yard ls --all` shows old ones, `yard run -- CMD` makes one")
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from fastapi import APIRouter, Request, Response
 
@@ -14,6 +14,7 @@ from jobyard.server.views import task_views
 
 router = APIRouter()
 WATCH_SECONDS = 0.1  # at most ten views a second
+VIEWS_AT_ONCE = 200  # of a long list; then others have a turn
 
 
 def _states(text: str) -> list[State]:
@@ -25,17 +26,30 @@ def _states(text: str) -> list[State]:
 
 
 @router.get("/jobs")
-async def list_jobs(request: Request, all: bool = False, state: str = "", limit: int = 50, user: str = "") -> Response:
+async def list_jobs(
+    request: Request,
+    all: bool = False,
+    state: str = "",
+    limit: int | None = None,
+    user: str = "",
+    unfinished: bool = False,
+) -> Response:
     yard = yard_of(request)
     wanted = set(_states(state))
-    everything = all or bool(wanted)
+    everything = all or unfinished or bool(wanted)
+    known = yard.loop.state.unfinished if unfinished else yard.loop.state.jobs
     with yard.lifetime.request():
-        jobs = sorted(yard.loop.state.jobs.values(), key=lambda job: -job.number)
+        jobs = sorted(known.values(), key=lambda job: -job.number)
         found = [job for job in jobs if (not user or job.spec.user == user) and (not wanted or job.state in wanted)]
         if not everything:
             # What is going on, and what ended last.
             found = [job for index, job in enumerate(found) if not job.is_final or index < 10]
-        return answer([view_of(yard, job, detail=False) for job in found[: max(0, limit)]])
+        views = []
+        for index, job in enumerate(found if limit is None else found[: max(0, limit)], 1):
+            views.append(view_of(yard, job, detail=False))
+            if index % VIEWS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return await asyncio.to_thread(answer, views)
 
 
 @router.get("/jobs/{selector}")
@@ -59,19 +73,21 @@ async def watch_job(request: Request, selector: str) -> Response:
     yard = yard_of(request)
     job_id = selected(yard, selector).id
 
-    async def changes() -> AsyncIterator[str]:
+    async def changes() -> AsyncGenerator[str, None]:
         before = ""
         while True:
             job = selected(yard, job_id)
             change = asyncio.ensure_future(yard.loop.change())
-            message = event("job", view_of(yard, job))
-            if message != before:
-                yield message
-                before = message
-            if job.is_final:
+            try:
+                message = event("job", view_of(yard, job))
+                if message != before:
+                    yield message
+                    before = message
+                if job.is_final:
+                    return
+                await change
+            finally:
                 change.cancel()
-                return
-            await change
             await asyncio.sleep(WATCH_SECONDS)
 
     return event_stream(yard, changes())

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
 
 from fastapi import APIRouter, Header, Request, Response
-from fastapi.responses import FileResponse
+from fastapi.responses import StreamingResponse
 
 from jobyard.errors import NotFound, UserError
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
-from jobyard.server.logs import STREAMS, LogStream, log_path
+from jobyard.server.logs import CHUNK_BYTES, STREAMS, LogStream, log_path
 from jobyard.server.logs import Request as LogRequest
 from jobyard.server.routes.shared import event, event_stream, selected, yard_of
+from jobyard.server.yard import Yard
 from jobyard.wire.views import LogChunk
 
 router = APIRouter()
@@ -42,11 +46,13 @@ async def stream_logs(
     wanted = LogRequest(selected(yard, selector), task, attempt, _streams(stream), tail)
     logs = LogStream(yard.loop, wanted, follow=follow, cursor=last_event_id)
 
-    async def messages() -> AsyncIterator[str]:
-        async for chunk in logs.chunks():
-            yield event("log", chunk, logs.cursor())
+    async def messages() -> AsyncGenerator[str, None]:
+        async with aclosing(logs.chunks()) as chunks:
+            async for chunk in chunks:
+                yield event("log", chunk, logs.cursor())
         # A server that leaves ends its streams as well; this one ended because all is said.
-        yield event("log", LogChunk("", 0, "out", "", final=True), logs.cursor())
+        if not logs.is_cut:
+            yield event("log", LogChunk("", 0, "out", "", final=True), logs.cursor())
 
     return event_stream(yard, messages())
 
@@ -64,7 +70,14 @@ async def raw_log(
     for number in wanted.attempts_of(wanted.task):
         path = log_path(yard.loop, AttemptId(job.id, wanted.task, number), wanted.streams[0])
         if path.exists():
-            return FileResponse(path, media_type="application/octet-stream")
+            return StreamingResponse(_pieces(yard, path), media_type="application/octet-stream")
     if job.task(wanted.task).state not in (State.PENDING, State.STARTING):
         return Response(b"", media_type="application/octet-stream")  # of a silent stream nothing came from elsewhere
     raise NotFound(f"task {task or 0} of job {job.id} has written nothing yet")
+
+
+async def _pieces(yard: Yard, path: Path) -> AsyncIterator[bytes]:
+    """What is there when we come to it. It may grow meanwhile, so nobody is told a length beforehand."""
+    with yard.lifetime.request(), path.open("rb") as file:
+        while piece := await asyncio.to_thread(file.read, CHUNK_BYTES):
+            yield piece

@@ -10,7 +10,6 @@ from fastapi import APIRouter, Request, Response
 from jobyard.errors import Unavailable, UserError
 from jobyard.model.node import Node, NodeState
 from jobyard.server import commands
-from jobyard.server.machines import this_host
 from jobyard.server.problems import problem
 from jobyard.server.routes.shared import answer, body_of, yard_of
 from jobyard.server.views import node_view
@@ -39,7 +38,7 @@ async def add_node(request: Request) -> Response:
     yard = yard_of(request)
     asked = await body_of(AddNode, request)
     config = asked.config
-    if not NODE_ID.fullmatch(config.id) or config.id in (this_host(), "local", "ssh"):
+    if not NODE_ID.fullmatch(config.id) or config.id in (yard.machines.this_machine, "local", "ssh"):
         raise UserError(f"node name {config.id!r}: use letters, digits, `_`, `.` and `-`, and not this machine's name")
     with yard.lifetime.request():
         if not asked.force:
