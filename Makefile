@@ -1,5 +1,5 @@
 # Two commands matter: `make demo` shows the yard, `make test` checks all of it. `make help` lists the rest.
-.PHONY: help setup demo test test-fast lint format soak bench clean
+.PHONY: help setup packages demo test test-fast lint format soak bench clean
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -25,21 +25,25 @@ lint: setup ## style, types and import arrows
 	mypy
 	lint-imports
 
-test: lint ## everything: style, types, import arrows, all tests
+packages: # what the tests over SSH need; without it they say so and are skipped
+	@while read -r package command; do tools/need $$package $$command || true; done <tests/hosts/packages.txt
+
+test: lint packages ## everything: style, types, import arrows, all tests
 	pytest
 
 test-fast: setup ## the inner loop, under a minute
 	ruff check .
 	mypy
-	pytest -m 'not slow' -q
+	pytest -q -n 2 -m 'not slow' tests/unit tests/scenarios
 
-soak: setup ## the long fault campaigns
-	JOBYARD_FAULT_ROUNDS=200 pytest tests/faults --timeout=0 -s
+soak: setup packages ## the long fault campaigns
+	JOBYARD_FAULT_ROUNDS=200 JOBYARD_LINK_ROUNDS=50 pytest tests/faults --timeout=0 -s
 
 bench: setup ## measure, keep the figures, write docs/benchmarks.md
 	@mkdir -p benchmarks/results
 	python benchmarks/throughput.py --json >.bench.json && mv .bench.json benchmarks/results/throughput.json
 	python benchmarks/startup.py --json >.bench.json && mv .bench.json benchmarks/results/startup.json
+	python benchmarks/ssh.py --json >.bench.json && mv .bench.json benchmarks/results/ssh.json
 	python benchmarks/report.py
 
 format: setup ## let ruff tidy the tree

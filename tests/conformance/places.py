@@ -21,8 +21,8 @@ import pytest
 
 from jobyard.agent import processes
 from jobyard.executors.agent_process import LocalAgent
+from jobyard.executors.arrivals import Homecoming
 from jobyard.executors.fake import FakeMachine
-from jobyard.executors.machines import Homecoming
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import Executor, LiveAttempt, SubmittedJob
 from jobyard.executors.registry import executor_class

@@ -61,7 +61,6 @@ class Team:
 def team() -> Iterator[Team]:
     with TemporaryYard() as served:
         token = served.json("token", "create", "laptop")
-        served.ok("server", "stop")
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         with served.start("serve", "--listen", f"127.0.0.1:{port}") as process:
@@ -73,6 +72,7 @@ def team() -> Iterator[Team]:
                 _, err = process.communicate(timeout=30)
         assert process.returncode == 0, err
         assert b"Traceback" not in err
+        assert f"clients need YARD_URL=http://127.0.0.1:{port}".encode() in err
 
 
 def _listens(port: int, process: subprocess.Popen[bytes]) -> bool:
@@ -97,6 +97,7 @@ def test_the_health_check_needs_none(team: Team) -> None:
 def test_a_client_elsewhere_works_with_url_and_token(team: Team) -> None:
     done = team.served.ok("run", "-w", str(team.served.work), "--", "echo over tcp", env=team.env)
     assert done.out == "over tcp\n"
+    assert team.served.json("show", "last", env=team.env)["user"] == "laptop"
     assert team.served.ok("ls", "-q", env=team.env).out
     assert not (team.served.root / "elsewhere").exists()
 

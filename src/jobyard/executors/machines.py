@@ -7,17 +7,17 @@ import json
 import logging
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from jobyard.agent import faults, records
 from jobyard.errors import Unavailable
+from jobyard.executors.arrivals import Arrivals, Homecoming
 from jobyard.executors.environment import job_environment, task_command, task_environment
 from jobyard.executors.measurement import Measurements
-from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import AgentStatus, LiveAttempt, SubmittedJob, YardView
 from jobyard.model.effects import CloseSlot, Effect, Launch, Stop, Withdraw
 from jobyard.model.events import (
@@ -40,7 +40,6 @@ RECONNECT_SECONDS = (0.05, 0.2, 1.0, 2.0, 5.0)
 WELCOME_SECONDS = 20.0
 PROBE_SECONDS = 5.0
 CLOCK_SECONDS = 1.0  # clocks that differ by less count as the same
-CONFIRM_SECONDS = 0.1
 REFUSED_SECONDS = 0.25  # before another try at room that other yards hold
 
 log = logging.getLogger(__name__)
@@ -56,16 +55,6 @@ class Transport(Protocol):
 
     async def send_snapshot(self, snapshot: str, tar: Path) -> None:
         """Bring a tree to the machine. Raises Unavailable. Never asked of a machine that shares our disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class Homecoming:
-    """What a machine that does not share our disk needs: a place for what it sends, and what to do when all is here."""
-
-    mirror: Mirror
-    snapshots: Path  # the trees that are sent along, by their hashes
-    settle: Callable[[AttemptId], None]  # put an attempt's results where the user wants them; may take a while
-    lease_seconds: float  # after so long without a link its attempts are given up
 
 
 class MachineExecutor:
@@ -90,14 +79,10 @@ class MachineExecutor:
         self._home = home
         self._hello = {"op": "hello", "protocol": PROTOCOL, "ship": home is not None, **hello}
         self._lease: asyncio.TimerHandle | None = None
-        self._is_lost = False  # the lease is over
         self._ahead_seconds = 0.0  # of its clock before ours
         self._sending: dict[str, asyncio.Task[None]] = {}  # snapshots on their way
-        # What ended, with the sizes of what it wrote: its results are to be settled first.
-        self._arrived: asyncio.Queue[tuple[list[Event], dict[AttemptId, dict[str, int]]]] = asyncio.Queue()
-        self._placed: set[AttemptId] = set()  # said to have ended, results at home
-        self._confirming: asyncio.Task[None] | None = None
         self._seen: asyncio.Queue[list[Event]] = asyncio.Queue()
+        self._arrivals = Arrivals(node, home, yard, self._seen.put_nowait, self.reconnect) if home else None
         self._writer: asyncio.StreamWriter | None = None
         self._known_jobs: set[str] = set()
         self._described: Node | None = None
@@ -113,11 +98,11 @@ class MachineExecutor:
     # -- being connected -------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        settling = asyncio.create_task(self._settle()) if self._home else None
+        arriving = asyncio.create_task(self._arrivals.run()) if self._arrivals else None
         try:
             await self._stay_connected()
         finally:
-            for task in (settling, self._confirming, *self._sending.values()):
+            for task in (arriving, *self._sending.values()):
                 if task is not None:
                     task.cancel()
 
@@ -171,7 +156,8 @@ class MachineExecutor:
         # It joins together with its first measurement: before that nobody knows what others leave of it.
         self._joining = [NodeJoined(self._described, time.time())]
         writer.write(_line({"op": "probe"}))
-        self._is_lost = False
+        if self._arrivals is not None:
+            self._arrivals.is_lost = False
         self._known_jobs = set()
         self._refused = None  # reconcile tells of them anew
         # From here on effects go straight out: the list of live attempts and the first effect after it have no gap.
@@ -183,19 +169,20 @@ class MachineExecutor:
         self.announce(self._yard.is_busy)
         while (message := await _read(reader)) is not None:
             self._hear(message)
+            if self._arrivals is not None:
+                await self._arrivals.room()
 
     def _hear(self, message: dict[str, Any]) -> None:
         match message["ev"]:
             case "attempts":
                 faults.point("server-finishing" if message.get("finished") else "server-running")
                 events = self._without_refused(_attempt_events(message, self._ahead_seconds))
-                if self._home is None or not message.get("finished"):
+                if self._arrivals is None or not message.get("finished"):
                     self._seen.put_nowait(events)
                 else:
-                    sizes = {AttemptId.parse(name): seen.get("streams") or {} for name, seen in message["finished"]}
-                    self._arrived.put_nowait((events, sizes))
-            case "output" if self._home is not None:
-                self._home.mirror.take(message)
+                    self._arrivals.ended(events, message["finished"])
+            case "output" if self._arrivals is not None:
+                self._arrivals.output(message)
             case "missing" if self._home is not None:
                 self._send_snapshot(message["snapshot"])
             case "measured":
@@ -242,62 +229,16 @@ class MachineExecutor:
 
     def _give_up(self) -> None:
         assert self._home is not None
-        self._is_lost = True
+        assert self._arrivals is not None
+        self._arrivals.is_lost = True
         message = f"node {self.node} has not answered for {self._home.lease_seconds:g} s"
         self._seen.put_nowait([NodeLost(self.node, time.time(), message)])
 
     async def _forgotten(self) -> None:
         """Returns when the yard has heard that the node was lost: what it gave up must not be named as live."""
         async with asyncio.timeout(WELCOME_SECONDS):
-            while self._is_lost and self._yard.live_attempts(self.node):  # noqa: ASYNC110
+            while self._arrivals and self._arrivals.is_lost and self._yard.live_attempts(self.node):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-
-    async def _settle(self) -> None:
-        """Until cancelled: bring results to their place, then say that their attempts ended. In the order they came."""
-        while True:
-            arrived = [await self._arrived.get()]
-            while not self._arrived.empty():
-                arrived.append(self._arrived.get_nowait())
-            events = [event for events, _ in arrived for event in events]
-            streams = {attempt: sizes for _, each in arrived for attempt, sizes in each.items()}
-            # One that was given up meanwhile, or ended with its machine, has a successor: its results do not count.
-            live = {item.attempt for item in self._yard.live_attempts(self.node)}
-            ended = [item for event in events if isinstance(event, AttemptsFinished) for item in event.items]
-            own = [
-                item.attempt for item in ended if item.attempt in live and item.outcome.reason is not Reason.NODE_LOST
-            ]
-            if lack := await asyncio.to_thread(self._bring_home, own, streams):
-                log.error("node %s: what ended did not arrive whole: %s", self.node, lack)
-                self.reconnect()  # the next reconcile sends the rest
-                continue
-            self._seen.put_nowait(events)
-            if own and not self._is_lost:  # otherwise they were given up before we said so
-                self._placed.update(own)
-                if self._confirming is None or self._confirming.done():
-                    self._confirming = asyncio.create_task(self._confirm())
-
-    async def _confirm(self) -> None:
-        """Returns when it is written down of all whose results are at home that they ended."""
-        assert self._home is not None
-        while self._placed:
-            await asyncio.sleep(CONFIRM_SECONDS)
-            await self._yard.settled()
-            live = {item.attempt for item in self._yard.live_attempts(self.node)}
-            for attempt in self._placed - live:
-                self._home.mirror.unmark(attempt)
-            self._placed &= live
-
-    def _bring_home(self, attempts: Iterable[AttemptId], streams: Mapping[AttemptId, Mapping[str, int]]) -> str:
-        """In a thread. What is missing of them, in words; they end once nothing is."""
-        assert self._home is not None
-        for attempt in attempts:
-            try:
-                if lack := self._home.mirror.lacks(attempt, streams[attempt]):
-                    return f"{attempt}: {lack}"
-                self._home.settle(attempt)
-            except Exception:  # an attempt whose results cannot be placed has ended all the same
-                log.exception("results of %s", attempt)
-        return ""
 
     def _send_snapshot(self, snapshot: str) -> None:
         wanted = {self._yard.job(item.attempt.job).spec.snapshot for item in self._yard.live_attempts(self.node)}
@@ -435,7 +376,7 @@ class MachineExecutor:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        elif self._is_lost:  # whoever forgot everything else forgot that too
+        elif self._arrivals and self._arrivals.is_lost:  # whoever forgot everything else forgot that too
             self._give_up()
 
     def status(self) -> AgentStatus:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import os
+import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ class Mirror:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._marks = directory / "placed"
+        self._lock = threading.Lock()
+        self._marked = self._read_marks()
 
     def path(self, attempt: AttemptId, stream: str) -> Path:
         paths = records.paths(str(self.directory), str(attempt))
@@ -56,22 +60,39 @@ class Mirror:
                 raise ValueError(f"{missing} bytes of {path.name} are missing before byte {offset}")
             file.write(data[-missing:] if missing else data)
 
-    # An attempt whose results were put at home, and of which nobody has written down yet that it ended, has a mark:
-    # should it be given up after all, its successor clears them away.
+    # An attempt whose results were put at home, and of which nobody has written down yet that it ended, is marked:
+    # should it be given up after all, its successor clears them away. One file for all: making files is dear.
 
     def mark(self, attempt: AttemptId) -> None:
-        path = self._mark(attempt)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600)
+        with self._lock:
+            self._marked.add(attempt)
+            self._note(f"+{attempt}\n")
 
-    def unmark(self, attempt: AttemptId) -> None:
-        self._mark(attempt).unlink(missing_ok=True)
+    def unmark(self, attempts: Iterable[AttemptId]) -> None:
+        with self._lock:
+            gone = self._marked.intersection(attempts)
+            self._marked -= gone
+            if gone and not self._marked:
+                self._marks.unlink(missing_ok=True)
+            elif gone:
+                self._note("".join(f"-{attempt}\n" for attempt in gone))
 
     def is_marked(self, attempt: AttemptId) -> bool:
-        return self._mark(attempt).exists()
+        return attempt in self._marked
 
-    def _mark(self, attempt: AttemptId) -> Path:
-        return self.path(attempt, "out").with_suffix(".placed")
+    def _note(self, lines: str) -> None:
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._marks.open("a") as file:
+            file.write(lines)
+
+    def _read_marks(self) -> set[AttemptId]:
+        marked: set[AttemptId] = set()
+        lines = self._marks.read_text().splitlines(keepends=True) if self._marks.exists() else []
+        for line in lines:
+            if line.endswith("\n"):  # otherwise it was cut off
+                attempt = AttemptId.parse(line[1:-1])
+                (marked.add if line.startswith("+") else marked.discard)(attempt)
+        return marked
 
     def lacks(self, attempt: AttemptId, streams: Mapping[str, int]) -> str:
         """Which stream is not complete yet, in words; empty when all are here."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import socket
 import subprocess
 import sys
+import threading
 from importlib import import_module
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from jobyard import settings
 from jobyard.errors import YardError
 
 LOG_BYTES_MOST = 5_000_000
+ANY_HOST = ("0.0.0.0", "[::]", "::")
 
 
 def main() -> int:
@@ -30,11 +33,29 @@ def main() -> int:
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
         run = import_module("jobyard.server.main")
         asyncio = import_module("asyncio")
-        asyncio.run(run.serve(options.yard, options.listen, options.db, options.ready_fd))
+        ready = options.ready_fd
+        if ready is None and options.listen:
+            ready = say_when_ready(options.yard, options.listen)
+        asyncio.run(run.serve(options.yard, options.listen, options.db, ready))
     except YardError as error:
         print(f"yard: {error}", file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def say_when_ready(yard: Path, listen: str) -> int:
+    """Where the server tells that it answers; whoever started it in the foreground then reads how to reach it."""
+    ready, ready_writer = os.pipe()
+    host, _, port = listen.rpartition(":")
+    shown = f"{socket.gethostname()}:{port}" if host in ANY_HOST else listen
+
+    def say() -> None:
+        if os.read(ready, 3) == b"ok\n":
+            sentence = f"serving {yard} on {listen}; clients need YARD_URL=http://{shown} and YARD_TOKEN"
+            print(f"yard: {sentence}", file=sys.stderr, flush=True)
+
+    threading.Thread(target=say, name="say when ready", daemon=True).start()
+    return ready_writer
 
 
 def start_in_background(yard: Path, listen: str) -> int:

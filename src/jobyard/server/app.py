@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -16,7 +17,8 @@ from jobyard import __version__
 from jobyard.errors import YardError
 from jobyard.server.problems import problem
 from jobyard.server.routes import ALL_ROUTERS
-from jobyard.server.tokens import is_valid
+from jobyard.server.routes.shared import CALLER
+from jobyard.server.tokens import holder_of
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import API
 
@@ -69,8 +71,12 @@ class NeedsToken:
         if scope["type"] == "http" and scope["path"] != f"{API}/healthz":
             headers = dict(scope["headers"])
             kind, _, secret = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-            if kind.lower() != "bearer" or not is_valid(self._engine, secret.strip()):
+            holder = None
+            if kind.lower() == "bearer":
+                holder = await asyncio.to_thread(holder_of, self._engine, secret.strip())
+            if holder is None:
                 sentence = "this server needs a valid token: set YARD_TOKEN (`yard token create` makes one)"
                 await problem("forbidden", sentence, 401)(scope, receive, send)
                 return
+            scope.setdefault("state", {})[CALLER] = holder
         await self._app(scope, receive, send)

@@ -43,4 +43,4 @@ def _take_back(mirror: Mirror, attempt: AttemptId, paths: ResultPaths) -> None:
     take_back(mirror.path(attempt, "results"), paths.directory)
     take_back_log(mirror.path(attempt, "out"), paths.out)
     take_back_log(mirror.path(attempt, "err"), paths.err)
-    mirror.unmark(attempt)
+    mirror.unmark([attempt])

@@ -7,7 +7,7 @@ import base64
 import codecs
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
 
 from jobyard.engine.intervals import IntervalSet
@@ -16,14 +16,12 @@ from jobyard.errors import NotFound, UserError
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, Event
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
-from jobyard.server.loop import YardLoop
+from jobyard.server.loop import News, YardLoop
 from jobyard.wire.views import LogChunk
 
 CHUNK_BYTES = 1 << 16
 LOOK_SECONDS = 0.1
 STREAMS = ("out", "err")
-
-News = asyncio.Queue[tuple[int, list[Event]]]
 
 
 def log_paths(loop: YardLoop, attempt: AttemptId, stream: str) -> list[Path]:
@@ -153,6 +151,8 @@ class LogStream:
         self._loop = loop
         self._request = request
         self._follow = follow
+        self._tail = request.tail  # of what is there already; what begins later is shown whole
+        self.is_cut = False  # we did not keep up with what happens: who reads this goes on from the cursor
         self._open: dict[AttemptId, dict[str, Reader]] = {}
         self._done: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)  # attempt number -> tasks read to the end
         if cursor:
@@ -162,12 +162,16 @@ class LogStream:
 
     def cursor(self) -> str:
         done = {str(attempt): list(tasks.ranges()) for attempt, tasks in self._done.items()}
-        reading = {str(key): {name: r.offset for name, r in readers.items()} for key, readers in self._open.items()}
-        return base64.urlsafe_b64encode(json.dumps([done, reading], separators=(",", ":")).encode()).decode()
+        offsets = {str(key): {name: r.offset for name, r in own.items() if r.offset} for key, own in self._open.items()}
+        reading = {key: own for key, own in offsets.items() if own}  # a header holds it: only what was read
+        has_tail = self._tail is not None
+        return base64.urlsafe_b64encode(json.dumps([done, reading, has_tail], separators=(",", ":")).encode()).decode()
 
     def _resume(self, cursor: str) -> None:
         try:
-            done, reading = json.loads(base64.urlsafe_b64decode(cursor))
+            done, reading, has_tail = json.loads(base64.urlsafe_b64decode(cursor))
+            if not has_tail:
+                self._tail = None
             for attempt, ranges in done.items():
                 self._done[int(attempt)] = IntervalSet((int(first), int(last)) for first, last in ranges)
             for text, offsets in reading.items():
@@ -183,7 +187,7 @@ class LogStream:
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
-    async def chunks(self) -> AsyncIterator[LogChunk]:
+    async def chunks(self) -> AsyncGenerator[LogChunk, None]:
         job, request = self._request.job, self._request
         news = self._loop.subscribe() if self._follow else None
         try:
@@ -196,16 +200,18 @@ class LogStream:
                     for chunk in self._read(key, final=not runs):
                         yield chunk
                 await asyncio.sleep(0)
+            self._tail = None
             # 2. What happens from now on.
-            while news is not None and not self._is_over():
+            while news is not None and not news.is_cut and not self._is_over():
                 for key, ended in (await self._hear(news)).items():
                     for chunk in self._read(key, final=ended):
                         yield chunk
                 for key in list(self._open):
                     for chunk in self._read(key, final=False):
                         yield chunk
-            # 3. The job ended while we were reading: all that began is complete now.
-            if news is not None:
+            # 3. The job ended while we were reading: all that began is complete now, if we heard of all of it.
+            self.is_cut = news is not None and news.is_cut
+            if news is not None and not self.is_cut:
                 for key in [*self._take(news), *self._open]:
                     for chunk in self._read(key, final=True):
                         yield chunk
@@ -248,8 +254,8 @@ class LogStream:
         return found
 
     def _readers(self, key: AttemptId) -> dict[str, Reader]:
-        request = self._request
-        return {name: Reader(*log_paths(self._loop, key, name), tail=request.tail) for name in request.streams}
+        names = self._request.streams
+        return {name: Reader(*log_paths(self._loop, key, name), tail=self._tail) for name in names}
 
     def _read(self, key: AttemptId, *, final: bool) -> Iterator[LogChunk]:
         if key.task in self._done[key.number]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 from sqlalchemy.exc import DatabaseError
@@ -35,6 +36,16 @@ Command = Callable[[YardState, float], tuple[Sequence[Event], T]]
 
 TICK_SECONDS = 0.5
 SNAPSHOT_EVERY_ROWS = 5000
+NEWS_MOST = 10_000  # batches that wait for one subscriber
+JOURNAL_ROWS_AT_ONCE = 500
+
+
+class News(asyncio.Queue[tuple[int, list[Event]]]):
+    """Journalled batches for one subscriber. Once it is cut, some are missing: its stream ends, a client resumes."""
+
+    def __init__(self) -> None:
+        super().__init__(NEWS_MOST)
+        self.is_cut = False
 
 
 @dataclass
@@ -51,7 +62,7 @@ class YardLoop:
         self._snapshots = snapshots
         self._inbox: asyncio.Queue[_Asked | Sequence[Event]] = asyncio.Queue()
         self._writer = ThreadPoolExecutor(1, "journal")
-        self._subscribers: set[asyncio.Queue[tuple[int, list[Event]]]] = set()
+        self._subscribers: set[News] = set()
         self._executors: dict[Executor, list[asyncio.Task[None]]] = {}
         self._changed = asyncio.Event()
         self._settled = asyncio.Event()  # set: what memory holds is on disk
@@ -88,14 +99,14 @@ class YardLoop:
         self._inbox.put_nowait(_Asked(command, answer))
         return await answer
 
-    def subscribe(self) -> asyncio.Queue[tuple[int, list[Event]]]:
-        """Every journalled batch from now on, until `unsubscribe`."""
-        queue: asyncio.Queue[tuple[int, list[Event]]] = asyncio.Queue()
-        self._subscribers.add(queue)
-        return queue
+    def subscribe(self) -> News:
+        """Every journalled batch from now on, until `unsubscribe`; who does not keep up is cut."""
+        news = News()
+        self._subscribers.add(news)
+        return news
 
-    def unsubscribe(self, queue: asyncio.Queue[tuple[int, list[Event]]]) -> None:
-        self._subscribers.discard(queue)
+    def unsubscribe(self, news: News) -> None:
+        self._subscribers.discard(news)
 
     async def change(self) -> None:
         """Returns after the next change of anything."""
@@ -127,7 +138,8 @@ class YardLoop:
         return True
 
     async def read_journal(self, after: int) -> list[tuple[int, list[Event]]]:
-        return await self._write(lambda: list(self._journal.read(after)))
+        """The next rows after a number; none at the end. Not in the writer's thread: nobody's commit waits for it."""
+        return await asyncio.to_thread(lambda: list(islice(self._journal.read(after), JOURNAL_ROWS_AT_ONCE)))
 
     @property
     def executors(self) -> Sequence[Executor]:
@@ -283,8 +295,12 @@ class YardLoop:
         self._changed.set()
         self._changed = asyncio.Event()
         if events:
-            for queue in self._subscribers:
-                queue.put_nowait((self.seq, events))
+            for news in list(self._subscribers):
+                try:
+                    news.put_nowait((self.seq, events))
+                except asyncio.QueueFull:
+                    news.is_cut = True
+                    self.unsubscribe(news)
 
     def executor_of(self, node: str) -> Executor | None:
         return next((executor for executor in self._executors if executor.status().node == node), None)

@@ -13,7 +13,8 @@ from typing import Any
 
 from jobyard import settings
 from jobyard.executors.agent_process import LocalAgent
-from jobyard.executors.machines import Homecoming, MachineExecutor
+from jobyard.executors.arrivals import Homecoming
+from jobyard.executors.machines import MachineExecutor
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.registry import executor_class
 from jobyard.executors.ssh import SshAgent, SshTarget

@@ -111,7 +111,13 @@ class _Server(uvicorn.Server):
 
 def _listeners(yard: Yard, directory: Path, tcp: socket.socket | None) -> tuple[list[_Server], list[socket.socket]]:
     app = make_app(yard)
-    options = {"log_config": None, "access_log": False, "lifespan": "off", "timeout_graceful_shutdown": 1}
+    options = {
+        "log_config": None,
+        "access_log": False,
+        "lifespan": "off",
+        "timeout_graceful_shutdown": 1,
+        "h11_max_incomplete_event_size": 1 << 20,  # a cursor of many logs is a long header
+    }
     sockets = [_unix_socket(settings.socket_path(directory))]
     servers = [_Server(uvicorn.Config(app, **options))]  # type: ignore[arg-type]
     if tcp is not None:

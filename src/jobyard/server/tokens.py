@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 import time
 
 from sqlalchemy import Engine, delete, insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
 
 from jobyard.errors import NotFound, UserError
 from jobyard.server.schema import tokens
 from jobyard.wire.views import TokenView
 
+log = logging.getLogger(__name__)
+
 PREFIX = "yard_"
+USE_SECONDS = 60.0  # the last use is written down this often at most
 
 
 def create_token(engine: Engine, name: str) -> TokenView:
@@ -38,13 +43,27 @@ def revoke_token(engine: Engine, token_id: str) -> None:
             raise NotFound(f"no token {token_id!r}; `yard token ls` lists them")
 
 
-def is_valid(engine: Engine, secret: str) -> bool:
-    """A random 256-bit secret needs no slow hash, and comparing hashes leaks nothing of it."""
-    with engine.begin() as connection:
-        found = connection.scalar(select(tokens.c.id).where(tokens.c.hash == _hash(secret)))
-        if found is not None:
-            connection.execute(update(tokens).where(tokens.c.id == found).values(last_used_at=time.time()))
-    return found is not None
+def holder_of(engine: Engine, secret: str) -> str | None:
+    """The name of the token that has this secret, if any.
+
+    A random 256-bit secret needs no slow hash, and comparing hashes leaks nothing of it.
+    """
+    with engine.connect() as connection:
+        found = connection.execute(select(tokens).where(tokens.c.hash == _hash(secret))).one_or_none()
+    if found is None:
+        return None
+    now = time.time()
+    if found.last_used_at is None or not 0 <= now - found.last_used_at < USE_SECONDS:
+        _note_use(engine, found.id, now)
+    return str(found.name)
+
+
+def _note_use(engine: Engine, token_id: str, now: float) -> None:
+    try:
+        with engine.begin() as connection:
+            connection.execute(update(tokens).where(tokens.c.id == token_id).values(last_used_at=now))
+    except SQLAlchemyError as error:  # a full disk keeps nobody out
+        log.warning("the use of token %s is not written down: %s", token_id, error)
 
 
 def _hash(secret: str) -> str:

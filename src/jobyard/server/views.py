@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable
@@ -24,7 +25,12 @@ from jobyard.wire.views import (
     WhyView,
 )
 
-SECRET_WORDS = ("SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY", "APIKEY", "PRIVATE_KEY", "ACCESS_KEY")
+# MYSQL_PWD but not OLDPWD, any KEY but no KEYBOARD, AUTH but not AUTHOR, a TOKEN but no TOKENIZER.
+SECRET_NAME = re.compile(
+    r"SECRET|TOKEN(?!IZE)|PASSW|PASSPHRASE|CREDENTIAL|(?:API|PRIVATE|ACCESS)_?KEY"
+    r"|(?:PASS|DBPWD|(?:^|_)(?:PWD|KEYS?|AUTH))(?:_|\d*$)",
+    re.IGNORECASE,
+)
 
 
 def counts_of(job: JobRecord) -> Counts:
@@ -75,7 +81,7 @@ def job_view(state: YardState, job: JobRecord, *, last_lines: tuple[str, ...] = 
 
 def shown(name: str, value: str) -> str:
     """A variable that sounds like a secret is named, not shown."""
-    return "(hidden)" if any(word in name.upper() for word in SECRET_WORDS) else value
+    return "(hidden)" if SECRET_NAME.search(name) else value
 
 
 def reason_of_job(state: YardState, job: JobRecord) -> tuple[Reason | None, str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import Engine
 
+from jobyard import settings
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.loop import YardLoop
 from jobyard.server.machines import Machines
+from jobyard.settings import ServerKnobs
 
 
 @dataclass
@@ -25,3 +27,4 @@ class Yard:
     database: str
     started_at: float
     build: str
+    heartbeat_seconds: float = field(default_factory=lambda: settings.knobs(ServerKnobs).heartbeat_seconds)

@@ -77,8 +77,8 @@ def take_back(archive: str | os.PathLike[str], directory: str | os.PathLike[str]
     home = Path(directory).resolve()
     if not os.path.exists(archive) or not os.path.getsize(archive):
         return
-    coding = {"encoding": sys.getfilesystemencoding(), "errors": "surrogateescape"}
-    with suppress(*_DAMAGE), tarfile.open(archive, "r:", **coding) as tar:
+    coding = sys.getfilesystemencoding()
+    with suppress(*_DAMAGE), tarfile.open(archive, "r:", encoding=coding, errors="surrogateescape") as tar:
         for member in tar:
             path = home.joinpath(member.name)
             if path.parent.resolve().is_relative_to(home) and _is_unchanged(path, tar, member):

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from tests.unit.cli.conftest import Yard
-from tests.unit.client.standin import Said, StandIn, problem
+from tests.unit.client.standin import Asked, Said, StandIn, problem
 from tests.unit.client.views import SERVER_PID, a_failure, a_job_view, a_server_view
 
+from jobyard.cli.commands import show
 from jobyard.cli.group import VERBS
 from jobyard.cli.group import yard as yard_group
 from jobyard.model.job import Reason, State
@@ -88,6 +90,29 @@ def test_show_has_the_job_and_its_tasks(yard: Yard, standin: StandIn) -> None:
     assert "tasks" not in json.loads(yard("show", "last", "-o", "json").out)
 
 
+def test_a_long_table_says_how_much_is_missing_and_programs_get_all(yard: Yard, standin: StandIn) -> None:
+    standin.on("GET /jobs", Said(data=[a_job_view(id=f"j{n}") for n in range(60)]))
+    shown = yard("ls", "-a")
+    assert (len(shown.out.splitlines()), "and 10 more (use -n)" in shown.err) == (51, True)
+    assert len(json.loads(yard("ls", "-a", "-o", "json").out)) == len(yard("ls", "-q").out.split()) == 60
+    assert "more" not in yard("ls", "-n", "60").err
+
+
+def test_all_tasks_come_in_pages_to_programs(yard: Yard, standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(show, "TASKS_AT_ONCE", 200)
+    standin.on("GET /jobs/j1", Said(data=a_job_view(counts=Counts(total=250, pending=250))))
+
+    def page(asked: Asked) -> Said:
+        first = int(asked.query.get("offset", 0))
+        numbers = range(first, min(250, first + int(asked.query["limit"])))
+        return Said(data=[TaskView(number=n, label=str(n), state=State.PENDING, attempt=0) for n in numbers])
+
+    standin.on("GET /jobs/j1/tasks", page)
+    tasks = json.loads(yard("show", "j1", "--tasks", "-o", "json").out)["tasks"]
+    assert [task["number"] for task in tasks] == list(range(250))
+    assert "and 150 more (use -n)" in yard("show", "j1", "--tasks").err
+
+
 def test_logs_of_one_task_are_its_bytes_each_on_its_own_stream(yard: Yard, standin: StandIn) -> None:
     standin.on("GET /jobs/j1", Said(data=a_job_view()))
     standin.on("GET /jobs/j1/logs/raw", lambda asked: Said(data=asked.query["stream"].encode()))
@@ -122,11 +147,12 @@ def test_cancel_looks_all_jobs_up_before_it_stops_any(yard: Yard, standin: Stand
     assert standin.calls("POST /jobs/j1/cancel")[0].body == {"force": True}
 
 
-def test_cancel_all_leaves_ended_jobs_alone(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs", Said(data=(a_job_view(State.SUCCEEDED, id="j0"), a_job_view())))
+def test_cancel_all_asks_for_every_job_that_has_not_ended(yard: Yard, standin: StandIn) -> None:
+    standin.on("GET /jobs", Said(data=(a_job_view(),)))
     standin.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
     result = yard("cancel", "--all", "-o", "json")
     assert [job["id"] for job in json.loads(result.out)] == ["j1"]
+    assert standin.calls("GET /jobs")[0].query == {"unfinished": "true"}
 
 
 @pytest.mark.parametrize(("state", "code"), [(State.SUCCEEDED, 0), (State.FAILED, 1), (State.CANCELLED, 1)])
@@ -240,3 +266,38 @@ def test_a_task_that_ran_out_of_memory_says_so(yard: Yard, standin: StandIn) -> 
     standin.on("GET /jobs/j1", Said(data=a_job_view(State.FAILED)))
     standin.on("GET /jobs/j1/tasks", Said(data=(task,)))
     assert "signal 9 (OutOfMemory)" in yard("show", "j1", "--tasks").out
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What `yard serve` would become."""
+    commands: list[list[str]] = []
+
+    def become(path: str, words: list[str], environ: dict[str, str]) -> None:
+        commands.append(words)
+        sys.exit(0)
+
+    monkeypatch.setattr("jobyard.cli.commands.serve.os.execve", become)
+    return commands
+
+
+def test_serve_takes_the_place_of_an_idle_background_server(
+    yard: Yard, standin: StandIn, served: list[list[str]]
+) -> None:
+    standin.on("POST /server/stop", Said(data=a_server_view()))
+    yard("serve", "--listen", "127.0.0.1:7077")
+    assert len(standin.calls("POST /server/stop")) == 1
+    assert served[0][-2:] == ["--listen", "127.0.0.1:7077"]
+
+
+@pytest.mark.parametrize(
+    ("listen", "sentence"), [("unix:/run/y.sock", "yard server stop --force"), ("0.0.0.0:7077", "is served already")]
+)
+def test_serve_leaves_a_server_alone_that_works_or_serves(
+    yard: Yard, standin: StandIn, served: list[list[str]], listen: str, sentence: str
+) -> None:
+    standin.on("GET /server", Said(data=a_server_view(listen=listen)))
+    standin.on("POST /server/stop", problem(409, "bad_request", "2 jobs are not finished"))
+    result = yard("serve", "--listen", "127.0.0.1:7077")
+    assert (result.code, result.err.count("\n"), served) == (2, 1, [])
+    assert sentence in result.err

@@ -29,7 +29,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Said:
-    """An answer. `events` makes it a stream; `dies` cuts the link in the middle, as `kill -9` does."""
+    """An answer. `events` makes it a stream; `dies` cuts the link in the middle, as `kill -9` does.
+
+    Of bytes it cuts the last one off.
+    """
 
     status: int = 200
     data: Any = None
@@ -101,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
         said = answer(asked) if answer else problem(404, "not_found", f"nothing at {asked.path}")
         if said.events is not None:
             self._stream(said)
-        elif said.dies:
+        elif said.dies and not isinstance(said.data, bytes):
             self.connection.shutdown(socket.SHUT_RDWR)
         else:
             self._document(said)
@@ -112,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(said.status)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        self.wfile.write(content[:-1] if said.dies else content)
 
     def _stream(self, said: Said) -> None:
         self.send_response(200)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.client.standin import Said, StandIn, problem, standing_in
@@ -153,3 +154,20 @@ def test_a_token_travels_as_a_bearer(standin: StandIn) -> None:
     standin.on("GET /nodes", Said(data=()))
     YardClient(Address(socket=str(standin.socket_path), token="abc"), IMPATIENT).nodes()
     assert standin.asked[0].headers["Authorization"] == "Bearer abc"
+
+
+def test_what_may_take_long_gets_its_time(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds: list[float] = []
+    client = YardClient(Address(socket=str(standin.socket_path)), ClientKnobs(request_seconds=5))
+    call = client._transport.call
+
+    def noted(*words: Any, **options: Any) -> Any:
+        seconds.append(options["seconds"])
+        return call(*words, **options)
+
+    monkeypatch.setattr(client._transport, "call", noted)
+    standin.on("POST /jobs", Said(201, a_job_view()))
+    standin.on("GET /jobs", Said(data=()))
+    client.submit(a_spec())
+    client.jobs()
+    assert seconds == [600, 5]

@@ -8,6 +8,7 @@ from tests.unit.client.views import a_job_view
 
 from jobyard.client.address import Address
 from jobyard.client.api import YardClient
+from jobyard.client.transport import Lost
 from jobyard.errors import NotFound, Unreachable
 from jobyard.model.job import State
 from jobyard.settings import ClientKnobs
@@ -94,3 +95,10 @@ def test_raw_logs_are_the_bytes(standin: StandIn, client: YardClient) -> None:
     standin.on("GET /jobs/j1/logs/raw", Said(data=b"\x00\xff\n"))
     assert b"".join(client.raw_log("j1", stream="err")) == b"\x00\xff\n"
     assert standin.asked[0].query == {"stream": "err"}
+
+
+@pytest.mark.parametrize("length", [2, 200_000])
+def test_raw_bytes_that_end_early_are_no_end(standin: StandIn, client: YardClient, length: int) -> None:
+    standin.on("GET /jobs/j1/logs/raw", Said(data=b"x" * length, dies=True))
+    with pytest.raises(Lost, match="1 bytes of the answer are missing"):
+        list(client.raw_log("j1"))

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from jobyard.errors import NotFound, UserError
+from jobyard.model.job import State
 from jobyard.model.task import AttemptId
+from jobyard.server.lifetime import Lifetime
 from jobyard.server.logs import LogStream, Reader, Request, tail_lines
+from jobyard.server.routes.logs import _pieces
 from tests.unit.server.running import RunningYard, a_yard
 
 TEXT = "grün 😀 \u2028 漢字\n"
@@ -174,6 +179,7 @@ async def test_a_cursor_cannot_name_files_of_other_jobs(tmp_path: Path) -> None:
         await yard.ended(asked)
         forged = LogStream(yard.loop, wanted(yard, secret), follow=False)
         forged._open[AttemptId(secret, 0, 1)] = forged._readers(AttemptId(secret, 0, 1))
+        forged._open[AttemptId(secret, 0, 1)]["out"].offset = 1
         with pytest.raises(UserError, match="log cursor"):
             LogStream(yard.loop, wanted(yard, asked), follow=True, cursor=forged.cursor())
 
@@ -184,3 +190,54 @@ async def test_the_last_lines_are_those_of_the_errors(tmp_path: Path) -> None:
         await yard.ended(job)
         lines = [tail_lines(yard.loop, AttemptId(job, number, 1)) for number in range(3)]
         assert lines == [("bad",), ("only-out",), ()]
+
+
+async def test_a_tail_is_of_what_is_there_and_not_of_what_begins_later(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("echo 1; echo 2; echo 3; sleep 0.5; exit 1", retries=1)
+        await yard.running(job)
+        path = yard.machine.log_path(AttemptId(job, 0, 1), "out")
+        while not path.exists() or path.read_bytes() != b"1\n2\n3\n":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        async with asyncio.timeout(20):
+            found = await read_all(LogStream(yard.loop, wanted(yard, job, tail=1), follow=True))
+        assert "".join(data for _, attempt, _, data in found if attempt == 1) == "3\n"
+        assert "".join(data for _, attempt, _, data in found if attempt == 2) == "1\n2\n3\n"
+
+
+async def test_a_cursor_names_only_what_was_read(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit(*["sleep 60"] * 20)
+        await yard.until(lambda: yard.job(job).counts[State.RUNNING] == 20)
+        stream = LogStream(yard.loop, wanted(yard, job), follow=True)
+        assert [text async for text in _what_is_there(stream)] == []
+        assert len(stream._open) == 20
+        assert len(stream.cursor()) < 40
+        await yard.cancel(job, force=True)
+
+
+async def test_a_stream_that_does_not_keep_up_ends_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobyard.server.loop.NEWS_MOST", 1)
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("echo one; sleep 60", "sleep 60")
+        await yard.running(job)
+        stream = LogStream(yard.loop, wanted(yard, job), follow=True)
+        chunks = stream.chunks()
+        async with asyncio.timeout(20):
+            assert (await anext(chunks)).data == "one\n"
+            await yard.ended(await yard.submit("true"))
+            assert [chunk async for chunk in chunks] == []
+        assert stream.is_cut
+        await yard.cancel(job, force=True)
+
+
+async def test_raw_bytes_of_a_file_that_grows_are_those_of_the_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"x" * 200_000)
+    yard: Any = SimpleNamespace(lifetime=Lifetime(None, lambda: False))
+    seen = b""
+    async for piece in _pieces(yard, path):
+        with path.open("ab") as file:
+            file.write(b"y" * 1000)
+        seen += piece
+    assert seen == b"x" * 200_000

@@ -15,6 +15,7 @@ from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, Unwritable, UserError
 from jobyard.executors.fake import FakeMachine
 from jobyard.model import codec
+from jobyard.model.events import Event
 from jobyard.model.job import Dependency, Reason, State
 from jobyard.server.commands import find_job, retry, submit
 from jobyard.server.journal import Journal
@@ -169,6 +170,28 @@ async def test_subscribers_hear_every_journalled_batch_in_order(tmp_path: Path) 
         while not news.empty():
             heard.append(news.get_nowait())
         assert heard == list(yard.journal.read(after=before))
+
+
+async def test_a_subscriber_that_does_not_keep_up_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobyard.server.loop.NEWS_MOST", 2)
+    async with a_yard(tmp_path) as yard:
+        news = yard.loop.subscribe()
+        for _ in range(3):
+            await yard.ended(await yard.submit("true"))
+        assert (news.is_cut, news.qsize()) == (True, 2)
+        assert not yard.loop._subscribers
+
+
+async def test_the_journal_is_read_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobyard.server.loop.JOURNAL_ROWS_AT_ONCE", 2)
+    async with a_yard(tmp_path) as yard:
+        for _ in range(3):
+            await yard.ended(await yard.submit("true"))
+        found: list[tuple[int, list[Event]]] = []
+        while rows := await yard.loop.read_journal(found[-1][0] if found else 0):
+            assert len(rows) <= 2
+            found += rows
+        assert found == list(yard.journal.read())
 
 
 async def test_an_array_of_many_quick_tasks_ends_with_every_one_counted(tmp_path: Path) -> None:

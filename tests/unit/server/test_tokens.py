@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from fastapi import Request
+from sqlalchemy import Engine, text
+from starlette.types import Receive, Scope, Send
 
 from jobyard.errors import NotFound, UserError
+from jobyard.server.app import NeedsToken
 from jobyard.server.database import open_database
-from jobyard.server.tokens import create_token, is_valid, list_tokens, revoke_token
+from jobyard.server.routes.shared import caller_of
+from jobyard.server.tokens import create_token, holder_of, list_tokens, revoke_token
 
 
 @pytest.fixture
@@ -17,22 +25,22 @@ def engine(tmp_path: Path) -> Engine:
     return open_database(f"sqlite:///{tmp_path / 'yard.db'}")
 
 
-def test_a_token_is_valid_until_it_is_revoked(engine: Engine) -> None:
+def test_a_token_holder_of_until_it_is_revoked(engine: Engine) -> None:
     token = create_token(engine, "laptop")
     other = create_token(engine, "laptop")
     assert token.secret != other.secret
-    assert is_valid(engine, token.secret)
+    assert holder_of(engine, token.secret)
     revoke_token(engine, token.id)
-    assert not is_valid(engine, token.secret)
-    assert is_valid(engine, other.secret)
+    assert not holder_of(engine, token.secret)
+    assert holder_of(engine, other.secret)
 
 
 @pytest.mark.parametrize("secret", ["", "yard_", "x", "' OR '1'='1", "ä", "\0"])
 def test_anything_else_is_not(engine: Engine, secret: str) -> None:
     token = create_token(engine, "laptop")
-    assert not is_valid(engine, secret)
-    assert not is_valid(engine, token.secret[:-1])
-    assert not is_valid(engine, token.id)
+    assert not holder_of(engine, secret)
+    assert not holder_of(engine, token.secret[:-1])
+    assert not holder_of(engine, token.id)
 
 
 def test_a_secret_has_256_bits_and_is_nowhere_in_the_database(engine: Engine, tmp_path: Path) -> None:
@@ -46,7 +54,7 @@ def test_a_secret_has_256_bits_and_is_nowhere_in_the_database(engine: Engine, tm
 def test_a_list_says_when_a_token_was_used_and_no_secret(engine: Engine) -> None:
     token = create_token(engine, "laptop")
     assert [(t.id, t.name, t.last_used_at, t.secret) for t in list_tokens(engine)] == [(token.id, "laptop", None, "")]
-    is_valid(engine, token.secret)
+    holder_of(engine, token.secret)
     assert list_tokens(engine)[0].last_used_at is not None
 
 
@@ -59,3 +67,37 @@ def test_a_name_is_needed(engine: Engine, name: str) -> None:
 def test_revoking_what_is_not_there_says_so(engine: Engine) -> None:
     with pytest.raises(NotFound, match="yard token ls"):
         revoke_token(engine, "nothing")
+
+
+def test_the_last_use_is_written_once_a_minute(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = create_token(engine, "laptop")
+    now = time.time()
+    for later, noted in ((0, 0), (59, 0), (61, 61), (62, 61)):
+        monkeypatch.setattr("jobyard.server.tokens.time.time", lambda later=later: now + later)
+        assert holder_of(engine, token.secret) == "laptop"
+        assert list_tokens(engine)[0].last_used_at == now + noted
+
+
+def test_a_database_that_cannot_be_written_keeps_nobody_out(engine: Engine) -> None:
+    token = create_token(engine, "laptop")
+    with engine.begin() as connection:
+        words = "CREATE TRIGGER full BEFORE UPDATE ON tokens BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+        connection.execute(text(words))
+    assert holder_of(engine, token.secret) == "laptop"
+
+
+async def test_a_call_knows_whose_token_it_came_with(engine: Engine) -> None:
+    token = create_token(engine, "laptop")
+    callers: list[str] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        callers.append(caller_of(Request(scope)))
+
+    async def nothing(*_: Any) -> Any: ...
+
+    headers = [(b"authorization", f"Bearer {token.secret}".encode())]
+    scope = {"type": "http", "path": "/api/v1/jobs", "headers": headers}
+    await NeedsToken(app, engine)(dict(scope), nothing, nothing)
+    await NeedsToken(app, engine)({**scope, "headers": []}, nothing, nothing)
+    await app(scope, nothing, nothing)
+    assert callers == ["laptop", pwd.getpwuid(os.getuid()).pw_name]

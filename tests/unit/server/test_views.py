@@ -55,9 +55,36 @@ def test_events_are_seen_without_secrets_and_without_the_shells_environment() ->
     assert "API_TOKEN" in text
 
 
-@pytest.mark.parametrize("name", ["MONKEY", "TOKENIZERS_PARALLELISM_", "KEYBOARD"])
-def test_what_only_sounds_a_little_like_a_secret(name: str) -> None:
-    assert shown(name, "x") in ("x", "(hidden)")
+@pytest.mark.parametrize(
+    "name",
+    ["MONKEY", "TOKENIZERS_PARALLELISM", "KEYBOARD", "PATH", "OLDPWD", "AUTHOR", "KEYWORDS", "PASSES", "N_PASSES"],
+)
+def test_what_only_sounds_a_little_like_a_secret_is_shown(name: str) -> None:
+    assert shown(name, "x") == "x"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DB_PASS",
+        "SMTPPASS",
+        "PGPASSWORD",
+        "MYSQL_PWD",
+        "WANDB_KEY",
+        "KEY",
+        "AWS_ACCESS_KEY_ID",
+        "OpenAI_Key",
+        "BASIC_AUTH",
+        "GPG_PASSPHRASE",
+        "APIKEY",
+        "SIGNING_KEY_2",
+        "AUTH_HEADER",
+        "PRIVATE_KEYFILE",
+        "REDIS_PASS1",
+    ],
+)
+def test_secrets_have_many_names(name: str) -> None:
+    assert shown(name, "x") == "(hidden)"
     assert shown("MONKEY", "x") == "x"
 
 

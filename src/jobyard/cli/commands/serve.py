@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import click
 
 from jobyard import settings
-from jobyard.cli.output.text import say
 from jobyard.cli.session import Session, with_session
+from jobyard.client.api import OtherVersion
+from jobyard.client.local import LocalYard
 from jobyard.errors import UserError
+from jobyard.settings import ClientKnobs
 
 
 @click.command("serve")
@@ -23,10 +26,29 @@ def command(session: Session, listen: str, db: str | None) -> int:
     yard = settings.yard_dir(session.yard)
     # In the environment and not in the arguments: it may carry a password, and arguments are for all to see.
     environ = {**os.environ, "YARD_DB": db} if db else dict(os.environ)
-    say(f"serving {yard} on {listen}; clients need YARD_URL=http://{listen} and YARD_TOKEN")
-    sys.stderr.flush()
+    make_way(yard, session.knobs)
     arguments = ["-P", "-m", "jobyard.server", "--yard", str(yard), "--listen", listen]
     os.execve(sys.executable, [sys.executable, *arguments], environ)
+
+
+def make_way(yard: Path, knobs: ClientKnobs) -> None:
+    """`yard token create` and others leave a background server behind, and a yard has one server only."""
+    local = LocalYard(yard, knobs)
+    try:
+        running = local.running()
+    except OtherVersion:
+        running = None
+    if running is not None and not running.listen.startswith("unix:"):
+        raise UserError(
+            f"{yard} is served already, on {running.listen} by process {running.pid}; `yard server stop` ends that one"
+        )
+    try:
+        local.stop()
+    except UserError as error:
+        raise UserError(
+            f"the background server of {yard} has work; serve once its jobs have ended (`yard ls`),"
+            " or right after `yard server stop --force` (running tasks go on)"
+        ) from error
 
 
 def check_listen(listen: str) -> None:

@@ -6,7 +6,7 @@ import click
 
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.summary import failure_lines
-from jobyard.cli.output.table import print_fields, print_table
+from jobyard.cli.output.table import print_fields, print_table, say_more
 from jobyard.cli.output.text import counts_text, harmless, local_time, outcome_text, run_time, state_text
 from jobyard.cli.session import Session, with_session
 from jobyard.model import codec
@@ -14,6 +14,8 @@ from jobyard.model.units import show_mib, show_seconds
 from jobyard.wire.views import JobView, TaskView
 
 TASK_HEADERS = ("TASK", "STATE", "ATTEMPT", "NODE", "GPUS", "TIME", "PEAK", "OUTCOME")
+ROWS_MOST = 100  # of a table, unless -n says otherwise
+TASKS_AT_ONCE = 5000  # asked for in one call
 
 
 @click.command("show")
@@ -24,7 +26,8 @@ TASK_HEADERS = ("TASK", "STATE", "ATTEMPT", "NODE", "GPUS", "TIME", "PEAK", "OUT
 def command(session: Session, job: str, with_tasks: bool, limit: int | None) -> int:
     """Show one job. JOB is an id, the beginning of one, a name, or `last`."""
     view = session.client.job(job)
-    tasks = session.client.tasks(view.id, limit=limit) if with_tasks else ()
+    most = limit or (view.counts.total if session.is_json else ROWS_MOST)
+    tasks = _tasks(session, view, most) if with_tasks else ()
     if session.is_json:
         data = codec.encode(view, defaults=True)
         print_json({**data, "tasks": tasks} if with_tasks else data)
@@ -35,7 +38,21 @@ def command(session: Session, job: str, with_tasks: bool, limit: int | None) -> 
     if tasks:
         click.echo()
         print_table(TASK_HEADERS, [_row(task) for task in tasks])
+        if limit is None:
+            say_more(view.counts.total - len(tasks))
     return 0
+
+
+def _tasks(session: Session, view: JobView, most: int) -> tuple[TaskView, ...]:
+    """In several calls where they are many: one answer with a million tasks would hold the server up."""
+    found: tuple[TaskView, ...] = ()
+    while len(found) < most:
+        at_once = min(TASKS_AT_ONCE, most - len(found))
+        page = session.client.tasks(view.id, limit=at_once, offset=len(found) or None)
+        found += page
+        if len(page) < at_once:
+            break
+    return found
 
 
 def _fields(job: JobView) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from jobyard.cli.output.text import harmless, shortened, width
+from jobyard.cli.output.text import harmless, say, shortened, width
 
 GAP = "  "
 LEAST_COLUMNS = 10  # of a cell that is cut
@@ -22,6 +22,12 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     click.echo(click.style(_line(headers, headers, widths, last_width), bold=True))
     for row, plain_row in zip(rows, plain, strict=True):
         click.echo(_line(row, plain_row, widths, last_width))
+
+
+def say_more(rows: int) -> None:
+    """That a table is not all there is."""
+    if rows > 0:
+        say(f"... and {rows} more (use -n)")
 
 
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:

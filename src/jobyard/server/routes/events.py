@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from fastapi import APIRouter, Header, Request, Response
@@ -23,15 +23,16 @@ async def stream_events(request: Request, since: int = 0, last_event_id: str = H
         raise UserError(f"event cursor {last_event_id!r} is not a number")
     after = int(last_event_id) if last_event_id else since
 
-    async def messages() -> AsyncIterator[str]:
+    async def messages() -> AsyncGenerator[str, None]:
         news = yard.loop.subscribe()
         last = after
         try:
-            for seq, batch in await yard.loop.read_journal(after):
-                for item in batch:
-                    yield _message(seq, item)
-                last = seq
-            while True:
+            while rows := await yard.loop.read_journal(last):
+                for seq, batch in rows:
+                    for item in batch:
+                        yield _message(seq, item)
+                    last = seq
+            while not news.is_cut:
                 seq, batch = await news.get()
                 if seq > last:
                     for item in batch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -50,9 +51,11 @@ async def stream_logs(
         async with aclosing(logs.chunks()) as chunks:
             async for chunk in chunks:
                 yield event("log", chunk, logs.cursor())
+        if logs.is_cut:
+            yield event("cut", {}, logs.cursor())
+            return
         # A server that leaves ends its streams as well; this one ended because all is said.
-        if not logs.is_cut:
-            yield event("log", LogChunk("", 0, "out", "", final=True), logs.cursor())
+        yield event("log", LogChunk("", 0, "out", "", final=True), logs.cursor())
 
     return event_stream(yard, messages())
 
@@ -77,7 +80,9 @@ async def raw_log(
 
 
 async def _pieces(yard: Yard, path: Path) -> AsyncIterator[bytes]:
-    """What is there when we come to it. It may grow meanwhile, so nobody is told a length beforehand."""
+    """What is there at the beginning, and nobody is told its length: the file may grow or be cut meanwhile."""
     with yard.lifetime.request(), path.open("rb") as file:
-        while piece := await asyncio.to_thread(file.read, CHUNK_BYTES):
+        left = os.fstat(file.fileno()).st_size
+        while piece := await asyncio.to_thread(file.read, min(left, CHUNK_BYTES)):
+            left -= len(piece)
             yield piece

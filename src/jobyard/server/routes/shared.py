@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import os
+import pwd
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -21,12 +23,23 @@ from jobyard.server.yard import Yard
 from jobyard.wire.views import JobView
 
 T = TypeVar("T")
-HEARTBEAT_SECONDS = 15.0
+CALLER = "caller"  # in the state of a request: the name of the token it came with
 
 
 def yard_of(request: Request) -> Yard:
     yard: Yard = request.app.state.yard
     return yard
+
+
+def caller_of(request: Request) -> str:
+    """Who asks: the holder of the token, or on the Unix socket the server's own user; never what the request says."""
+    holder: str | None = getattr(request.state, CALLER, None)
+    if holder is not None:
+        return holder
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 async def body_of(kind: type[T], request: Request) -> T:
@@ -55,7 +68,7 @@ def selected(yard: Yard, selector: str) -> JobRecord:
     return find_job(yard.loop.state, selector)
 
 
-def event_stream(yard: Yard, messages: AsyncIterator[str]) -> StreamingResponse:
+def event_stream(yard: Yard, messages: AsyncGenerator[str, None]) -> StreamingResponse:
     """Server-sent events with a comment line now and then, so that a dead link shows."""
 
     async def body() -> AsyncIterator[str]:
@@ -65,7 +78,7 @@ def event_stream(yard: Yard, messages: AsyncIterator[str]) -> StreamingResponse:
                 while True:
                     if pending is None:
                         pending = asyncio.ensure_future(anext(messages))
-                    done, _ = await asyncio.wait({pending}, timeout=HEARTBEAT_SECONDS)
+                    done, _ = await asyncio.wait({pending}, timeout=yard.heartbeat_seconds)
                     if not done:
                         yield ": still here\n\n"
                         continue
@@ -78,6 +91,7 @@ def event_stream(yard: Yard, messages: AsyncIterator[str]) -> StreamingResponse:
                 if pending is not None:
                     pending.cancel()
                     await asyncio.gather(pending, return_exceptions=True)
+                await messages.aclose()
 
     return StreamingResponse(body(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from jobyard.errors import Unavailable
 from jobyard.server.commands import checked_spec, submit
 from jobyard.server.dry_run import dry_run
-from jobyard.server.routes.shared import answer, body_of, selected, view_of, yard_of
+from jobyard.server.routes.shared import answer, body_of, caller_of, selected, view_of, yard_of
 from jobyard.server.sending import may_travel, with_its_tree
 from jobyard.wire.requests import API, SubmitJob
 
@@ -23,6 +23,7 @@ NODE_SECONDS = 20.0
 async def submit_job(request: Request) -> Response:
     yard = yard_of(request)
     asked = await body_of(SubmitJob, request)
+    asked = replace(asked, spec=replace(asked.spec, user=caller_of(request)))
     with yard.lifetime.request():
         if not await yard.loop.has_node(NODE_SECONDS):
             problems = "; ".join(executor.status().problem for executor in yard.loop.executors)

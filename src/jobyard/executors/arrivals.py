@@ -1,0 +1,149 @@
+"""In which order does what a machine with a disk of its own sends come home? Written, put in its place, then told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobyard.executors.mirror import Mirror
+from jobyard.executors.protocol import YardView
+from jobyard.model.events import AttemptsFinished, Event
+from jobyard.model.job import Reason
+from jobyard.model.task import AttemptId
+
+log = logging.getLogger(__name__)
+CONFIRM_SECONDS = 0.1
+MOST_WAITING = 16 << 20  # characters that are not on disk yet; then the machine has to wait
+
+
+@dataclass(frozen=True, slots=True)
+class Homecoming:
+    """What a machine that does not share our disk needs: a place for what it sends, and what to do when all is here."""
+
+    mirror: Mirror
+    snapshots: Path  # the trees that are sent along, by their hashes
+    settle: Callable[[AttemptId], None]  # put an attempt's results where the user wants them; may take a while
+    lease_seconds: float  # after so long without a link its attempts are given up
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    events: Sequence[Event]
+    sizes: Mapping[AttemptId, Mapping[str, int]]  # of the streams of each that ended
+
+
+class Arrivals:
+    """One machine's. Disks may be slow: all that waits is written by a thread in one go, while more comes in."""
+
+    def __init__(
+        self,
+        node: str,
+        home: Homecoming,
+        yard: YardView,
+        tell: Callable[[list[Event]], None],
+        reconcile: Callable[[], None],
+    ) -> None:
+        """`tell` gets events once their attempts' results are home; `reconcile` makes the machine send again."""
+        self._node = node
+        self._home = home
+        self._yard = yard
+        self._tell = tell
+        self._reconcile = reconcile
+        self._queue: asyncio.Queue[dict[str, Any] | _Ended] = asyncio.Queue()
+        self._waiting = 0
+        self._has_room = asyncio.Event()
+        self._placed: set[AttemptId] = set()  # said to have ended, results at home
+        self._confirming: asyncio.Task[None] | None = None
+        self.is_lost = False  # the machine was given up: what it said before that does not count any more
+
+    def output(self, message: dict[str, Any]) -> None:
+        """The next bytes of a stream."""
+        self._waiting += len(message["data"])
+        self._queue.put_nowait(message)
+
+    def ended(self, events: Sequence[Event], finished: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """All that these attempts wrote has been sent."""
+        sizes = {AttemptId.parse(name): seen.get("streams") or {} for name, seen in finished}
+        self._queue.put_nowait(_Ended(events, sizes))
+
+    async def room(self) -> None:
+        """Returns when not too much waits to be written."""
+        while self._waiting > MOST_WAITING:
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                batch = [await self._queue.get()]
+                while not self._queue.empty():
+                    batch.append(self._queue.get_nowait())
+                await self._take(batch)
+        finally:
+            if self._confirming is not None:
+                self._confirming.cancel()
+
+    async def _take(self, batch: Sequence[dict[str, Any] | _Ended]) -> None:
+        events = [event for item in batch if isinstance(item, _Ended) for event in item.events]
+        own = self._own(events)
+        trouble = await asyncio.to_thread(self._write, batch, own)
+        self._waiting -= sum(len(item["data"]) for item in batch if isinstance(item, dict))
+        self._has_room.set()
+        if trouble:
+            log.error("node %s: what it sent is not at home: %s", self._node, trouble)
+            self._reconcile()
+            return
+        if events:
+            self._tell(events)
+        if own and not self.is_lost:  # otherwise they were given up before we said so
+            self._placed |= own
+            if self._confirming is None or self._confirming.done():
+                self._confirming = asyncio.create_task(self._confirm())
+
+    def _own(self, events: Sequence[Event]) -> set[AttemptId]:
+        """Whose results count. One that was given up meanwhile, or ended with its machine, has a successor."""
+        if not events:
+            return set()
+        live = self._live()
+        ended = [item for event in events if isinstance(event, AttemptsFinished) for item in event.items]
+        return {item.attempt for item in ended if item.attempt in live and item.outcome.reason is not Reason.NODE_LOST}
+
+    def _live(self) -> set[AttemptId]:
+        return {item.attempt for item in self._yard.live_attempts(self._node)}
+
+    def _write(self, batch: Sequence[dict[str, Any] | _Ended], own: Collection[AttemptId]) -> str:
+        """In a thread. What went wrong, in words: then nothing of the batch is told."""
+        mirror = self._home.mirror
+        try:
+            for item in batch:
+                if isinstance(item, dict):
+                    mirror.take(item)
+                    continue
+                for attempt, sizes in item.sizes.items():
+                    if attempt in own:
+                        if lack := mirror.lacks(attempt, sizes):
+                            return f"{attempt}: {lack}"
+                        self._settle(attempt)
+        except (OSError, ValueError) as error:
+            return str(error)
+        return ""
+
+    def _settle(self, attempt: AttemptId) -> None:
+        try:
+            self._home.settle(attempt)
+        except Exception:  # an attempt whose results cannot be placed has ended all the same
+            log.exception("results of %s", attempt)
+
+    async def _confirm(self) -> None:
+        """Returns when it is written down of all whose results are at home that they ended."""
+        while self._placed:
+            await asyncio.sleep(CONFIRM_SECONDS)
+            await self._yard.settled()
+            live = self._live()
+            self._home.mirror.unmark(self._placed - live)
+            self._placed &= live
