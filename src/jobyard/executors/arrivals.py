@@ -101,6 +101,7 @@ class Arrivals:
         if events:
             self._tell(events)
         if own and not self.is_lost:  # otherwise they were given up before we said so
+            self._home.mirror.told(own)
             self._placed |= own
             if self._confirming is None or self._confirming.done():
                 self._confirming = asyncio.create_task(self._confirm())

@@ -25,6 +25,7 @@ class Mirror:
         self._marks = directory / "placed"
         self._lock = threading.Lock()
         self._marked = self._read_marks()
+        self._told: set[AttemptId] = set()
 
     def path(self, attempt: AttemptId, stream: str) -> Path:
         paths = records.paths(str(self.directory), str(attempt))
@@ -72,13 +73,21 @@ class Mirror:
         with self._lock:
             gone = self._marked.intersection(attempts)
             self._marked -= gone
+            self._told -= gone
             if gone and not self._marked:
                 self._marks.unlink(missing_ok=True)
             elif gone:
                 self._note("".join(f"-{attempt}\n" for attempt in gone))
 
-    def is_marked(self, attempt: AttemptId) -> bool:
-        return attempt in self._marked
+    def told(self, attempts: Iterable[AttemptId]) -> None:
+        """The yard has heard that they ended, before it could give them up: as long as this server lives they count."""
+        with self._lock:
+            self._told |= self._marked.intersection(attempts)
+
+    def is_stray(self, attempt: AttemptId) -> bool:
+        """Whether its results were put at home and it does not count, now that it has a successor."""
+        with self._lock:
+            return attempt in self._marked and attempt not in self._told
 
     def _note(self, lines: str) -> None:
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -38,7 +38,7 @@ def bring_home(mirror: Mirror, job: SubmittedJob, attempt: AttemptId) -> None:
 
 def _take_back(mirror: Mirror, attempt: AttemptId, paths: ResultPaths) -> None:
     """Of an attempt that was given up when its results were at home already: they are not the task's."""
-    if not mirror.is_marked(attempt):
+    if not mirror.is_stray(attempt):
         return
     take_back(mirror.path(attempt, "results"), paths.directory)
     take_back_log(mirror.path(attempt, "out"), paths.out)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 
 from fastapi import APIRouter, Request, Response
 
+from jobyard.engine.job_record import JobRecord
 from jobyard.errors import UserError
 from jobyard.model.job import State
 from jobyard.server.routes.shared import answer, event, event_stream, selected, view_of, yard_of
 from jobyard.server.views import task_views
+from jobyard.server.yard import Yard
 
 router = APIRouter()
 WATCH_SECONDS = 0.1  # at most ten views a second
@@ -88,6 +91,14 @@ async def watch_job(request: Request, selector: str) -> Response:
                 await change
             finally:
                 change.cancel()
-            await asyncio.sleep(WATCH_SECONDS)
+            await _pause(yard, job)
 
     return event_stream(yard, changes())
+
+
+async def _pause(yard: Yard, job: JobRecord) -> None:
+    """Between two views; the last one need not wait."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(WATCH_SECONDS):
+            while not job.is_final:
+                await yard.loop.change()
