@@ -40,7 +40,7 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", type=int, default=2000, help="lines in the batch (default: 2000)")
+    parser.add_argument("--tasks", type=int, default=5000, help="lines in the batch (default: 5000)")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--parallel", type=int, default=cores, help="tasks at once (default: the cores)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default: 5)")

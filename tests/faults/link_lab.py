@@ -63,8 +63,12 @@ class LinkLab:
 
     def starts(self) -> Counter[tuple[int, int]]:
         """How often each attempt of each task has begun."""
+        return Counter((task, attempt) for task, attempt, _ in self.begun())
+
+    def begun(self) -> list[tuple[int, int, str]]:
+        """Task, attempt and node of every start."""
         lines = self.ledger.read_text().splitlines() if self.ledger.exists() else []
-        return Counter((int(task), int(attempt)) for task, attempt, _ in map(str.split, lines))
+        return [(int(task), int(attempt), node) for task, attempt, node in map(str.split, lines)]
 
     def submit(self, *words: str) -> str:
         return self.live.submit("--on", "lab", *words)

@@ -9,7 +9,7 @@ from jobyard.agent.connection import Connection
 from jobyard.agent.shipping import Shipper
 from jobyard.agent.timers import Timer, Timers
 
-BATCH_SECONDS = 0.02
+BATCH_SECONDS = 0.05
 
 
 class Outbox:
