@@ -29,9 +29,9 @@ output files and a status of its own, which survive a crash of everything else; 
 Seconds until the prompt is back: `yard --help`; `yard run -- true` with a server up (warm); the same in a yard that did
 not exist before, with its server and agent started on the way (cold).""",
     "ssh": """\
-Seconds for 200 `echo` lines on three machines reached by SSH (namespaces with an sshd each, on the same two cores): `yard
-run` and GNU parallel at equal slots, both logged in before; `tree` is the yard with 20 MB sent along and 200 results brought
-home; `warm` is one task on a warm yard, from its submit until a client hears that it ended.""",
+Seconds for 200 `echo` lines on three machines reached by SSH (namespaces with an sshd each, on the same two cores):
+`yard run` and GNU parallel at equal slots, both logged in before; `tree` is the yard with 20 MB sent along and 200
+results brought home; `warm` is one task on a warm yard, from its submit until a client hears that it ended.""",
 }
 UNITS = {"throughput": "tasks/s", "startup": "s", "ssh": "s"}
 
