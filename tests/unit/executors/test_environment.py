@@ -38,7 +38,7 @@ def groups(**counts: tuple[int, int]) -> JobSpec:
         ),
         source="aichor",
         user="ada",
-        workdir="/work",
+        workdir="/project",
     )
 
 
@@ -109,7 +109,7 @@ def test_groups_have_jobsets_names_with_the_values_seen_there(
 def test_an_aichor_job_knows_its_experiment_and_others_do_not() -> None:
     env = environment(ONE)
     assert (env["AICHOR_EXPERIMENT_ID"], env["AICHOR_USER_NAME"]) == ("j7f", "ada")
-    assert env["AICHOR_INPUT_PATH"] == "/work/"
+    assert env["AICHOR_INPUT_PATH"] == "/project/"
     assert not any(name.startswith("AICHOR") for name in environment(an_array()))
 
 
