@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from jobyard.errors import Unavailable, UserError
 from jobyard.model.node import Node, NodeState
 from jobyard.server import commands
+from jobyard.server.loop import Command
 from jobyard.server.problems import problem
 from jobyard.server.routes.shared import answer, body_of, yard_of
 from jobyard.server.views import node_view
@@ -69,18 +70,12 @@ async def remove_node(request: Request, node: str, force: bool = False) -> Respo
 
 @router.post("/nodes/{node}/drain")
 async def drain_node(request: Request, node: str) -> Response:
-    yard = yard_of(request)
-    with yard.lifetime.request():
-        await yard.loop.ask(commands.drain_node(node))
-        return answer(_view(yard, node))
+    return await _changed(request, node, commands.drain_node(node))
 
 
 @router.post("/nodes/{node}/resume")
 async def resume_node(request: Request, node: str) -> Response:
-    yard = yard_of(request)
-    with yard.lifetime.request():
-        await yard.loop.ask(commands.resume_node(node))
-        return answer(_view(yard, node))
+    return await _changed(request, node, commands.resume_node(node))
 
 
 @router.post("/nodes/{node}/probe")
@@ -90,6 +85,13 @@ async def probe_node(request: Request, node: str) -> Response:
         commands.known_node(yard.loop.state, node)
         if executor := yard.loop.executor_of(node):
             await executor.probe()
+        return answer(_view(yard, node))
+
+
+async def _changed(request: Request, node: str, command: Command[str]) -> Response:
+    yard = yard_of(request)
+    with yard.lifetime.request():
+        await yard.loop.ask(command)
         return answer(_view(yard, node))
 
 
