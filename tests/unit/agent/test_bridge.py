@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -189,10 +188,8 @@ def test_much_goes_through_in_both_directions_at_once(machine: Machine) -> None:
 
     sender = threading.Thread(target=send)
     sender.start()
-    began = time.monotonic()
     for _ in range(3):
         assert bridge.wait("reconciled")["absent"] == ids
-    assert time.monotonic() - began < 60
     sender.join()
 
 

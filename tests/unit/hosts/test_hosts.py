@@ -277,17 +277,14 @@ def test_the_next_test_finds_the_hosts_as_new(hosts: Hosts) -> None:
 # -- nothing is left
 
 
-def test_three_hosts_start_within_two_seconds_and_leave_nothing(own_leftovers: None) -> None:
-    begin = time.monotonic()
+def test_three_hosts_leave_nothing(own_leftovers: None) -> None:
     with Hosts(3) as hosts:
-        took = time.monotonic() - begin
         start_sleeping(hosts[1])
         pids = [process.pid for host in hosts for process in host.processes()]
         if hosts.can_cut:
             hosts[2].delay(5)
             hosts[0].cut()
         assert len(pids) >= 4
-    assert took < 2
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
     assert not hosts.directory.exists()
 
