@@ -184,15 +184,24 @@ def test_results_have_a_directory_also_when_nothing_changed(lab: TemporaryYard) 
     assert not list(directory.iterdir())
 
 
-def test_a_failed_task_brings_its_results_home_too_and_a_retry_overwrites_nothing(lab: TemporaryYard) -> None:
-    script = "echo attempt $YARD_ATTEMPT > result; echo same > same; [ $YARD_ATTEMPT = 2 ]"
+def test_a_failed_task_brings_its_results_home_too_and_a_retry_has_the_plain_names(lab: TemporaryYard) -> None:
+    script = "echo attempt $YARD_ATTEMPT | tee result; echo same > same; [ $YARD_ATTEMPT = 2 ]"
     lab.ok("run", "--retries", "1", "--on", "gpu1", "--", script)
-    directory = lab.work / "job_results" / lab.job()["id"]
-    assert tree(directory) == {
-        "result": "attempt 1\n",
-        "result.attempt2": "attempt 2\n",
-        "same": "same\n",
+    job = lab.job()["id"]
+    assert tree(lab.work / "job_results") == {
+        f"{job}/result": "attempt 2\n",
+        f"{job}/same": "same\n",
+        f"{job}.out": "attempt 2\n",
+        f"{job}.err": "",
+        f"{job}.attempt1/result": "attempt 1\n",
+        f"{job}.attempt1/same": "same\n",
+        f"{job}.out.attempt1": "attempt 1\n",
+        f"{job}.err.attempt1": "",
     }
+    lab.ok("fetch", job, "--to", "elsewhere")
+    assert tree(lab.work / "elsewhere")[f"{job}/result"] == "attempt 2\n"
+    lab.ok("fetch", job)
+    assert "fetched" not in str(tree(lab.work / "job_results")), "it is all here"
 
 
 def test_what_is_to_be_ignored_stays_at_home(lab: TemporaryYard) -> None:

@@ -252,8 +252,16 @@ def test_on_a_full_disk_an_attempt_fails_with_a_sentence_and_the_node_goes_on() 
             view = lab.live.client.job(job)
             assert view.state is State.FAILED
             assert "space" in view.message.lower(), view
+            (lab.live.work / "much").write_bytes(os.urandom(1 << 20))  # a tree that no node has yet
+            job = lab.live.submit("--on", "gpu1", "--", "ls much")
+            lab.succeed(lab.live.submit("--on", "gpu2", "--", "ls much"))
+            until(lambda: lab.live.client.job(job).state.is_final, 40)
+            view = lab.live.client.job(job)
+            assert view.state is State.FAILED
+            assert "node gpu1: the disk is full: " in view.message, view
+            assert "/snapshots: No space left on device; make room there" in view.message, view
             hosts[0].free_disk()
-            lab.succeed(lab.live.submit("--on", "gpu1", "--", "echo again > result"))
+            lab.succeed(lab.live.submit("--on", "gpu1", "--", "echo again > result; ls much"))
         finally:
             lab.close()
 

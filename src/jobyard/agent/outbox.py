@@ -67,10 +67,13 @@ class Outbox:
 
     def deliver(self, ended: List[Tuple[str, Dict[str, Any]]]) -> None:
         """Everything that these attempts wrote has been sent; their ends may follow."""
+        self._take(ended)
+        self.flush()
+
+    def _take(self, ended: List[Tuple[str, Dict[str, Any]]]) -> None:
         for attempt_id, _ in ended:
             self._started.pop(attempt_id, None)
         self._finished += ended
-        self._flush()
 
     def withdrawn(self, attempt_id: str) -> None:
         if self._connection is not None:
@@ -78,12 +81,7 @@ class Outbox:
 
     def flush(self) -> None:
         """Send what there is, unless a batch has just gone: then a little later, with what comes until then."""
-        if self._shipper is not None:
-            self._shipper.pump()
-        self._flush()
-
-    def _flush(self) -> None:
-        if not (self._started or self._finished or self._withdrawn) or self._timer is not None:
+        if not self._has_news or self._timer is not None:
             return
         wait = self._last + BATCH_SECONDS - time.monotonic()
         if wait <= 0:
@@ -92,15 +90,19 @@ class Outbox:
             self._timer = self._timers.after(wait, self._send)
 
     def send_now(self) -> None:
-        """Send what there is, so that what is said next comes after it."""
+        """Send what there is: what is said next comes after it, or somebody here has nothing left to do."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._shipper is not None:
-            self._shipper.pump()
         self._send()
+
+    @property
+    def _has_news(self) -> bool:
+        return bool(self._started or self._withdrawn) or not self.is_settled
 
     def _send(self) -> None:
         self._timer = None
+        if self._shipper is not None:
+            self._take(self._shipper.pump())
         if self._connection is None or not (self._started or self._finished or self._withdrawn):
             return
         started, finished, withdrawn = self._started, self._finished, self._withdrawn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 
 from jobyard.agent import places, snapshots
@@ -10,6 +11,7 @@ from jobyard.agent.bridge import EXIT_READ_ONLY
 
 def run(yard: str, snapshot: str) -> int:
     """Unpack what comes over stdin; `ok` on stdout, or one sentence on stderr."""
+    state = ""
     try:
         state = places.of_yard(yard).state
         snapshots.receive(state, snapshots.checked(snapshot), sys.stdin.buffer)
@@ -17,7 +19,9 @@ def run(yard: str, snapshot: str) -> int:
         print("jobyard agent: %s" % error, file=sys.stderr)
         return 1
     except OSError as error:
-        print("jobyard agent: the snapshot cannot be written: %s" % error, file=sys.stderr)
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        why = "the disk is full" if is_full else "the job's files cannot be written"
+        print("jobyard agent: %s: %s/snapshots: %s" % (why, state, error.strerror), file=sys.stderr)
         return EXIT_READ_ONLY
     print("ok", flush=True)
     return 0

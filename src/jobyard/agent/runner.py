@@ -150,6 +150,13 @@ class Runner:
         for slot in [slot for slot in self.slots.values() if slot.job in jobs]:
             self.feed(slot)
 
+    def fail_jobs(self, jobs: List[str], trouble: str) -> None:
+        """What these jobs waited for cannot come: what is queued here has failed."""
+        for slot in [slot for slot in self.slots.values() if slot.job in jobs]:
+            queued, slot.queue = slot.queue, deque()
+            self._cannot_begin(queued, trouble)
+            self.feed(slot)
+
     def feed(self, slot: Slot) -> None:
         """Keep the slot's lane a little ahead, or end the slot if that was asked and nothing is left."""
         if slot.queue and not slot.outliving and not self._staging.waits(slot.job):
@@ -223,8 +230,8 @@ class Runner:
             close_note(self._state_dir, lane.pid, lane.start_time)
         self._outbox.flush()
 
-    def _cannot_begin(self, attempts: List[Attempt], trouble: str) -> None:
-        """Nothing can be written down here, so nothing may start: these have failed. No record of them remains."""
+    def _cannot_begin(self, attempts: Iterable[Attempt], trouble: str) -> None:
+        """There is no room here, so nothing may start: these have failed. No record of them remains."""
         now = time.time()
         for attempt in attempts:
             del self.attempts[attempt.id]
@@ -239,7 +246,10 @@ class Runner:
         slots = self._take_reports()
         for slot in slots:
             self.feed(slot)
-        self._outbox.flush()
+        if any(slot.is_empty for slot in slots):  # whatever it waits for, only the server has more
+            self._outbox.send_now()
+        else:
+            self._outbox.flush()
         if now - self._last_report < _BUSY_SECONDS:
             # Many quick tasks: being woken for each of them would cost more than they do.
             self._selector.unregister(self._reports)

@@ -77,7 +77,7 @@ class Shipper:
             self._looking = self._timers.after(_LOOK_SECONDS, self._look)
 
     def finished(self, attempt_id: str, outcome: Dict[str, Any]) -> None:
-        """Everything is written. Its end is delivered when all of it is sent; `pump` begins with that."""
+        """Everything is written. Its end may be told when all of it is sent; `pump` begins with that."""
         shipment = self._running.pop(attempt_id, None) or self._shipment(attempt_id)
         shipment.outcome = outcome
         self.undelivered += 1
@@ -103,12 +103,13 @@ class Shipper:
 
     def _resume(self) -> None:
         self._resuming = None
-        self.pump()
+        self._deliver(self.pump())
 
-    def pump(self) -> None:
-        """Send as much as there is room for, everybody in turn; the rest follows when there is room again."""
-        if not self._queue:
-            return
+    def pump(self) -> List[Tuple[str, Dict[str, Any]]]:
+        """Send as much as there is room for, everybody in turn; the rest follows when there is room again.
+
+        Returns the ends of those of which everything has now been sent.
+        """
         lines: List[bytes] = []
         ended: List[Tuple[str, Dict[str, Any]]] = []
         size, total = 0, 0
@@ -130,9 +131,9 @@ class Shipper:
                 ended.append((shipment.id, {**shipment.outcome, "streams": shipment.sizes()}))
         self._connection.send_bytes(b"".join(lines))
         self.undelivered -= len(ended)
-        self._deliver(ended)
         if self._queue and self._resuming is None and self._connection.has_room(_MOST_WAITING):
             self._resuming = self._timers.after(0, self._resume)
+        return ended
 
     def _read(self, shipment: Shipment, lines: List[bytes]) -> bool:
         """Take one turn's worth from the shipment; True when nothing is left for now."""

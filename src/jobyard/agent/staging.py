@@ -30,6 +30,13 @@ class Staging:
         """The server says that it has sent this one: the jobs that need not wait any more. Asks again if it is not."""
         return self._settle([job for job, missing in self._missing.items() if missing == snapshot], connection)
 
+    def give_up(self, snapshot: str) -> List[str]:
+        """The server says that this one cannot be brought here: the jobs that wait in vain."""
+        jobs = [job for job, missing in self._missing.items() if missing == snapshot]
+        for job in jobs:
+            del self._missing[job]
+        return jobs
+
     def ask_again(self, waiting: Set[str], connection: Connection) -> List[str]:
         """A new connection: what was on its way over the old one may be here or not. Others ask when they launch."""
         self._missing = {job: snapshot for job, snapshot in self._missing.items() if job in waiting}

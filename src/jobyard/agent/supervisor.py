@@ -234,7 +234,11 @@ class Agent:
         self._runner.stop(ids, grace)
 
     def _staged(self, connection: Connection, message: Dict[str, Any]) -> None:
-        self._runner.feed_jobs(self._staging.staged(snapshots.checked(message["snapshot"]), connection))
+        snapshot, trouble = snapshots.checked(message["snapshot"]), message.get("trouble")
+        if trouble:
+            self._runner.fail_jobs(self._staging.give_up(snapshot), str(trouble))
+        else:
+            self._runner.feed_jobs(self._staging.staged(snapshot, connection))
 
     def _forget(self, connection: Connection, message: Dict[str, Any]) -> None:
         jobs, unneeded = messages.forget(message)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from jobyard.agent import faults, records
-from jobyard.errors import Unavailable
+from jobyard.errors import Rejected, Unavailable
 from jobyard.executors.arrivals import Arrivals, Homecoming
 from jobyard.executors.environment import job_environment, task_command, task_environment
 from jobyard.executors.measurement import Measurements
@@ -54,7 +54,10 @@ class Transport(Protocol):
         """Raises Unavailable with a sentence."""
 
     async def send_snapshot(self, snapshot: str, tar: Path) -> None:
-        """Bring a tree to the machine. Raises Unavailable. Never asked of a machine that shares our disk."""
+        """Bring a tree to the machine. Raises Unavailable, or Rejected when it cannot be put there.
+
+        Never asked of a machine that shares our disk.
+        """
 
 
 class MachineExecutor:
@@ -249,16 +252,21 @@ class MachineExecutor:
 
     async def _bring_snapshot(self, snapshot: str) -> None:
         assert self._home is not None
+        trouble = ""
         for pause in RECONNECT_SECONDS:
             try:
                 await self._transport.send_snapshot(snapshot, self._home.snapshots / f"{snapshot}.tar")
                 self._send({"op": "staged", "snapshot": snapshot})
                 return
-            except (Unavailable, OSError) as error:
+            except (Unavailable, Rejected, OSError) as error:
                 self._problem = str(error)
+                trouble = "" if isinstance(error, Unavailable) else self._problem
                 log.warning("node %s: the tree cannot be sent: %s", self.node, error)
                 await asyncio.sleep(pause)
-        self.reconnect()
+        if trouble:  # a full disk, say: what waits for the tree fails, as anything that cannot start there
+            self._send({"op": "staged", "snapshot": snapshot, "trouble": trouble})
+        else:
+            self.reconnect()
 
     def _stop_again(self, live: Iterable[LiveAttempt]) -> None:
         """The stop may never have reached an agent."""

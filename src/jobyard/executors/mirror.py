@@ -69,6 +69,10 @@ class Mirror:
             self._marked.add(attempt)
             self._note(f"+{attempt}\n")
 
+    def is_marked(self, attempt: AttemptId) -> bool:
+        with self._lock:
+            return attempt in self._marked
+
     def unmark(self, attempts: Iterable[AttemptId]) -> None:
         with self._lock:
             gone = self._marked.intersection(attempts)

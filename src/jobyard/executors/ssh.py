@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobyard.agent.build import agent_zipapp
-from jobyard.errors import Unavailable
+from jobyard.errors import Rejected, Unavailable
 
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 45.0  # for a login and a start of the agent on a busy machine
@@ -131,18 +131,22 @@ class SshAgent:
     async def _push(self) -> None:
         size = self._zipapp.stat().st_size
         script = _PUSH.format(path=self._remote_path, size=size, old=PYTHON_IS_OLD, read_only=HOME_IS_READ_ONLY)
-        await self._feed(f"python3 -c {shlex.quote(script)}", self._zipapp)
-
-    async def send_snapshot(self, snapshot: str, tar: Path) -> None:
-        await self._feed(self.run_agent("--receive", snapshot, "--yard", self._yard_id), tar)
-
-    async def _feed(self, remote_command: str, path: Path) -> None:
-        """Run a command there to its end with a file as its input. Raises Unavailable."""
-        with path.open("rb") as file:
-            process = await self._start(remote_command, file.fileno(), asyncio.subprocess.DEVNULL)
-        code, said = await _ending(process)
+        code, said = await self._feed(f"python3 -c {shlex.quote(script)}", self._zipapp)
         if code:
             raise Unavailable(self.explain(code, said))
+
+    async def send_snapshot(self, snapshot: str, tar: Path) -> None:
+        code, said = await self._feed(self.run_agent("--receive", snapshot, "--yard", self._yard_id), tar)
+        if code == HOME_IS_READ_ONLY:
+            raise Rejected(f"node {self.node}: {_last_line(said).removeprefix('jobyard agent: ')}; make room there")
+        if code:
+            raise Unavailable(self.explain(code, said))
+
+    async def _feed(self, remote_command: str, path: Path) -> tuple[int, str]:
+        """Run a command there to its end with a file as its input. Answers as `_ending` does."""
+        with path.open("rb") as file:
+            process = await self._start(remote_command, file.fileno(), asyncio.subprocess.DEVNULL)
+        return await _ending(process)
 
     async def _start(self, remote_command: str, stdin: int, stdout: int) -> Process:
         try:
@@ -177,7 +181,7 @@ class SshAgent:
 
     def explain(self, code: int | None, said: str) -> str:
         """One sentence for what went wrong, with the way out."""
-        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
+        last = _last_line(said)
         match code:
             case 127:
                 return f"node {self.node}: there is no python3; install Python 3.8 or newer there"
@@ -193,6 +197,10 @@ class SshAgent:
         return (
             f"node {self.node}: ssh failed: {last or f'exit code {code}'}; try `ssh {self._target.host} true` by hand"
         )
+
+
+def _last_line(said: str) -> str:
+    return next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
 
 
 async def _greets(reader: asyncio.StreamReader) -> bool:

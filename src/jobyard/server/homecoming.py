@@ -5,26 +5,31 @@ from __future__ import annotations
 import logging
 
 from jobyard.errors import YardError
-from jobyard.executors.mirror import Mirror
+from jobyard.executors.mirror import STREAMS, Mirror
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.task import AttemptId
 from jobyard.staging.layout import ResultPaths, name_of, results_paths
-from jobyard.staging.results import copy_log, take_back, take_back_log, unpack_results
+from jobyard.staging.results import copy_log, set_aside, set_log_aside, take_back, take_back_log, unpack_results
 
 log = logging.getLogger(__name__)
 
 
 def bring_home(mirror: Mirror, job: SubmittedJob, attempt: AttemptId) -> None:
-    """Unpack an attempt's results and put its output beside them. What cannot be put there stays in the mirror."""
+    """Unpack an attempt's results and put its output beside them; those of earlier attempts make room.
+
+    Safe to repeat, also after a crash. What cannot be put there stays in the mirror.
+    """
     spec = job.spec
     if not spec.results_dir:
         return
     label = spec.label_of(attempt.task)
     paths = results_paths(spec.results_dir, job.id, spec, label, name=name_of(spec, label))
     try:
-        for number in range(1, attempt.number):
-            _take_back(mirror, attempt._replace(number=number), paths)
-        mirror.mark(attempt)
+        if not mirror.is_marked(attempt):  # otherwise we were here before, and crashed
+            # The newest first: where two brought the same, what is there is the later one's.
+            for number in range(attempt.number - 1, 0, -1):
+                _make_room(mirror, attempt._replace(number=number), paths)
+            mirror.mark(attempt)
         results = mirror.path(attempt, "results")
         if results.exists():
             unpack_results(results, paths.directory, attempt=attempt.number)
@@ -36,11 +41,14 @@ def bring_home(mirror: Mirror, job: SubmittedJob, attempt: AttemptId) -> None:
         log.error("results of %s stay in %s (`yard fetch` brings them): %s", attempt, mirror.directory, error)
 
 
-def _take_back(mirror: Mirror, attempt: AttemptId, paths: ResultPaths) -> None:
-    """Of an attempt that was given up when its results were at home already: they are not the task's."""
-    if not mirror.is_stray(attempt):
+def _make_room(mirror: Mirror, attempt: AttemptId, paths: ResultPaths) -> None:
+    out, err, results = (mirror.path(attempt, stream) for stream in STREAMS)
+    if mirror.is_stray(attempt):  # given up when its results were at home already: they are not the task's
+        take_back(results, paths.directory)
+        take_back_log(out, paths.out)
+        take_back_log(err, paths.err)
+        mirror.unmark([attempt])
         return
-    take_back(mirror.path(attempt, "results"), paths.directory)
-    take_back_log(mirror.path(attempt, "out"), paths.out)
-    take_back_log(mirror.path(attempt, "err"), paths.err)
-    mirror.unmark([attempt])
+    set_aside(results, paths.directory, attempt=attempt.number)
+    set_log_aside(out, paths.out, attempt=attempt.number)
+    set_log_aside(err, paths.err, attempt=attempt.number)

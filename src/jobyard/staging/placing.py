@@ -23,10 +23,18 @@ def put(wanted: bytes, suffix: bytes, write: Callable[[bytes], None]) -> bytes:
         os.unlink(part)  # of one that was cut off
     try:
         write(part)
-        return next(name for name in _names(wanted, suffix) if _claim(part, name) or _is_same(part, name))
+        return move(part, wanted, suffix)
     finally:
         with suppress(FileNotFoundError):
             os.unlink(part)
+
+
+def move(path: bytes, wanted: bytes, suffix: bytes) -> bytes:
+    """Give a file or link the first such name that is free or holds the same. Safe to repeat after a crash."""
+    name = next(name for name in _names(wanted, suffix) if _claim(path, name) or _is_same(path, name))
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    return name
 
 
 def make_directory(wanted: bytes, suffix: bytes) -> tuple[bytes, bool]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import errno
+import filecmp
 import os
 import shutil
 import stat
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobyard.errors import Rejected, Unwritable
-from jobyard.staging.placing import make_directory, put
+from jobyard.staging.placing import make_directory, move, put
 
 _NAMED = 20  # more than a person reads, less than fills a journal
 # What tarfile raises about archives that no tar has written.
@@ -32,15 +33,18 @@ class Unpacked:
     left_out: tuple[str, ...] = ()
 
 
-def unpack_results(archive: str | os.PathLike[str], directory: str | os.PathLike[str], *, attempt: int = 1) -> Unpacked:
+def unpack_results(
+    archive: str | os.PathLike[str], directory: str | os.PathLike[str], *, attempt: int = 1, suffix: str = ""
+) -> Unpacked:
     """Put what is in the tar into `directory`, which exists afterwards in any case; an empty file is an empty tar.
 
-    What is there stays: a different file of the same name is written beside it as `NAME.attemptN`. Safe to repeat, also
-    after a crash. Nothing outside `directory` is touched, whatever the archive says: absolute paths, `..`, links that
-    lead out and devices are left out, setuid bits are dropped. Raises Rejected (a damaged archive) and Unwritable.
+    What is there stays: a different file of the same name is written beside it as `NAME.attemptN`, or with the suffix
+    that is given. Safe to repeat, also after a crash. Nothing outside `directory` is touched, whatever the archive
+    says: absolute paths, `..`, links that lead out and devices are left out, setuid bits are dropped. Raises Rejected
+    (a damaged archive) and Unwritable.
     """
     home = Path(directory)
-    unpacking = _Unpacking(os.fsencode(home), f".attempt{attempt}".encode())
+    unpacking = _Unpacking(os.fsencode(home), os.fsencode(suffix) or _suffix(attempt))
     size = os.path.getsize(archive)
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -67,30 +71,72 @@ def copy_log(source: str | os.PathLike[str], target: str | os.PathLike[str], *, 
     home = Path(target)
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
-        return Path(os.fsdecode(put(os.fsencode(home), f".attempt{attempt}".encode(), write)))
+        return Path(os.fsdecode(put(os.fsencode(home), _suffix(attempt), write)))
     except OSError as error:
         raise _unwritable(home.parent, error) from None
 
 
 def take_back(archive: str | os.PathLike[str], directory: str | os.PathLike[str]) -> None:
     """Undo `unpack_results`: remove what is still as the archive has it. All else stays, and so do directories."""
-    home = Path(directory).resolve()
+    for path in _unchanged(archive, Path(directory).resolve()):
+        path.unlink()
+
+
+def take_back_log(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Undo `copy_log`."""
+    if _is_log(source, Path(target)):
+        os.unlink(target)
+
+
+def set_aside(archive: str | os.PathLike[str], directory: str | os.PathLike[str], *, attempt: int) -> None:
+    """Make room for a later attempt: what is still as the archive has it moves to `DIRECTORY.attemptN`.
+
+    All else stays; directories that are empty then go. Safe to repeat, also after a crash.
+    """
+    home, suffix = Path(directory).resolve(), _suffix(attempt)
+    aside: _Unpacking | None = None
+    for path in _unchanged(archive, home):
+        if aside is None:
+            aside = _Unpacking(make_directory(os.fsencode(directory) + suffix, suffix)[0], suffix)
+        *parents, name = (os.fsencode(part) for part in path.relative_to(home).parts)
+        move(os.fsencode(path), os.path.join(aside.directory(parents), name), suffix)
+        _prune(path.parent, home)
+
+
+def set_log_aside(source: str | os.PathLike[str], target: str | os.PathLike[str], *, attempt: int) -> None:
+    """Make room for the output of a later attempt, by the same rules."""
+    if _is_log(source, Path(target)):
+        move(os.fsencode(target), os.fsencode(target) + _suffix(attempt), _suffix(attempt))
+
+
+def _suffix(attempt: int) -> bytes:
+    return f".attempt{attempt}".encode()
+
+
+def _unchanged(archive: str | os.PathLike[str], home: Path) -> Iterator[Path]:
+    """Of what `unpack_results` put there, what nobody has changed since."""
     if not os.path.exists(archive) or not os.path.getsize(archive):
         return
     coding = sys.getfilesystemencoding()
     with suppress(*_DAMAGE), tarfile.open(archive, "r:", encoding=coding, errors="surrogateescape") as tar:
         for member in tar:
-            path = home.joinpath(member.name)
-            if path.parent.resolve().is_relative_to(home) and _is_unchanged(path, tar, member):
-                path.unlink()
+            wanted = home.joinpath(member.name)
+            path = wanted.parent.resolve() / wanted.name
+            if path.is_relative_to(home) and _is_unchanged(path, tar, member):
+                yield path
 
 
-def take_back_log(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Undo `copy_log`."""
-    home = Path(target)
-    content = Path(source).read_bytes() if os.path.exists(source) else b""
-    if home.is_file() and not home.is_symlink() and home.read_bytes() == content:
-        home.unlink()
+def _is_log(source: str | os.PathLike[str], target: Path) -> bool:
+    if not target.is_file() or target.is_symlink():
+        return False
+    return filecmp.cmp(source, target, shallow=False) if os.path.exists(source) else not target.stat().st_size
+
+
+def _prune(directory: Path, home: Path) -> None:
+    with suppress(OSError):
+        while directory != home:
+            directory.rmdir()
+            directory = directory.parent
 
 
 def _is_unchanged(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> bool:
@@ -143,7 +189,7 @@ class _Unpacking:
         if not parts:
             return None
         if member.isdir():
-            place = self._directory(parts)
+            place = self.directory(parts)
             if place in self.made:
                 self.described[place] = member
             return None
@@ -160,12 +206,12 @@ class _Unpacking:
         return None
 
     def _put(self, parts: list[bytes], write: Callable[[bytes], None]) -> None:
-        written = put(os.path.join(self._directory(parts[:-1]), parts[-1]), self.suffix, write)
+        written = put(os.path.join(self.directory(parts[:-1]), parts[-1]), self.suffix, write)
         self.files += 1
         if os.path.basename(written) != parts[-1]:
             self.kept_apart.append(os.fsdecode(os.path.relpath(written, self.home)))
 
-    def _directory(self, parts: list[bytes]) -> bytes:
+    def directory(self, parts: list[bytes]) -> bytes:
         """A real directory, with all above it: a file or a link that has the name keeps it, and is never followed."""
         place = self.home
         for part in parts:

@@ -274,6 +274,21 @@ def test_a_snapshot_that_did_not_come_is_asked_for_again(agent: AgentProcess, tr
     agent.connect("j.0.1", ship=True).finished("j.0.1")
 
 
+def test_what_waits_for_a_snapshot_that_cannot_come_fails_with_the_reason(agent: AgentProcess, tree: Path) -> None:
+    remote = describe(agent.connect(ship=True))
+    remote.launch("s", {"id": "j.0.1", "shell": "cat data"}, {"id": "j.1.1", "shell": "cat data"})
+    remote.wait(lambda m: m["ev"] == "missing")
+    remote.send(op="staged", snapshot="abc", trouble="the disk is full")
+    for attempt in ("j.0.1", "j.1.1"):
+        outcome = remote.finished(attempt)
+        assert (outcome["exit_code"], outcome["message"]) == (126, "the disk is full")
+    remote.launch("s", {"id": "j.0.2", "shell": "cat data"})  # there may be room by now
+    until(lambda: remote.measured() and len([m for m in remote.messages if m["ev"] == "missing"]) == 2)
+    send(agent, tree)
+    remote.send(op="staged", snapshot="abc")
+    assert remote.finished("j.0.2")["exit_code"] == 0
+
+
 def test_what_waits_for_a_snapshot_can_be_withdrawn(agent: AgentProcess) -> None:
     remote = describe(agent.connect(ship=True))
     remote.launch("s", {"id": "j.0.1", "argv": ["true"]}, {"id": "j.1.1", "argv": ["true"]})

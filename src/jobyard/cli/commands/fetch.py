@@ -76,7 +76,7 @@ def fetch(pieces: Iterator[bytes], directory: Path, stem: Callable[[str], str]) 
             raise Unwritable(
                 f"no room for the results in {tempfile.gettempdir()}: {error.strerror}; set TMPDIR"
             ) from None
-        return unpack_results(renamed.name, directory)
+        return unpack_results(renamed.name, directory, suffix=".fetched")
 
 
 def _rename(source: IO[bytes], target: IO[bytes], stem: Callable[[str], str]) -> None:

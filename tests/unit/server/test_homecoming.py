@@ -1,0 +1,93 @@
+"""Results of several attempts at one task, on their way home through crashes."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from jobyard.executors.mirror import Mirror
+from jobyard.executors.protocol import SubmittedJob
+from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.task import AttemptId
+from jobyard.server import homecoming
+from jobyard.server.homecoming import bring_home
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SubmittedJob:
+    groups = (GroupSpec(command=Command(argv=("true",))),)
+    return SubmittedJob("7", 7, JobSpec(name="j", groups=groups, results_dir=str(tmp_path / "home")))
+
+
+def an_attempt(mirror: Mirror, number: int, files: dict[str, str], out: str = "") -> AttemptId:
+    """Its streams are here."""
+    attempt = AttemptId("7", 0, number)
+    path = mirror.path(attempt, "results")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content.encode()))
+    mirror.path(attempt, "out").write_text(out)
+    return attempt
+
+
+def counts(mirror: Mirror, attempt: AttemptId) -> None:
+    mirror.told([attempt])
+    mirror.unmark([attempt])
+
+
+def found(tmp_path: Path) -> dict[str, str]:
+    home = tmp_path / "home"
+    return {str(path.relative_to(home)): path.read_text() for path in home.rglob("*") if path.is_file()}
+
+
+def test_the_plain_names_are_those_of_the_latest_attempt(tmp_path: Path, job: SubmittedJob) -> None:
+    mirror = Mirror(tmp_path / "mirror")
+    for number in (1, 2, 3):
+        attempt = an_attempt(mirror, number, {"r": f"{number}", "same": "s"}, out=f"said {number}")
+        bring_home(mirror, job, attempt)
+        counts(mirror, attempt)
+    expected = {"7/r": "3", "7/same": "s", "7.out": "said 3", "7.err": ""}
+    for number in (1, 2):
+        expected |= {f"7.attempt{number}/r": f"{number}", f"7.attempt{number}/same": "s"}
+        expected |= {f"7.out.attempt{number}": f"said {number}", f"7.err.attempt{number}": ""}
+    assert found(tmp_path) == expected
+
+
+@pytest.mark.parametrize("crash", ["set_aside", "set_log_aside", "unpack_results", "copy_log"])
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_server_that_dies_on_the_way_is_made_up_for(
+    tmp_path: Path, job: SubmittedJob, monkeypatch: pytest.MonkeyPatch, crash: str, is_done: bool
+) -> None:
+    mirror = Mirror(tmp_path / "mirror")
+    first = an_attempt(mirror, 1, {"r": "1", "same": "s"}, out="said 1")
+    bring_home(mirror, job, first)
+    counts(mirror, first)
+    second = an_attempt(mirror, 2, {"r": "2", "same": "s"}, out="said 2")
+
+    work = getattr(homecoming, crash)
+
+    def die(*arguments: object, **more: object) -> None:
+        if is_done:
+            work(*arguments, **more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(homecoming, crash, die)
+        with pytest.raises(KeyboardInterrupt):
+            bring_home(mirror, job, second)
+    bring_home(Mirror(tmp_path / "mirror"), job, second)
+    aside = {"7.attempt1/r": "1", "7.attempt1/same": "s", "7.out.attempt1": "said 1", "7.err.attempt1": ""}
+    assert found(tmp_path) == {"7/r": "2", "7/same": "s", "7.out": "said 2", "7.err": "", **aside}
+
+
+def test_what_was_given_up_leaves_nothing(tmp_path: Path, job: SubmittedJob) -> None:
+    mirror = Mirror(tmp_path / "mirror")
+    bring_home(mirror, job, an_attempt(mirror, 1, {"r": "1"}, out="said 1"))
+    bring_home(mirror, job, an_attempt(mirror, 2, {"r": "2"}, out="said 2"))
+    assert found(tmp_path) == {"7/r": "2", "7.out": "said 2", "7.err": ""}
