@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from jobyard.engine.intervals import IntervalSet
+from jobyard.model.events import Used
 from jobyard.model.job import ACTIVE, FINAL, JobSpec, Reason, State
 from jobyard.model.task import Slot, Task
+from jobyard.model.training import Progress, Size
 from jobyard.scheduling.snapshot import Request
 
 # Jobs up to this size keep the outcome of every task, so that `yard show` can tell times and peaks.
@@ -65,6 +67,22 @@ class JobRecord:
         self.peak_memory_mib = 0
         self.busy_seconds = 0.0
         self.request: Request | None = None  # what it wants of the scheduler; None: work it out again
+        self.age = number  # its turn among those of its priority
+        # Training. By task, where a task has reported; the checkpoint is on the node where it was written.
+        self.progress: dict[int, Progress] = {}
+        self.checkpoint_nodes: dict[int, str] = {}
+        self.used: dict[int, Used] = {}
+        self.idle_since: dict[int, float] = {}  # tasks whose GPUs do nothing
+        self.kind = ""  # by which its profile is kept
+        self.fixed_size: Size | None = None  # a user's wish
+        self.next_size: Size | None = None  # with which it comes back from a stop
+        self.set_aside: dict[int, Task] = {}  # tasks that it has only when it is larger
+        self.estimate_seconds: float | None = spec.training.estimated_seconds if spec.training else None
+        self.preemptions = 0
+        self.resizes = 0
+        self.more_gpu_mib = 0  # what it gets at least after it ran out of memory
+        self.more_memory_mib = 0
+        self.memory_requeues = 0
 
     # -- tasks ------------------------------------------------------------------------------------------------------
 
@@ -161,6 +179,16 @@ class JobRecord:
             return list(self.cancelled.ranges())
         return list(IntervalSet((n, n) for n, task in sorted(self.tasks.items()) if task.state is state).ranges())
 
+    def resize(self, size: Size) -> None:
+        """Another number of tasks, or tasks of another size. Only while all of them wait."""
+        tasks = {**self.set_aside, **self.tasks}
+        self.spec = self.spec.sized(size)
+        self.tasks = {number: task for number, task in tasks.items() if number < self.spec.size}
+        self.set_aside = {number: task for number, task in tasks.items() if number >= self.spec.size}
+        self.pending = IntervalSet([(0, self.spec.size - 1)])
+        self.counts = Counter({State.PENDING: self.spec.size})
+        self.request = None
+
     # -- the whole ----------------------------------------------------------------------------------------------------
 
     @property
@@ -195,6 +223,17 @@ class JobRecord:
     @property
     def is_final(self) -> bool:
         return not self.unfinished
+
+    @property
+    def is_yielding(self) -> bool:
+        return bool(self.counts[State.STOPPING]) and any(task.is_yielding for task in self.active_tasks())
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Does what it asks for change with what is measured?"""
+        spec = self.spec
+        shares = any(group.resources.gpu_memory_mib for group in spec.groups)
+        return bool(spec.training or spec.elastic or shares or self.progress or self.memory_requeues)
 
     # -- room ---------------------------------------------------------------------------------------------------------
 

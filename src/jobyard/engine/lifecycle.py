@@ -13,8 +13,8 @@ MOVES: dict[State, frozenset[State]] = {
     State.PENDING: frozenset({State.STARTING, State.CANCELLED}),
     State.STARTING: frozenset({State.RUNNING, State.PENDING, State.STOPPING, State.SUCCEEDED, State.FAILED}),
     State.RUNNING: frozenset({State.PENDING, State.STOPPING, State.SUCCEEDED, State.FAILED}),
-    State.STOPPING: frozenset({State.CANCELLED, State.PENDING, State.FAILED}),
-    State.SUSPENDED: frozenset(),  # the training work adds its arrows
+    State.STOPPING: frozenset({State.CANCELLED, State.PENDING, State.FAILED, State.SUCCEEDED}),
+    State.SUSPENDED: frozenset(),  # nobody sets a task aside yet
     State.SUCCEEDED: frozenset({State.PENDING}),
     State.FAILED: frozenset({State.PENDING}),
     State.CANCELLED: frozenset({State.PENDING}),
@@ -24,7 +24,10 @@ MEANING: dict[State, tuple[str, str]] = {
     State.PENDING: ("waits for room, a dependency or its turn", "the scheduler, when there is room"),
     State.STARTING: ("has a slot and an attempt number; its process is not known to exist yet", "the agent"),
     State.RUNNING: ("its process exists", "the task itself, by ending"),
-    State.STOPPING: ("was asked to stop; its process has its grace", "the agent, when the process is gone"),
+    State.STOPPING: (
+        "was asked to stop, at once or at its next checkpoint; its process has its grace",
+        "the agent, when the process is gone",
+    ),
     State.SUSPENDED: ("set aside with its checkpoint (not used yet)", "the user"),
     State.SUCCEEDED: ("an attempt exited with 0", "nobody; `yard retry` runs it again"),
     State.FAILED: ("the last allowed attempt did not succeed", "nobody; `yard retry` runs it again"),
@@ -46,7 +49,10 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
+    """`wants_more`: it ran out of memory, and gets more of it next time; that is nobody's failure."""
+
     outcome: Outcome
+    wants_more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +72,19 @@ class StopAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class YieldAsked:
+    """It is to stop at its next checkpoint, and to wait again."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class RetryAsked:
     pass
 
 
-Happening = Assigned | Began | Ended | GivenBack | LostItsNode | StopAsked | RetryAsked
+Happening = Assigned | Began | Ended | GivenBack | LostItsNode | StopAsked | YieldAsked | RetryAsked
 
 
 class Ask(Enum):
@@ -79,6 +93,7 @@ class Ask(Enum):
     NOTHING = "nothing"
     LAUNCH = "launch"
     STOP = "stop"
+    YIELD = "yield"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +120,29 @@ def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
             return Step(replace(task, state=State.RUNNING, started_at=at))
         case State.RUNNING | State.STOPPING, Began():
             return Step(task)  # told twice, or after it was asked to stop
-        case State.STARTING | State.RUNNING, Ended(outcome=outcome):
-            return Step(_ended(task, outcome, retries))
+        case State.STARTING | State.RUNNING, Ended(outcome=outcome, wants_more=wants_more):
+            return Step(_ended(task, outcome, retries, wants_more))
         case State.STARTING, GivenBack():
             return Step(_waiting(task, None, ""))
         case State.STARTING | State.RUNNING, LostItsNode(message=message):
             return Step(_waiting(task, Reason.NODE_LOST, message))
         case State.STARTING | State.RUNNING, StopAsked(reason=reason, message=message):
             return Step(replace(task, state=State.STOPPING, reason=reason, message=message), Ask.STOP)
+        case State.STARTING | State.RUNNING, YieldAsked(reason=reason, message=message):
+            stopping = replace(task, state=State.STOPPING, reason=reason, message=message, is_yielding=True)
+            return Step(stopping, Ask.YIELD)
+        case State.STOPPING, YieldAsked():
+            return Step(task)
         case State.STOPPING, StopAsked(reason=reason, message=message):
             # Asked again, perhaps with force. The first reason stays, unless it was to wait again and now must not.
             if task.reason in REQUEUED:
                 task = replace(task, reason=reason, message=message)
-            return Step(task, Ask.STOP)
+            return Step(replace(task, is_yielding=False), Ask.STOP)
+        case State.STOPPING, Ended(outcome=outcome, wants_more=wants_more) if task.is_yielding:
+            if outcome.reason is Reason.PREEMPTED:
+                told = "; ".join(filter(None, (task.message, outcome.message)))
+                return Step(_stopped(replace(task, outcome=outcome, message=told)))
+            return Step(_ended(task, outcome, retries, wants_more))  # it was done, or failed, before it could stop
         case State.STOPPING, Ended(outcome=outcome):
             return Step(_stopped(replace(task, outcome=outcome)))
         case State.STOPPING, GivenBack() | LostItsNode():
@@ -128,15 +153,18 @@ def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
 
 
 def _waiting(task: Task, reason: Reason | None, message: str) -> Task:
-    return replace(task, state=State.PENDING, slot="", reason=reason, message=message, started_at=0.0)
+    return replace(
+        task, state=State.PENDING, slot="", reason=reason, message=message, started_at=0.0, is_yielding=False
+    )
 
 
-def _ended(task: Task, outcome: Outcome, retries: int) -> Task:
+def _ended(task: Task, outcome: Outcome, retries: int, wants_more: bool) -> Task:
+    task = replace(task, is_yielding=False)
     if outcome.succeeded:
         return replace(task, state=State.SUCCEEDED, outcome=outcome, slot="", reason=None, message="")
     task = replace(task, outcome=outcome)
     reason, message = reason_of(outcome)
-    if reason is Reason.NODE_LOST:
+    if reason in (Reason.NODE_LOST, Reason.PREEMPTED) or wants_more:
         return _waiting(task, reason, message)
     task = replace(task, failures=task.failures + 1)
     if task.failures <= retries:
@@ -145,6 +173,7 @@ def _ended(task: Task, outcome: Outcome, retries: int) -> Task:
 
 
 def _stopped(task: Task) -> Task:
+    task = replace(task, is_yielding=False)
     if task.reason in REQUEUED:
         return _waiting(task, task.reason, task.message)
     if task.reason is Reason.TIMEOUT:
@@ -160,7 +189,8 @@ def reason_of(outcome: Outcome) -> tuple[Reason, str]:
     if outcome.signal is not None:
         return Reason.SIGNAL, f"killed by signal {outcome.signal}{_SIGNAL_HINTS.get(outcome.signal, '')}{told}"
     if outcome.exit_code is not None:
-        return Reason.EXIT_CODE, f"exited with code {outcome.exit_code}{_EXIT_HINTS.get(outcome.exit_code, '')}{told}"
+        hint = told or _EXIT_HINTS.get(outcome.exit_code, "")  # whoever says why knows better than we
+        return Reason.EXIT_CODE, f"exited with code {outcome.exit_code}{hint}"
     return Reason.UNKNOWN, outcome.message or _SENTENCES[Reason.UNKNOWN]
 
 
@@ -170,6 +200,7 @@ _SENTENCES = {
     Reason.NODE_LOST: "its node was restarted",
     Reason.OUT_OF_MEMORY: "was killed because its memory limit was reached",
     Reason.OUT_OF_GPU_MEMORY: "ran out of GPU memory",
+    Reason.PREEMPTED: "stopped at a checkpoint",
 }
 _SIGNAL_HINTS = {9: " (SIGKILL: often the kernel, out of memory)", 11: " (SIGSEGV)", 15: " (SIGTERM)", 6: " (SIGABRT)"}
 _EXIT_HINTS = {

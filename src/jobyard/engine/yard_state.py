@@ -7,11 +7,12 @@ everything.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from jobyard.engine.job_record import STUCK_SECONDS, JobRecord, SlotRecord
+from jobyard.engine import deciding, wants
+from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.lifecycle import (
     REQUEUED,
     Ask,
@@ -24,18 +25,27 @@ from jobyard.engine.lifecycle import (
     RetryAsked,
     Step,
     StopAsked,
+    YieldAsked,
     advance,
 )
+from jobyard.engine.training import (
+    Trainings,
+    tells_of_checkpoints,
+    yield_seconds,
+)
 from jobyard.errors import Bug
-from jobyard.model.effects import CloseSlot, Effect, Launch, Stop, Withdraw
+from jobyard.model.effects import CloseSlot, Effect, Launch, Reserve, Stop, Yield
 from jobyard.model.events import (
     AttemptsFinished,
+    AttemptsMeasured,
+    AttemptsProgressed,
     AttemptsStarted,
     AttemptsWithdrawn,
     CancelRequested,
     DeadlinePassed,
     Event,
     Finished,
+    JobSized,
     JobSubmitted,
     NodeAdded,
     NodeDrained,
@@ -46,17 +56,20 @@ from jobyard.model.events import (
     NodeResumed,
     NodeWentAway,
     PriorityChanged,
+    Progressed,
     RetryRequested,
+    ScaleRequested,
     SlotClosed,
     SlotOpened,
+    SlotReserved,
     TasksAssigned,
+    YieldRequested,
 )
 from jobyard.model.job import FailurePolicy, JobSpec, Reason, State
 from jobyard.model.node import Foreign, Node, NodeConfig, NodeState
-from jobyard.model.task import AttemptId, Slot, Task
-from jobyard.scheduling.cycle import plan
-from jobyard.scheduling.explain import may_match, why_never, why_unknown
-from jobyard.scheduling.snapshot import HeldSlot, Member, Request, Snapshot, Wait
+from jobyard.model.resources import Placement
+from jobyard.model.task import AttemptId, Task
+from jobyard.scheduling.snapshot import Member, Request, Snapshot, Wait
 
 
 class YardState:
@@ -73,10 +86,13 @@ class YardState:
         self.waits: dict[str, Wait] = {}  # why jobs wait, from the last cycle
         self.last_number = 0
         self.last_slot = 0
-        self._yielding: frozenset[str] = frozenset()
-        self._hungry: dict[str, None] = {}  # slots that may take more tasks, in order of asking
+        self.yielding: frozenset[str] = frozenset()
+        self.hungry: dict[str, None] = {}  # slots that may take more tasks, in order of asking
         self._last_environment: Mapping[str, str] = {}
-        self._replan = False  # something changed that the scheduler should look at
+        self.replan = False  # something changed that the scheduler should look at
+        self.trainings = Trainings()
+        self.claims: dict[str, tuple[Placement, ...]] = {}  # room that is kept for jobs that stop in order to grow
+        self.remeasured: dict[str, None] = {}  # jobs whose use of GPUs was measured
 
     # -- events ---------------------------------------------------------------------------------------------------
 
@@ -96,13 +112,39 @@ class YardState:
             case SlotOpened(slot=slot):
                 job = self.jobs[slot.job]
                 job.slots[slot.id] = record = SlotRecord(slot)
-                job.request = None
+                job.request = job.next_size = None
                 self.slots[slot.id] = (job, record)
                 self.last_slot = max(self.last_slot, int(slot.id))
-                self._hungry[slot.id] = None
+                self.hungry[slot.id] = None
                 return []
             case SlotClosed(slot=slot_id):
                 return self._close(slot_id)
+            case AttemptsProgressed(items=items):
+                self._progress(items)
+                return []
+            case AttemptsMeasured(progressed=progressed, used=used):
+                self._progress(progressed)
+                for each in used:
+                    if found := self._current(each.attempt):
+                        self.trainings.learn_use(found[0], each, event.at)
+                        self.remeasured[found[0].id] = None
+                return []
+            case YieldRequested():
+                return self._yield(event)
+            case ScaleRequested(job=job_id, size=size):
+                self.jobs[job_id].fixed_size = size
+                self.replan = True
+                return []
+            case JobSized(job=job_id, size=size):
+                self.jobs[job_id].resize(size)
+                return []
+            case SlotReserved(slot=slot_id, placement=placement):
+                if slot_id not in self.slots:
+                    return []
+                job, record = self.slots[slot_id]
+                record.slot = replace(record.slot, placement=placement)
+                self.replan = True
+                return [Reserve(placement.node, record.slot)]
             case JobSubmitted():
                 return self._submit(event)
             case CancelRequested():
@@ -116,7 +158,7 @@ class YardState:
             case PriorityChanged(job=job_id, priority=priority):
                 self.jobs[job_id].priority = priority
                 self.jobs[job_id].request = None
-                self._replan = True
+                self.replan = True
                 return []
             case NodeJoined(node=node):
                 self._join(node)
@@ -124,7 +166,7 @@ class YardState:
             case NodeAdded(config=config):
                 self.configs[config.id] = config
                 self.removed.discard(config.id)
-                self._replan = True
+                self.replan = True
                 if known := self.nodes.get(config.id):
                     self._set_node(replace(known, labels=config.labels))
                 return []
@@ -143,7 +185,7 @@ class YardState:
                 return []
             case NodeMeasured(node=node_id, foreign=foreign, load=load, device_use=device_use):
                 if known := self.nodes.get(node_id):
-                    self._replan = self._replan or known.foreign != foreign
+                    self.replan = self.replan or known.foreign != foreign
                     self.nodes[node_id] = replace(known, foreign=foreign, load=load, device_use=device_use)
                 return []
             case NodeLost(node=node_id, message=message):
@@ -158,7 +200,7 @@ class YardState:
             self.keys[event.key] = job.id
         for dependency in event.spec.after:
             self.dependents[dependency.job].append(job.id)
-        self._replan = True
+        self.replan = True
         return self._check_dependencies(job, event.at)
 
     def _sharing_environment(self, spec: JobSpec) -> JobSpec:
@@ -176,6 +218,8 @@ class YardState:
             record.progress_at = event.at
         for first, last in event.ranges:
             for number in range(first, last + 1):
+                if job.progress and job.checkpoint_nodes.get(number) not in (None, record.slot.placement.node):
+                    del job.progress[number], job.checkpoint_nodes[number]  # its checkpoint is elsewhere
                 step = self._advance(job, job.task(number), Assigned(event.slot, record.slot.placement.node))
                 record.tasks.add(number)
                 attempts.append(AttemptId(job.id, number, step.task.attempt))
@@ -204,7 +248,14 @@ class YardState:
             job.peak_memory_mib = max(job.peak_memory_mib, outcome.peak_memory_mib)
             job.slots[task.slot].progress_at = at
             retries = 0 if job.spec.gang else job.spec.retries
-            step = self._advance(job, task, Ended(outcome), retries)
+            self.trainings.learn_end(job, task, outcome)
+            more = not outcome.succeeded and self.trainings.give_more_memory(job, task, outcome, self.nodes.values())
+            if task.is_yielding and outcome.reason is Reason.PREEMPTED:
+                job.resizes += task.reason is Reason.RESIZING
+                job.preemptions += task.reason is Reason.PREEMPTED
+            if task.is_yielding or more:
+                job.slots[task.slot].is_void = True  # the scheduler looks anew
+            step = self._advance(job, task, Ended(outcome, more), retries)
             effects += self._after_end(job, step.task, outcome.finished_at)
         return effects
 
@@ -212,8 +263,8 @@ class YardState:
         """What the end of one attempt means for its siblings and its job."""
         effects: list[Effect] = []
         if task.state is State.PENDING:
-            self._replan = True
-            if job.spec.gang and task.reason not in REQUEUED:  # on its own: it lost its node, or was given back
+            self.replan = True
+            if job.spec.gang and (task.reason not in REQUEUED or not self._stops_together(job)):
                 effects += self._restart_gang(job, task.message or "one of its tasks was given back")
         elif task.state is State.FAILED:
             effects += self._on_failure(job, task, at)
@@ -244,8 +295,44 @@ class YardState:
             for first, last in job.numbers_in(state):
                 for number in range(first, last + 1):
                     self._advance(job, job.task(number), RetryAsked())
-        self._replan = True
+        self.replan = True
         return self._stop_tasks(job, list(job.active_tasks()), StopAsked(Reason.PREEMPTED, message), 0.0)
+
+    def _stops_together(self, job: JobRecord) -> bool:
+        """Are all others of a gang on their way to wait again, as this one is?"""
+        return job.counts[State.PENDING] + job.counts[State.STOPPING] == job.spec.size
+
+    def _progress(self, items: Iterable[Progressed]) -> None:
+        for attempt, progress in items:
+            if found := self._current(attempt):
+                job, task = found
+                if self.trainings.learn_progress(job, task, progress):
+                    self.replan = True
+                    self.remeasured[job.id] = None
+
+    def _yield(self, event: YieldRequested) -> list[Effect]:
+        """Its tasks stop at their next checkpoints. Slots that are free of them close, and the scheduler looks anew."""
+        job = self.jobs[event.job]
+        if job.is_final or job.stop is not None:
+            return []
+        if event.to_the_back:
+            job.age = self.last_number + 1
+        job.request = None
+        job.next_size = event.size or job.next_size
+        asked = YieldAsked(event.reason, event.message)
+        polite: defaultdict[tuple[str, bool], list[AttemptId]] = defaultdict(list)
+        for task in list(job.active_tasks()):
+            if self._advance(job, task, asked).ask is Ask.YIELD:
+                at_once = not tells_of_checkpoints(job, task.number)
+                node = job.slots[task.slot].slot.placement.node
+                polite[node, at_once].append(AttemptId(job.id, task.number, task.attempt))
+        for record in job.slots.values():
+            record.is_void = True
+        grace = job.spec.grace_seconds
+        return [
+            Yield(node, tuple(attempts), yield_seconds(job), grace, at_once)
+            for (node, at_once), attempts in polite.items()
+        ]
 
     def _give_back(self, attempts: Iterable[AttemptId], at: float) -> list[Effect]:
         effects: list[Effect] = []
@@ -258,15 +345,15 @@ class YardState:
             if (record := job.slots.get(task.slot)) and not record.tasks:
                 record.is_void = True  # feeding it again would be refused again: the scheduler looks anew
             effects += self._after_end(job, step.task, at)
-            self._replan = True
+            self.replan = True
         return effects
 
     def _close(self, slot_id: str) -> list[Effect]:
         job, record = self.slots.pop(slot_id)
         del job.slots[slot_id]
         job.request = None
-        self._hungry.pop(slot_id, None)
-        self._replan = True
+        self.hungry.pop(slot_id, None)
+        self.replan = True
         return [CloseSlot(record.slot.placement.node, slot_id)]
 
     def _cancel(self, event: CancelRequested) -> list[Effect]:
@@ -279,7 +366,7 @@ class YardState:
         tasks = [task for number in numbers if not (task := job.task(number)).state.is_final]
         asked = StopAsked(Reason.CANCELLED, event.message)
         effects = self._stop_tasks(job, tasks, asked, 0.0 if event.force else job.spec.grace_seconds)
-        self._replan = True
+        self.replan = True
         return effects + (self._end_job(job, event.at) if job.is_final else [])
 
     def _stop_job(
@@ -291,7 +378,7 @@ class YardState:
             job.cancel_untouched()
         grace = 0.0 if force else job.spec.grace_seconds
         effects = self._stop_tasks(job, list(job.active_tasks()), StopAsked(reason, message), grace)
-        self._replan = True
+        self.replan = True
         return effects + (self._end_job(job, at) if job.is_final else [])
 
     def _stop_tasks(self, job: JobRecord, tasks: list[Task], asked: StopAsked, grace: float) -> list[Effect]:
@@ -312,12 +399,15 @@ class YardState:
         for first, last in [(0, job.spec.size - 1)] if job.spec.gang else event.tasks:
             job.revive_untouched(first, last)
             for number in job.final_within(first, last):
+                if job.task(number).state is State.SUCCEEDED:  # it is to be done once more, not to be gone on with
+                    job.progress.pop(number, None)
+                    job.checkpoint_nodes.pop(number, None)
                 self._advance(job, job.task(number), RetryAsked())
         if job.is_final:
             return []  # none of them had ended
         failed = job.numbers_in(State.FAILED)
         job.first_failure = failed[0][0] if failed else None
-        self._replan = True
+        self.replan = True
         if not was_final:
             return []  # retrying a few tasks of a running job leaves the rest as it is
         # A job that ended starts afresh: its deadline, its dependencies and its count of restarts too.
@@ -352,7 +442,7 @@ class YardState:
 
     def _set_node(self, node: Node) -> None:
         self.nodes[node.id] = node
-        self._replan = True
+        self.replan = True
 
     def _state_when_here(self, node_id: str) -> NodeState:
         return NodeState.DRAINING if node_id in self.drained else NodeState.UP
@@ -368,7 +458,7 @@ class YardState:
                 effects += self._after_end(job, step.task, at)
             if record.slot.id in self.slots:
                 self._close(record.slot.id)
-        self._replan = True
+        self.replan = True
         return [effect for effect in effects if effect.node != node_id]
 
     # -- jobs -------------------------------------------------------------------------------------------------------
@@ -379,11 +469,11 @@ class YardState:
         job.finished_at = at
         self.waits.pop(job.id, None)
         for slot_id in job.slots:
-            self._hungry[slot_id] = None  # to be closed
+            self.hungry[slot_id] = None  # to be closed
         effects: list[Effect] = []
         for dependent in self.dependents.get(job.id, ()):
             effects += self._check_dependencies(self.jobs[dependent], at)
-        self._replan = True
+        self.replan = True
         return effects
 
     def _check_dependencies(self, job: JobRecord, at: float) -> list[Effect]:
@@ -408,7 +498,7 @@ class YardState:
         job.put(step.task)
         if task.slot and not step.task.slot and (record := job.slots.get(task.slot)):
             record.tasks.discard(task.number)
-            self._hungry[task.slot] = None
+            self.hungry[task.slot] = None
         return step
 
     def _current(self, attempt: AttemptId) -> tuple[JobRecord, Task] | None:
@@ -419,143 +509,39 @@ class YardState:
             return None
         return job, task
 
-    # -- decisions -----------------------------------------------------------------------------------------------------
+    # -- what it wants, and what it shows -----------------------------------------------------------------------------
 
     def decide(self, now: float) -> Iterator[Event]:
         """The events that the engine itself wants. Handle each before taking the next: they build on one another."""
-        # 1. Deadlines.
-        for job in list(self.unfinished.values()):
-            deadline, started = job.spec.deadline_seconds, job.started_at
-            if deadline is not None and started is not None and job.stop is None and now >= started + deadline:
-                yield DeadlinePassed(job.id, now)
-        while self._hungry or self._replan:
-            # 2. Open slots get their next tasks, or close.
-            while self._hungry:
-                slot_id = next(iter(self._hungry))
-                del self._hungry[slot_id]
-                if slot_id in self.slots:
-                    yield from self._feed(slot_id, now)
-            # 3. The scheduler looks at what is left, when something changed.
-            if self._replan:
-                self._replan = False
-                yield from self._schedule(now)
-
-    def _feed(self, slot_id: str, now: float) -> Iterator[Event]:
-        job, record = self.slots[slot_id]
-        slot = record.slot
-        able = job.stop is None and slot_id not in self._yielding and self._is_usable(slot.placement.node)
-        able = able and not record.is_void
-        if able and not (job.spec.gang and record.was_fed) and not record.is_stuck(now):
-            backlog = job.backlog(slot.group)
-            if len(record.tasks) > backlog // 2:
-                return
-            low, high = job.numbers_of(slot.group, slot.replica)
-            waiting = job.pending.count_within(low, high)
-            share = -(-waiting // job.slots_of(slot.group))
-            room = 1 if job.spec.gang else min(backlog - len(record.tasks), max(1, share))
-            # Nobody else can use them sooner: a slot that still runs something takes no more than its share.
-            if record.tasks and share == 0:
-                return
-            if ranges := job.pending.first_within(low, high, room):
-                yield TasksAssigned(slot_id, tuple(ranges), now)
-                return
-        if not record.tasks:
-            yield SlotClosed(slot_id, now)
-
-    def _is_usable(self, node_id: str) -> bool:
-        node = self.nodes.get(node_id)
-        return node is not None and node.state is NodeState.UP
-
-    def _schedule(self, now: float) -> Iterator[Event]:
-        decided = plan(self.snapshot())
-        self.waits = decided.waits
-        for slot_id in self._yielding - decided.yielding:
-            self._hungry[slot_id] = None  # it may take tasks again
-        self._yielding = decided.yielding
-        for opening in decided.openings:
-            slot = Slot(str(self.last_slot + 1), opening.job, opening.group, opening.placement, opening.replica)
-            yield SlotOpened(slot, now)
+        return deciding.decide(self, now)
 
     def withdrawals(self, now: float) -> list[Effect]:
-        """What waits at agents behind a running task, in slots that must yield or are stuck: ask for it back.
-
-        Asks again for what did not come back, but not at once.
-        """
-        effects: list[Effect] = []
-        for slot_id, (job, record) in self.slots.items():
-            if len(record.tasks) < 2 or now - record.asked_back_at < STUCK_SECONDS:
-                continue
-            if slot_id in self._yielding or record.is_stuck(now):
-                record.asked_back_at = now
-                queued = (job.tasks[number] for number in sorted(record.tasks))
-                attempts = tuple(AttemptId(job.id, t.number, t.attempt) for t in queued if t.state is State.STARTING)
-                if attempts:
-                    effects.append(Withdraw(record.slot.placement.node, attempts))
-        return effects
+        """What waits at agents behind a running task, in slots that must yield or are stuck: ask for it back."""
+        return deciding.withdrawals(self, now)
 
     def next_deadline(self) -> float | None:
         """When `decide` should be called at the latest, for deadlines alone."""
-        times = [
-            job.started_at + job.spec.deadline_seconds
-            for job in self.unfinished.values()
-            if job.spec.deadline_seconds is not None and job.started_at is not None and job.stop is None
-        ]
-        return min(times, default=None)
+        return deciding.next_deadline(self)
 
-    # -- views of the state --------------------------------------------------------------------------------------------
-
-    def snapshot(self) -> Snapshot:
-        held = tuple(HeldSlot(record.slot, job.priority, job.number) for job, record in self.slots.values())
-        requests = tuple(request for job in self.unfinished.values() if (request := self.request_of(job)))
-        return Snapshot(tuple(self.nodes.values()), held, requests, self.awaited)
+    def snapshot(self, now: float = 0.0) -> Snapshot:
+        return wants.snapshot(self, now)
 
     @property
     def awaited(self) -> tuple[NodeConfig, ...]:
         """Machines that were added and of which nothing is known yet."""
-        return tuple(config for name, config in self.configs.items() if name not in self.nodes)
+        return wants.awaited(self)
 
-    def request_of(self, job: JobRecord) -> Request | None:
+    def request_of(self, job: JobRecord, now: float = 0.0) -> Request | None:
         """The slots that a job would open now, were there room; None if it has nothing to start."""
-        if job.stop is not None or not len(job.pending) or self.waits_for(job):
-            return None
-        if job.request is None:
-            job.request = self.new_request(job)
-        return job.request
+        return wants.request_of(self, job, now)
 
     def new_request(self, job: JobRecord) -> Request | None:
         """The same, worked out afresh, for a job that may start tasks."""
-        if job.spec.gang and (job.slots or len(job.pending) < job.spec.size):
-            return None  # its tasks start together, when all of them wait
-        allowed = job.slots_allowed - len(job.slots)
-        members = []
-        for member in self._members(job):
-            if allowed <= 0:
-                break
-            members.append(member if member.wanted <= allowed else replace(member, wanted=allowed))
-            allowed -= member.wanted
-        if not members:
-            return None
-        spec = job.spec
-        return Request(job.id, job.priority, job.number, tuple(members), spec.gang, spec.on, spec.overcommit)
-
-    def _members(self, job: JobRecord) -> Iterator[Member]:
-        """Room wanted per group, and per replica where a replica may not run all of its tasks at once."""
-        open_slots = Counter((record.slot.group, record.slot.replica) for record in job.slots.values())
-        for index, group in enumerate(job.spec.groups):
-            limited = group.parallelism is not None and group.parallelism < group.completions and not job.spec.gang
-            for replica in range(group.count) if limited else (None,):
-                low, high = job.numbers_of(index, replica)
-                wanted = job.pending.count_within(low, high)
-                if limited and group.parallelism is not None:
-                    wanted = min(wanted, group.parallelism - open_slots[(index, replica)])
-                if wanted > 0:
-                    yield Member(index, group.resources, wanted, replica)
+        return wants.new_request(self, job)
 
     def why_never(self, job_groups: Iterable[Member], on: str, overcommit: bool = False) -> str | None:
         """A sentence if some member could run on no node at all, however empty, or `on` names what is not there."""
-        nodes = list(self.nodes.values())
-        if unknown := why_unknown(nodes, self.awaited, on):
-            return unknown
-        if any(may_match(config, on) for config in self.awaited):
-            return None  # nobody knows yet what it has
-        return next((why for m in job_groups if (why := why_never(nodes, m.resources, on, overcommit))), None)
+        return wants.why_never(self, job_groups, on, overcommit)
+
+    def jobs_with_slots(self) -> list[JobRecord]:
+        return list({job.id: job for job, _ in self.slots.values()}.values())

@@ -29,6 +29,26 @@ class Stop(Effect):
 
 
 @dataclass(frozen=True, slots=True)
+class Yield(Effect):
+    """Ask these attempts to stop at their next checkpoint; after the deadline they are ended as by Stop.
+
+    One that has not started never will. One that cannot stop by itself (`at_once`) is ended as by Stop, now.
+    """
+
+    attempts: tuple[AttemptId, ...]
+    deadline_seconds: float
+    grace_seconds: float
+    at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve(Effect):
+    """An open slot now holds this."""
+
+    slot: Slot
+
+
+@dataclass(frozen=True, slots=True)
 class Withdraw(Effect):
     """Give these attempts back if they have not started; leave them alone otherwise."""
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from jobyard.model.job import JobSpec
+from jobyard.model.job import JobSpec, Reason
 from jobyard.model.node import DeviceUse, Foreign, Node, NodeConfig
+from jobyard.model.resources import Placement
 from jobyard.model.task import AttemptId, Outcome, Slot
+from jobyard.model.training import Progress, Size
 
 
 class Started(NamedTuple):
@@ -18,6 +20,20 @@ class Started(NamedTuple):
 class Finished(NamedTuple):
     attempt: AttemptId
     outcome: Outcome
+
+
+class Progressed(NamedTuple):
+    attempt: AttemptId
+    progress: Progress
+
+
+class Used(NamedTuple):
+    """What one attempt uses now."""
+
+    attempt: AttemptId
+    memory_mib: int
+    gpu_memory_mib: int  # on the device where it has most
+    gpu_percent: int | None  # mean over its devices; None: they do not tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,4 +192,64 @@ class DeadlinePassed(Event):
 class PriorityChanged(Event):
     job: str
     priority: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsProgressed(Event):
+    """Training reported something that must not be lost: an epoch, a checkpoint, that it can yield."""
+
+    items: tuple[Progressed, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsMeasured(Event):
+    """Steps, and what attempts use of memory and GPUs: what the next measurement tells anew."""
+
+    ephemeral: ClassVar[bool] = True
+    at: float
+    progressed: tuple[Progressed, ...] = ()
+    used: tuple[Used, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class YieldRequested(Event):
+    """Its running tasks are to stop at their next checkpoint and wait again; with a size, to come back that large.
+
+    `to_the_back` puts it behind everybody of its priority who waits now.
+    """
+
+    job: str
+    reason: Reason  # Preempted or Resizing
+    message: str
+    at: float
+    size: Size | None = None
+    to_the_back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleRequested(Event):
+    """A user wants an elastic job to have this size and keep it; None: the scheduler chooses again."""
+
+    job: str
+    size: Size | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobSized(Event):
+    """An elastic job that has nothing running will start as large as this."""
+
+    job: str
+    size: Size
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlotReserved(Event):
+    """What a slot holds of its GPUs' memory was set anew, from what its tasks were seen to use."""
+
+    slot: str
+    placement: Placement
     at: float

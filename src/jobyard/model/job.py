@@ -6,7 +6,7 @@ import shlex
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import accumulate
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from jobyard.errors import NotFound
 from jobyard.model.resources import Resources
+from jobyard.model.training import Elastic, Size, Training
 
 
 class State(StrEnum):
@@ -229,6 +230,9 @@ class JobSpec:
     subdir: str = ""  # where in the tree a task starts
     copy_back: tuple[str, ...] = ()  # paths in the tree whose new or changed files come home
     results_dir: str = ""  # where they come home to
+    # Training:
+    training: Training | None = None
+    elastic: Elastic | None = None  # only with one group; the spec itself says the size that it has now
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", tuple(sorted(self.groups, key=lambda group: group.name)))
@@ -245,6 +249,16 @@ class JobSpec:
     @property
     def failure_policy(self) -> FailurePolicy:
         return self.on_failure or (FailurePolicy.STOP if self.gang else FailurePolicy.CONTINUE)
+
+    @property
+    def training_size(self) -> Size:
+        return Size(self.groups[0].count, self.groups[0].resources.gpus)
+
+    def sized(self, size: Size) -> JobSpec:
+        """The same job, as large as that."""
+        group = self.groups[0]
+        resources = replace(group.resources, gpus=size.gpus)
+        return replace(self, groups=(replace(group, count=size.workers, resources=resources),))
 
     def place_of(self, number: int) -> TaskPlace:
         group = bisect_right(self.offsets, number) - 1

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from jobyard.model.job import Reason, State
 from jobyard.model.resources import Placement
+from jobyard.model.training import Progress
 
 
 class AttemptId(NamedTuple):
@@ -37,6 +38,7 @@ class Outcome:
     message: str = ""
     peak_memory_mib: int = 0
     peak_gpu_memory_mib: int = 0
+    progress: Progress | None = None  # where it reported any
 
     @property
     def succeeded(self) -> bool:
@@ -71,3 +73,4 @@ class Task:
     failures: int = 0  # attempts that ended badly; what `retries` counts
     outcome: Outcome | None = None  # of the newest attempt that ended
     started_at: float = 0.0  # of the attempt that runs
+    is_yielding: bool = False  # STOPPING at its next checkpoint, not at once

@@ -4,39 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 from typing import NamedTuple
 
 from jobyard.model.job import Reason
 from jobyard.model.node import NodeState
-from jobyard.model.resources import Resources
+from jobyard.scheduling.elasticity import choose_growth
 from jobyard.scheduling.explain import why_not_now, why_not_together
+from jobyard.scheduling.missing import Ask, Missing, ask_of
 from jobyard.scheduling.ordering import order_requests, rank
 from jobyard.scheduling.placement import Protected, Room, choose_node, matches
-from jobyard.scheduling.snapshot import HeldSlot, Member, Opening, Plan, Request, Snapshot, Wait
-
-
-class Ask(NamedTuple):
-    """What one slot of a member needs; two with the same ask are refused for the same reason."""
-
-    resources: Resources
-    on: str
-    overcommit: bool
-
-
-class Missing(NamedTuple):
-    """A request did not get `lacking` slots of this member."""
-
-    request: Request
-    member: Member
-    lacking: int
-
-    @property
-    def ask(self) -> Ask:
-        return ask_of(self.request, self.member)
-
-
-def ask_of(request: Request, member: Member) -> Ask:
-    return Ask(member.resources, request.on, request.overcommit)
+from jobyard.scheduling.preemption import make_room
+from jobyard.scheduling.snapshot import HeldSlot, Member, Opening, Plan, Request, Snapshot, StopOrder, Wait
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -47,21 +26,40 @@ def plan(snapshot: Snapshot) -> Plan:
     # 1. What is free.
     cycle = _Cycle(snapshot)
     # 2. In order, place what fits beside those who come first. Who does not fit waits, says why, and keeps its place.
+    #    When all of one priority had their turn, elastic jobs that start now take more of what is left.
     for request in order_requests(snapshot.requests):
+        if cycle.elastic and cycle.elastic[-1].request.priority > request.priority:
+            cycle.enlarge()
         cycle.place(request)
-    # 3. Slots of later jobs whose room an earlier job waits for take no new tasks.
+    cycle.enlarge()
+    # 3. Running jobs that can come back later make room for who waits, or take what nobody waits for.
+    stops: tuple[StopOrder, ...] = ()
+    if snapshot.running:
+        made = make_room(cycle.rooms, snapshot, cycle.missing)
+        stops = made.stops or choose_growth(cycle.rooms, snapshot, cycle.missing)
+        for job, note in made.notes.items():
+            cycle.waits[job] = Wait(cycle.waits[job].reason, f"{cycle.waits[job].sentence}; {note}")
+    # 4. Slots of later jobs whose room an earlier job waits for take no new tasks.
     yielding = _choose_yielding(cycle.rooms, snapshot.held, cycle.missing) if cycle.missing else frozenset()
-    return Plan(tuple(cycle.openings), yielding, cycle.waits)
+    return Plan(tuple(cycle.openings), yielding, cycle.waits, stops)
+
+
+class _Begun(NamedTuple):
+    """An elastic request that starts now, and what it has so far."""
+
+    request: Request
+    openings: list[Opening]
 
 
 class _Cycle:
     def __init__(self, snapshot: Snapshot) -> None:
         self.rooms = {node.id: Room(node) for node in snapshot.nodes}
-        for held in snapshot.held:
-            if held.slot.placement.node in self.rooms:
-                self.rooms[held.slot.placement.node].give(held.slot.placement)
+        for placement in chain((held.slot.placement for held in snapshot.held), snapshot.claims):
+            if placement.node in self.rooms:
+                self.rooms[placement.node].give(placement)
         self.awaited = snapshot.awaited
         self.openings: list[Opening] = []
+        self.elastic: list[_Begun] = []  # of the priority whose turn it is
         self.missing: list[Missing] = []
         self.waits: dict[str, Wait] = {}
         self._wanted: Counter[Ask] = Counter()  # what blocked requests lack, and nobody else may take
@@ -70,33 +68,79 @@ class _Cycle:
         self._refused: dict[Ask, Wait] = {}
 
     def place(self, request: Request) -> None:
+        """Open what there is room for; of an elastic request its smallest size, until all others had their turn."""
         openings: list[Opening] = []
         missing: list[Missing] = []
         refused_before = len(self._refused)
-        for member in request.members:
+        members = request.smaller[-1] if request.smaller else request.members
+        for member in members:
             found = self._open(request, member)
             openings += found
             if len(found) < member.wanted:
                 missing.append(Missing(request, member, member.wanted - len(found)))
         if missing:
             self.waits[request.job] = self._refused[missing[0].ask]
-        if missing and request.gang:  # all or nothing
-            for opening in openings:
-                self.rooms[opening.placement.node].take_back(opening.placement)
+        if missing and (request.gang or request.smaller):  # all or nothing
+            self._take_back(openings)
             while len(self._refused) > refused_before:  # refused beside the rest of the gang; alone it may fit
                 self._refused.popitem()
             if len(openings) and self.waits[request.job].reason is not Reason.PRIORITY:
-                self.waits[request.job] = why_not_together(len(openings), sum(m.wanted for m in request.members))
-            openings, missing = [], [Missing(request, member, member.wanted) for member in request.members]
-        self.openings += openings
+                self.waits[request.job] = why_not_together(len(openings), sum(m.wanted for m in members))
+            openings, missing = [], [Missing(request, member, member.wanted) for member in members]
+        if request.smaller and not missing:
+            self.elastic.append(_Begun(request, openings))
+        else:
+            self.openings += openings
         self._keep_place(request, missing)
+
+    def enlarge(self) -> None:
+        """What is left goes to those elastic requests that start now: in turns, one size up at a time."""
+        growing = [(begun, list((begun.request.members, *begun.request.smaller)[:-1])) for begun in self.elastic]
+        while growing:
+            turn, growing = growing, []
+            for begun, sizes in turn:
+                is_alone = len(turn) == 1
+                while sizes:
+                    members = sizes.pop(0 if is_alone else -1)
+                    if self._exchange(begun, members):
+                        growing += [] if is_alone else [(begun, sizes)]
+                        break
+        for begun in self.elastic:
+            self.openings += begun.openings
+        self.elastic = []
+
+    def _exchange(self, begun: _Begun, members: tuple[Member, ...]) -> bool:
+        """Give it this size instead of what it has, if there is room for all of it."""
+        self._take_back(begun.openings)
+        larger: list[Opening] = []
+        for member in members:
+            larger += self._find(begun.request, member)
+        if len(larger) == sum(member.wanted for member in members):
+            begun.openings[:] = larger
+            return True
+        self._take_back(larger)
+        for opening in begun.openings:
+            self.rooms[opening.placement.node].give(opening.placement)
+        return False
+
+    def _take_back(self, openings: Iterable[Opening]) -> None:
+        for opening in openings:
+            self.rooms[opening.placement.node].take_back(opening.placement)
 
     def _open(self, request: Request, member: Member) -> list[Opening]:
         """As many of the member's slots as there is room for."""
-        openings: list[Opening] = []
         ask = ask_of(request, member)
         if ask in self._refused:
             return []
+        openings = self._find(request, member)
+        if len(openings) < member.wanted:
+            rooms = list(self.rooms.values())
+            self._refused[ask] = why_not_now(rooms, *ask, ahead=self._ahead, awaited=self.awaited)
+        return openings
+
+    def _find(self, request: Request, member: Member) -> list[Opening]:
+        openings: list[Opening] = []
+        ask = ask_of(request, member)
         protected = [
             Protected(each.resources, wanted, each.on, each.overcommit) for each, wanted in self._wanted.items()
         ]
@@ -104,7 +148,6 @@ class _Cycle:
         while len(openings) < member.wanted:
             placement = choose_node(rooms, ask.resources, ask.on, protected, ask.overcommit)
             if placement is None:
-                self._refused[ask] = why_not_now(list(rooms), *ask, ahead=self._ahead, awaited=self.awaited)
                 break
             self.rooms[placement.node].give(placement)
             openings.append(Opening(request.job, member.group, placement, member.replica))

@@ -1,16 +1,23 @@
-"""Who is next? Higher priority first, then who came first."""
+"""Who is next? Higher priority first, then what is known to be short, then who came first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jobyard.scheduling.snapshot import HeldSlot, Request
+from jobyard.scheduling.snapshot import HeldSlot, Request, Running
+
+SHORT_GPU_SECONDS = 3600.0  # one GPU for an hour: who needs less goes before others of its priority
 
 
-def rank(item: Request | HeldSlot) -> tuple[int, int]:
-    """Smaller goes first."""
+def rank(item: Request | HeldSlot | Running) -> tuple[int, int]:
+    """Smaller comes first: priority, then age."""
     return (-item.priority, item.age)
 
 
+def is_short(request: Request) -> bool:
+    """Does it tell that it needs little? One that needed more than it told no longer tells (None)."""
+    return request.gpu_seconds is not None and request.gpu_seconds < SHORT_GPU_SECONDS
+
+
 def order_requests(requests: Iterable[Request]) -> list[Request]:
-    return sorted(requests, key=rank)
+    return sorted(requests, key=lambda request: (-request.priority, not is_short(request), request.age))

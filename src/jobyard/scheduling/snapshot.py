@@ -8,6 +8,7 @@ from jobyard.model.job import Reason
 from jobyard.model.node import Node, NodeConfig
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import Slot
+from jobyard.model.training import Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class Member:
     resources: Resources
     wanted: int
     replica: int | None = None
+    on: str = ""  # where this member alone may go, if not where its request says: beside a checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,26 @@ class Request:
     gang: bool = False
     on: str = ""
     overcommit: bool = False  # cores and GPU compute may go a little over what there is
+    smaller: tuple[tuple[Member, ...], ...] = ()  # of an elastic job: what it also starts with, largest first
+    gpu_seconds: float | None = None  # what it will still take, where that is known and can be relied on
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A job that runs and stops at a checkpoint when asked. Jobs that do not are in `held` alone."""
+
+    job: str
+    priority: int
+    age: int
+    slots: tuple[str, ...]
+    size: Size
+    sizes: tuple[Size, ...] = ()  # an elastic job: what it may have, smallest first; of any other: none
+    lost_seconds: float = 0.0  # of work that is done again after a stop, and of restarting
+    restart_seconds: float = 0.0  # to write the checkpoint, and from the next start to the first step
+    epochs_left: float | None = None
+    epoch_seconds: tuple[tuple[Size, float], ...] = ()  # measured, at the sizes that it or its kind has had
+    is_last_epoch: bool = False  # never asked to stop
+    is_stopping: bool = False  # asked already
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +68,8 @@ class Snapshot:
     held: tuple[HeldSlot, ...]
     requests: tuple[Request, ...]
     awaited: tuple[NodeConfig, ...] = ()  # machines that were added and have never been reached
+    running: tuple[Running, ...] = ()
+    claims: tuple[Placement, ...] = ()  # room kept for jobs that stop in order to grow
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +89,19 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class StopOrder:
+    """This running job is to stop at its next checkpoint: to make room, or to come back with another size."""
+
+    job: str
+    reason: Reason  # Preempted or Resizing
+    sentence: str
+    size: Size | None = None
+    claim: tuple[Placement, ...] = ()  # what it will need beyond what it has, if it grows
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     openings: tuple[Opening, ...] = ()
     yielding: frozenset[str] = frozenset()  # slots that take no new task, because an earlier job waits for their room
     waits: dict[str, Wait] = field(default_factory=dict)
+    stops: tuple[StopOrder, ...] = ()

@@ -6,17 +6,22 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from jobyard.model.effects import CloseSlot, Effect, Launch, Stop, Withdraw
+from jobyard.model.effects import CloseSlot, Effect, Launch, Reserve, Stop, Withdraw, Yield
+from jobyard.model.resources import Placement
 from jobyard.model.task import AttemptId
 
 
 @dataclass
 class Done:
-    """What an effect led to: these started, these were asked to stop while they ran, these will never start."""
+    """What an effect led to: these started, these were asked to stop while they ran, these will never start.
+
+    `yielding` are asked to stop at their next checkpoint.
+    """
 
     started: list[AttemptId] = field(default_factory=list)
     stopped: list[AttemptId] = field(default_factory=list)
     withdrawn: list[AttemptId] = field(default_factory=list)
+    yielding: list[AttemptId] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -26,11 +31,13 @@ class FakeAgent:
     queues: dict[str, deque[AttemptId]] = field(default_factory=dict)  # by slot: what waits
     running: dict[str, AttemptId] = field(default_factory=dict)  # by slot
     began: dict[AttemptId, float] = field(default_factory=dict)  # for the driver: when each that runs did
+    placements: dict[str, Placement] = field(default_factory=dict)  # by slot: what it holds
     _slots: dict[AttemptId, str] = field(default_factory=dict)  # every attempt it ever heard of
 
     def perform(self, effect: Effect) -> Done:
         match effect:
             case Launch(slot=slot, attempts=attempts):
+                self.placements[slot.id] = slot.placement
                 fresh = [attempt for attempt in attempts if attempt not in self._slots]
                 self._slots.update(dict.fromkeys(fresh, slot.id))
                 self.queues.setdefault(slot.id, deque()).extend(fresh)
@@ -39,15 +46,25 @@ class FakeAgent:
             case Stop(attempts=attempts):
                 running = [attempt for attempt in attempts if self.is_running(attempt)]
                 return Done(stopped=running, withdrawn=self._withdraw(attempts))
+            case Yield(attempts=attempts):
+                running = [attempt for attempt in attempts if self.is_running(attempt)]
+                return Done(yielding=running, withdrawn=self._withdraw(attempts))
+            case Reserve(slot=slot):
+                self.placements[slot.id] = slot.placement
             case Withdraw(attempts=attempts):
                 return Done(withdrawn=self._withdraw(attempts))
             case CloseSlot(slot=slot_id):
                 self.queues.pop(slot_id, None)
+                if slot_id not in self.running:
+                    self.placements.pop(slot_id, None)
         return Done()
 
     def refuse(self, launch: Launch) -> None:
         """Start none of these, now or ever."""
         self._slots.update(dict.fromkeys(launch.attempts, launch.slot.id))
+
+    def placement_of(self, attempt: AttemptId) -> Placement:
+        return self.placements[self._slots[attempt]]
 
     def is_running(self, attempt: AttemptId) -> bool:
         return self.running.get(self._slots.get(attempt, "")) == attempt

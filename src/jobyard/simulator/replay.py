@@ -8,20 +8,27 @@ from itertools import chain, count
 
 from jobyard.engine.invariants import check, check_settled
 from jobyard.engine.job_record import STUCK_SECONDS
+from jobyard.engine.training import resumes_at
 from jobyard.engine.yard_state import YardState
-from jobyard.model.effects import Effect
+from jobyard.model.effects import Effect, Yield
 from jobyard.model.events import (
     AttemptsFinished,
+    AttemptsMeasured,
+    AttemptsProgressed,
     AttemptsStarted,
     AttemptsWithdrawn,
     Event,
     Finished,
     NodeLost,
+    Progressed,
     Started,
+    Used,
 )
-from jobyard.model.job import JobSpec
+from jobyard.model.job import JobSpec, Reason
 from jobyard.model.task import AttemptId, Outcome
+from jobyard.model.training import YIELD_EXIT_CODE
 from jobyard.simulator.fake_agent import FakeAgent
+from jobyard.simulator.training import Course, Trainee, Trainees, untrained
 
 # How an attempt goes: given its job's spec and its id, how long it runs and with which code it exits.
 Behaviour = Callable[[JobSpec, AttemptId], tuple[float, int]]
@@ -34,16 +41,26 @@ class Simulation:
     """Drives a YardState: put events on the clock with `at`, then `run`. Checks the invariants after every event.
 
     A NodeLost ends all that ran on the node: nothing of it is heard of again. `delay_seconds` is how long word from an
-    agent is under way, so that events of attempts that no longer count arrive too.
+    agent is under way, so that events of attempts that no longer count arrive too. Attempts that `trainees` knows
+    train: epoch by epoch, from where the engine says that their checkpoint is.
     """
 
-    def __init__(self, behaviour: Behaviour, *, check_invariants: bool = True, delay_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        behaviour: Behaviour,
+        *,
+        check_invariants: bool = True,
+        delay_seconds: float = 0.0,
+        trainees: Trainees = untrained,
+    ) -> None:
         self.yard = YardState()
         self.now = 0.0
         self.history: list[Event] = []  # what a journal would hold
         self._behaviour = behaviour
         self._check = check_invariants
         self._delay = delay_seconds
+        self._trainees = trainees
+        self.courses: dict[AttemptId, Course] = {}  # those that train
         self._agents: dict[str, FakeAgent] = {}
         self._clock: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
@@ -98,23 +115,97 @@ class Simulation:
                 self._start(agent, attempt)
             for attempt in done.stopped:
                 self._later(self.now + STOPPING_SECONDS, lambda a=agent, t=attempt: self._end(a, t, 143))  # type: ignore[misc]
+            if isinstance(effect, Yield):
+                for attempt in done.yielding:
+                    self._ask_to_yield(agent, attempt, effect)
             if done.withdrawn:
                 self._tell(AttemptsWithdrawn(tuple(done.withdrawn), self.now))
 
     def _start(self, agent: FakeAgent, attempt: AttemptId) -> None:
         agent.began[attempt] = self.now
+        self._tell(AttemptsStarted((Started(attempt, self.now),), self.now))
+        if trainee := self._trainees(self.yard.jobs[attempt.job].spec, attempt):
+            self._train(agent, attempt, trainee)
+            return
         seconds, code = self._behaviour(self.yard.jobs[attempt.job].spec, attempt)
         self._later(self.now + seconds, lambda: self._end(agent, attempt, code))
-        self._tell(AttemptsStarted((Started(attempt, self.now),), self.now))
 
-    def _end(self, agent: FakeAgent, attempt: AttemptId, code: int) -> None:
-        if agent not in self._agents.values() or attempt not in agent.began:
-            return  # its node is gone, or it ended before
-        outcome = Outcome(agent.began.pop(attempt), self.now, code)
+    def _end(
+        self, agent: FakeAgent, attempt: AttemptId, code: int, reason: Reason | None = None, message: str = ""
+    ) -> None:
+        if not self._is_alive(agent, attempt):
+            return
+        course = self.courses.pop(attempt, None)
+        progress = course.progress() if course and course.reports else None
+        peak_mib = course.peak_gpu_mib if course else 0
+        began = agent.began.pop(attempt)
+        outcome = Outcome(began, self.now, code, None, reason, message, peak_gpu_memory_mib=peak_mib, progress=progress)
         finished = AttemptsFinished((Finished(attempt, outcome),), self.now)
         if following := agent.end(attempt):
             self._start(agent, following)
         self._tell(finished)
 
+    def _is_alive(self, agent: FakeAgent, attempt: AttemptId) -> bool:
+        """No: its node is gone, or it ended before."""
+        return agent in self._agents.values() and attempt in agent.began
+
     def _tell(self, event: Event) -> None:
         self.at(self.now + self._delay, event)
+
+    # -- training -----------------------------------------------------------------------------------------------------
+
+    def _train(self, agent: FakeAgent, attempt: AttemptId, trainee: Trainee) -> None:
+        job = self.yard.jobs[attempt.job]
+        first = 0 if job.spec.gang else attempt.task  # the tasks of a gang go on from where their first one is
+        done = resumes_at(job, first, job.task(first).node) or 0
+        seconds = trainee.epoch_seconds(job.spec.training_size)
+        self.courses[attempt] = Course(trainee, seconds, done, reports=attempt.task == first)
+        self._later(self.now + trainee.restart_seconds, lambda: self._begin_epoch(agent, attempt))
+
+    def _begin_epoch(self, agent: FakeAgent, attempt: AttemptId) -> None:
+        """Where the process tells how far it is, and stops if it was asked to, is done, or has no memory left."""
+        if not self._is_alive(agent, attempt):
+            return
+        course = self.courses[attempt]
+        course.arrive(self.now)
+        if self._runs_out_of_memory(agent, attempt):
+            self._end(agent, attempt, 1, Reason.OUT_OF_GPU_MEMORY)
+            return
+        course.peak_gpu_mib = max(course.peak_gpu_mib, course.gpu_mib)
+        if course.gpu_mib:
+            used = Used(attempt, 1000, course.gpu_mib, course.trainee.gpu_percent)
+            self._tell(AttemptsMeasured(self.now, used=(used,)))
+        if course.is_done:
+            self._end(agent, attempt, 0)
+        elif course.yields_now:
+            self._end(agent, attempt, YIELD_EXIT_CODE, Reason.PREEMPTED)
+        else:
+            if course.reports:
+                self._tell(AttemptsProgressed((Progressed(attempt, course.progress()),), self.now))
+            until = self.now + course.seconds + course.trainee.checkpoint_seconds
+            self._later(until, lambda: self._begin_epoch(agent, attempt))
+
+    def _runs_out_of_memory(self, agent: FakeAgent, attempt: AttemptId) -> bool:
+        """Do all that train on one of its devices now have more than there is, whatever they reserved?"""
+        placement = agent.placement_of(attempt)
+        node = self.yard.nodes[placement.node]
+        ours = {piece.index for piece in placement.devices}
+        for device in node.devices:
+            users = [
+                self.courses[other].gpu_mib
+                for other in agent.began
+                if other in self.courses and any(p.index == device.index for p in agent.placement_of(other).devices)
+            ]
+            if device.index in ours and sum(users) > device.memory_mib:
+                return True
+        return False
+
+    def _ask_to_yield(self, agent: FakeAgent, attempt: AttemptId, effect: Yield) -> None:
+        """As the agent does: a stop file, and signals after the deadline (or now, where a file means nothing)."""
+        course = self.courses.get(attempt)
+        if course is not None and not effect.at_once:
+            course.is_asked = True
+        seconds = 0.0 if effect.at_once else effect.deadline_seconds + effect.grace_seconds
+        missed = "" if effect.at_once else f"did not stop at a checkpoint within {effect.deadline_seconds:g} s"
+        kill = lambda: self._end(agent, attempt, 143, Reason.PREEMPTED, missed)  # noqa: E731
+        self._later(self.now + seconds + STOPPING_SECONDS, kill)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from jobyard.model.job import Command, Dependency, FailurePolicy, GroupSpec, JobSpec
 from jobyard.model.node import Foreign, Node
 from jobyard.model.resources import Resources
+from jobyard.model.training import Elastic, Size, Training
 from tests.builders import a_node
 
 NODES = {
@@ -46,23 +49,42 @@ def groups(name: str) -> st.SearchStrategy[GroupSpec]:
 def jobs(known: list[str]) -> st.SearchStrategy[JobSpec]:
     """`known` are jobs that it may depend on."""
     dependencies = st.builds(Dependency, st.sampled_from(known), st.booleans()) if known else st.nothing()
-    return st.builds(
-        JobSpec,
-        name=st.just("job"),
-        groups=st.one_of(st.tuples(groups("")), st.tuples(groups("a"), groups("b"))).filter(
-            lambda found: sum(group.size for group in found) > 0
-        ),
-        gang=st.sampled_from([False, False, True]),
-        priority=st.integers(-1, 1),
-        limit=st.sampled_from([None, None, 1, 3]),
-        deadline_seconds=st.sampled_from([None, None, None, 4.0]),
-        retries=st.sampled_from([0, 0, 1, 2]),
-        max_fails=st.sampled_from([None, None, 0, 1]),
-        on_failure=st.sampled_from([None, None, FailurePolicy.CONTINUE, FailurePolicy.STOP]),
-        after=st.lists(dependencies, max_size=2).map(tuple) if known else st.just(()),
-        on=st.sampled_from(["", "", "", "local", "n0,local", "fast,big"]),
-        overcommit=st.sampled_from([False, False, True]),
-    ).filter(_fits_together)
+    return (
+        st.builds(
+            JobSpec,
+            name=st.just("job"),
+            groups=st.one_of(st.tuples(groups("")), st.tuples(groups("a"), groups("b"))).filter(
+                lambda found: sum(group.size for group in found) > 0
+            ),
+            gang=st.sampled_from([False, False, True]),
+            priority=st.integers(-1, 1),
+            limit=st.sampled_from([None, None, 1, 3]),
+            deadline_seconds=st.sampled_from([None, None, None, 4.0]),
+            retries=st.sampled_from([0, 0, 1, 2]),
+            max_fails=st.sampled_from([None, None, 0, 1]),
+            on_failure=st.sampled_from([None, None, FailurePolicy.CONTINUE, FailurePolicy.STOP]),
+            after=st.lists(dependencies, max_size=2).map(tuple) if known else st.just(()),
+            on=st.sampled_from(["", "", "", "local", "n0,local", "fast,big"]),
+            overcommit=st.sampled_from([False, False, True]),
+            training=st.sampled_from(
+                [None, None, Training(epochs=5), Training(preemptible=True, estimated_seconds=9.0)]
+            ),
+            elastic=st.sampled_from(
+                [None, None, Elastic(gpus=(1, 3)), Elastic(workers=(1, 4)), Elastic((0, 2), (2, 3))]
+            ),
+        )
+        .map(_with_possible_sizes)
+        .filter(_fits_together)
+    )
+
+
+def _with_possible_sizes(spec: JobSpec) -> JobSpec:
+    """Only a job of one group that has one task per worker can be elastic; more than one worker is a gang."""
+    group = spec.groups[0]
+    if spec.elastic is None or len(spec.groups) > 1 or group.completions > 1 or group.resources.whole_node:
+        return replace(spec, elastic=None)
+    least = Size((spec.elastic.workers or (1, 1))[0], (spec.elastic.gpus or (group.resources.gpus,))[0])
+    return replace(spec, gang=spec.elastic.workers is not None, limit=None).sized(least)
 
 
 def _fits_together(spec: JobSpec) -> bool:

@@ -16,6 +16,7 @@ from jobyard.engine.lifecycle import (
     LostItsNode,
     RetryAsked,
     StopAsked,
+    YieldAsked,
     advance,
     reason_of,
 )
@@ -26,16 +27,17 @@ from jobyard.model.task import Outcome, Task
 outcomes = st.one_of(
     st.builds(Outcome, st.just(1.0), st.just(2.0), exit_code=st.sampled_from([0, 1, 127])),
     st.builds(Outcome, st.just(1.0), st.just(2.0), signal=st.just(9)),
-    st.builds(Outcome, st.just(1.0), st.just(2.0), reason=st.sampled_from([Reason.NODE_LOST, Reason.UNKNOWN])),
+    st.builds(Outcome, st.just(1.0), st.just(2.0), reason=st.sampled_from([Reason.NODE_LOST, Reason.PREEMPTED])),
 )
 stop_reasons = st.sampled_from([Reason.CANCELLED, Reason.PREEMPTED, Reason.TIMEOUT, Reason.SIBLING_FAILED])
 happenings = st.one_of(
     st.builds(Assigned, st.just("s")),
     st.builds(Began, st.just(1.0)),
-    st.builds(Ended, outcomes),
+    st.builds(Ended, outcomes, st.booleans()),
     st.just(GivenBack()),
     st.just(LostItsNode("gone")),
     st.builds(StopAsked, stop_reasons, st.just("why")),
+    st.builds(YieldAsked, st.sampled_from([Reason.PREEMPTED, Reason.RESIZING]), st.just("why")),
     st.just(RetryAsked()),
 )
 
@@ -53,6 +55,7 @@ def test_random_happenings_take_only_drawn_arrows(story: list[Happening], retrie
         assert after.state is task.state or after.state in MOVES[task.state]
         assert after.attempt == task.attempt + (isinstance(happening, Assigned))
         assert bool(after.slot) == after.state.is_active
+        assert not after.is_yielding or after.state is State.STOPPING
         assert (step.ask is Ask.LAUNCH) == (task.state is State.PENDING and after.state is State.STARTING)
         assert step == advance(task, happening, retries), "it is not pure"
         task = after
@@ -76,6 +79,7 @@ STORIES: dict[tuple[State, State], list[Happening]] = {
     (State.STOPPING, State.CANCELLED): [Assigned("s"), CANCEL, ENDED_BADLY],
     (State.STOPPING, State.PENDING): [Assigned("s"), StopAsked(Reason.PREEMPTED, "room"), ENDED_BADLY],
     (State.STOPPING, State.FAILED): [Assigned("s"), StopAsked(Reason.TIMEOUT, "late"), ENDED_BADLY],
+    (State.STOPPING, State.SUCCEEDED): [Assigned("s"), YieldAsked(Reason.PREEMPTED, "room"), ENDED_WELL],
     (State.SUCCEEDED, State.PENDING): [Assigned("s"), ENDED_WELL, RetryAsked()],
     (State.FAILED, State.PENDING): [Assigned("s"), ENDED_BADLY, RetryAsked()],
     (State.CANCELLED, State.PENDING): [CANCEL, RetryAsked()],

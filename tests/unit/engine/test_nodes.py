@@ -160,10 +160,10 @@ def test_only_what_others_hold_makes_the_scheduler_look_again() -> None:
     yard.apply(NodeMeasured("here", foreign, yard.now, 1.5, use))
     assert (yard.state.nodes["here"].load, yard.state.nodes["here"].device_use) == (1.5, use)
     yard.state.handle(NodeMeasured("here", foreign, yard.now, 2.5, (DeviceUse(0, 900, 31),)))
-    assert not yard.state._replan
+    assert not yard.state.replan
     assert yard.state.nodes["here"].load == 2.5
     yard.state.handle(NodeMeasured("here", Foreign(memory_mib=512), yard.now, 2.5, use))
-    assert yard.state._replan
+    assert yard.state.replan
 
 
 def test_a_node_that_joins_again_keeps_what_was_measured_until_the_next_time() -> None:

@@ -21,6 +21,8 @@ from jobyard.engine import job_record
 from jobyard.engine.job_record import JobRecord
 from jobyard.model.effects import Launch
 from jobyard.model.events import (
+    AttemptsMeasured,
+    AttemptsProgressed,
     CancelRequested,
     JobSubmitted,
     NodeAdded,
@@ -30,10 +32,15 @@ from jobyard.model.events import (
     NodeResumed,
     NodeWentAway,
     PriorityChanged,
+    Progressed,
     RetryRequested,
+    ScaleRequested,
+    Used,
+    YieldRequested,
 )
 from jobyard.model.job import Reason
 from jobyard.model.node import NodeConfig, NodeState
+from jobyard.model.training import Progress
 from tests.unit.engine.strategies import NODES, big_node, foreign, jobs
 from tests.unit.engine.world import World, fingerprint
 
@@ -47,6 +54,8 @@ OUTCOMES: list[dict[str, Any]] = [
     {"reason": Reason.NODE_LOST},
     {"reason": Reason.UNKNOWN},
     {"signal": 15, "reason": Reason.TIMEOUT},
+    {"exit_code": 1, "reason": Reason.OUT_OF_GPU_MEMORY, "peak_gpu_memory_mib": 30000},
+    {"signal": 9, "reason": Reason.OUT_OF_MEMORY, "peak_memory_mib": 2000},
 ]
 
 
@@ -107,6 +116,44 @@ class YardMachine(RuleBasedStateMachine):
         node = data.draw(st.sampled_from([node for node, agent in self.world.agents.items() if agent.running]))
         for attempt in list(self.world.agents[node].running.values())[:most]:
             self.world.end(node, attempt, **how)
+
+    @precondition(lambda self: any(agent.running for agent in self.world.agents.values()))
+    @rule(data=st.data(), done=st.integers(0, 5), can_yield=st.booleans(), seconds=st.sampled_from([1.0, 60.0]))
+    def a_task_reports(self, data: st.DataObject, done: int, can_yield: bool, seconds: float) -> None:
+        running = [(node, a) for node, agent in self.world.agents.items() for a in agent.running.values()]
+        node, attempt = data.draw(st.sampled_from(running))
+        progress = Progress(done, 5, epoch_seconds=seconds, can_yield=can_yield)
+        self.world.incoming[node].append(AttemptsProgressed((Progressed(attempt, progress),), self.world.now))
+
+    @precondition(lambda self: any(agent.running for agent in self.world.agents.values()))
+    @rule(data=st.data(), mib=st.sampled_from([100, 25000, 45000]), percent=st.sampled_from([None, 0, 50]))
+    def the_use_of_a_task_is_measured(self, data: st.DataObject, mib: int, percent: int | None) -> None:
+        running = [a for agent in self.world.agents.values() for a in agent.running.values()]
+        used = Used(data.draw(st.sampled_from(running)), 100, mib, percent)
+        self.world.apply(AttemptsMeasured(self.world.now, used=(used,)))
+
+    @precondition(lambda self: bool(self.world.yielding))
+    @rule(data=st.data())
+    def a_task_stops_at_its_checkpoint(self, data: st.DataObject) -> None:
+        attempt = data.draw(st.sampled_from(sorted(self.world.yielding)))
+        node = self.world.yielding.pop(attempt)
+        if node in self.world.agents and self.world.agents[node].is_running(attempt):
+            self.world.end(node, attempt, exit_code=85, reason=Reason.PREEMPTED, progress=Progress(2, 5))
+
+    @precondition(lambda self: bool(self.world.yard.jobs))
+    @rule(data=st.data(), back=st.booleans())
+    def ask_to_yield(self, data: st.DataObject, back: bool) -> None:
+        job = self._some_job(data)
+        self.world.apply(YieldRequested(job.id, Reason.PREEMPTED, "asked", self.world.now, to_the_back=back))
+
+    @precondition(lambda self: any(job.spec.elastic for job in self.world.yard.jobs.values()))
+    @rule(data=st.data(), wish=st.booleans())
+    def scale(self, data: st.DataObject, wish: bool) -> None:
+        elastic = [job for job in self.world.yard.jobs.values() if job.spec.elastic]
+        job = data.draw(st.sampled_from(elastic[-3:]))
+        sizes = job.spec.elastic.sizes(job.spec.training_size, 3, 4) if job.spec.elastic else ()
+        size = data.draw(st.sampled_from(sizes)) if wish else None
+        self.world.apply(ScaleRequested(job.id, size, self.world.now))
 
     @precondition(lambda self: any(self.world.incoming.values()))
     @rule(data=st.data(), most=st.integers(1, 6))
@@ -209,6 +256,8 @@ class YardMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             self._join("big")
+            for name in NODES:  # a job whose checkpoint is there would wait for it
+                self.world.remove(name)
             self.world.settle()
             self.world.check_ends()
             self.world.restart()
@@ -234,4 +283,4 @@ def test_whatever_happens_the_books_agree_and_everything_ends() -> None:
 
 @pytest.mark.slow
 def test_whatever_happens_for_longer() -> None:
-    _run(examples=400, steps=80)
+    _run(examples=250, steps=80)

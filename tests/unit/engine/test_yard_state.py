@@ -339,7 +339,7 @@ def test_decisions_that_nobody_took_are_proposed_again() -> None:
     yard.now += STUCK_SECONDS
     events = yard.state.handle  # a driver that takes one decision and leaves the rest for the next round
     for attempt in yard.active(job):
-        yard.state._hungry[job.task(attempt.task).slot] = None
+        yard.state.hungry[job.task(attempt.task).slot] = None
     decisions = yard.state.decide(yard.now)
     for event in decisions:
         events(event)

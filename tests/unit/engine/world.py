@@ -34,11 +34,14 @@ def through_json(event: Event) -> tuple[str, Event]:
     return text, decode(getattr(kinds, kind), data)
 
 
+_MEASURED_OR_WORKED_OUT = frozenset({"slots", "counts", "request", "kind", "used", "idle_since"})
+
+
 def fingerprint(yard: YardState) -> dict[str, Any]:
     """All that a restart must bring back."""
     jobs = {}
     for job in yard.jobs.values():
-        own = {key: value for key, value in vars(job).items() if key not in ("slots", "counts", "request")}
+        own = {key: value for key, value in vars(job).items() if key not in _MEASURED_OR_WORKED_OUT}
         own["counts"] = {state: count for state, count in job.counts.items() if count}
         own["slots"] = {key: (r.slot, r.tasks, r.was_fed, r.progress_at) for key, r in job.slots.items()}
         jobs[job.id] = own
@@ -57,6 +60,7 @@ class World:
         self.outgoing: defaultdict[str, deque[Effect]] = defaultdict(deque)  # effects under way to a node
         self.incoming: defaultdict[str, deque[Event]] = defaultdict(deque)  # reports under way from a node
         self.reported: list[Event] = []  # all that was ever reported
+        self.yielding: dict[AttemptId, str] = {}  # asked to stop at a checkpoint, and where
         self.newest: dict[tuple[str, int], int] = {}  # the highest attempt number of each task
         self.live: dict[tuple[str, int], AttemptId] = {}  # attempts that may still run, as the engine should see it
         self.counted: dict[tuple[str, int], Outcome] = {}  # the outcome of the newest attempt that was reported
@@ -141,6 +145,7 @@ class World:
             for attempt in done.stopped:
                 if agent.is_running(attempt):
                     self.end(node, attempt, signal=15)
+            self.yielding.update((attempt, node) for attempt in done.yielding)
             if done.withdrawn:
                 self.incoming[node].append(AttemptsWithdrawn(tuple(done.withdrawn), self.now))
 

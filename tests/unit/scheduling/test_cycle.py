@@ -240,3 +240,17 @@ def test_only_who_holds_what_is_lacking_makes_way() -> None:
         holds("gpu", "here", ask(1, gpus=1), (DeviceSlice(0, 80000),), age=8),
     )
     assert planned([a_node(cpus=8, gpus=1)], wants("j", 1, (1, ask(1, gpus=1))), held=held).yielding == {"gpu"}
+
+
+# -- short ones first --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_known_to_be_short_goes_before_others_of_its_priority() -> None:
+    short, shorter = wants("short", 3, (1, ask()), gpu_seconds=3000), wants("shorter", 4, (1, ask()), gpu_seconds=5)
+    others = [
+        wants("old", 1, (1, ask())),
+        wants("long", 2, (1, ask()), gpu_seconds=3600),
+        wants("urgent", 9, (1, ask()), priority=1),
+    ]
+    found = planned([a_node(cpus=8)], short, shorter, *others)
+    assert opened(found) == ["urgent", "short", "shorter", "old", "long"]

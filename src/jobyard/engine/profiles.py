@@ -1,0 +1,64 @@
+"""What has the yard learned of a kind of job? Kept by what the job runs, so that the next of its kind starts wise."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from jobyard.model.job import JobSpec
+from jobyard.model.training import Progress, Size
+
+STEADY_EPOCHS = 2  # after so many epochs a job's memory does not grow any more
+
+
+@dataclass(slots=True)
+class AtSize:
+    """Seconds as measured by the newest attempt that had this size."""
+
+    epoch_seconds: float = 0.0
+    step_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Profile:
+    by_size: dict[Size, AtSize] = field(default_factory=dict)
+    epochs: int = 0  # most that one attempt was seen to do
+    peak_memory_mib: int = 0
+    peak_gpu_memory_mib: int = 0  # of one task on one device
+    gpu_percent: int | None = None
+    checkpoint_seconds: float = 0.0
+    restart_seconds: float = 0.0
+
+    @property
+    def is_steady(self) -> bool:
+        return self.epochs >= STEADY_EPOCHS and self.peak_gpu_memory_mib > 0
+
+    def learn(self, size: Size, progress: Progress) -> None:
+        if progress.epoch_seconds or progress.step_seconds:
+            self.by_size[size] = AtSize(progress.epoch_seconds, progress.step_seconds)
+        self.epochs = max(self.epochs, len(progress.history))
+        self.checkpoint_seconds = progress.checkpoint_seconds or self.checkpoint_seconds
+        self.restart_seconds = progress.restart_seconds or self.restart_seconds
+
+    def learn_use(self, memory_mib: int, gpu_memory_mib: int, gpu_percent: int | None = None) -> None:
+        self.peak_memory_mib = max(self.peak_memory_mib, memory_mib)
+        self.peak_gpu_memory_mib = max(self.peak_gpu_memory_mib, gpu_memory_mib)
+        if gpu_percent is not None:  # a running mean: utilisation jumps
+            known = self.gpu_percent
+            self.gpu_percent = gpu_percent if known is None else round(known + 0.2 * (gpu_percent - known))
+
+    def epoch_seconds(self, size: Size) -> float | None:
+        found = self.by_size.get(size)
+        return found.epoch_seconds if found and found.epoch_seconds else None
+
+
+def kind_of(spec: JobSpec) -> str:
+    """Jobs of one kind run the same commands in the same image with the same batch size."""
+    digest = hashlib.sha256(spec.image.encode())
+    batch_size = spec.training.batch_size if spec.training else None
+    digest.update(f"\0{batch_size}".encode())
+    for group in spec.groups:
+        command = group.command
+        text = command.lines.text if command.lines is not None else command.shell or "\0".join(command.argv)
+        digest.update(f"\0{group.name}\0{text}".encode(errors="surrogateescape"))
+    return digest.hexdigest()[:16]

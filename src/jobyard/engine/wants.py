@@ -1,0 +1,124 @@
+"""What would each job open now, and what does the scheduler get to see of the yard?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jobyard.engine.job_record import JobRecord
+from jobyard.engine.training import gpu_seconds, pinned_to, running, sizes_of
+from jobyard.model.node import NodeConfig
+from jobyard.model.training import Size
+from jobyard.scheduling import explain
+from jobyard.scheduling.snapshot import HeldSlot, Member, Request, Snapshot
+
+if TYPE_CHECKING:
+    from jobyard.engine.yard_state import YardState
+
+
+def snapshot(state: YardState, now: float = 0.0) -> Snapshot:
+    held = tuple(HeldSlot(record.slot, job.priority, job.age) for job, record in state.slots.values())
+    requests = tuple(request for job in state.unfinished.values() if (request := request_of(state, job, now)))
+    nodes = tuple(state.nodes.values())
+    training = running(state.jobs_with_slots(), state.trainings, nodes, now)
+    state.claims = {job: claim for job, claim in state.claims.items() if state.jobs[job].is_yielding}
+    claims = tuple(placement for claim in state.claims.values() for placement in claim)
+    return Snapshot(nodes, held, requests, awaited(state), tuple(training), claims)
+
+
+def awaited(state: YardState) -> tuple[NodeConfig, ...]:
+    """Machines that were added and of which nothing is known yet."""
+    return tuple(config for name, config in state.configs.items() if name not in state.nodes)
+
+
+def request_of(state: YardState, job: JobRecord, now: float = 0.0) -> Request | None:
+    """The slots that a job would open now, were there room; None if it has nothing to start."""
+    if job.stop is not None or not len(job.pending) or state.waits_for(job):
+        return None
+    if job.is_adaptive:
+        return new_request(state, job, now)
+    if job.request is None:
+        job.request = new_request(state, job)
+    return job.request
+
+
+def new_request(state: YardState, job: JobRecord, now: float = 0.0) -> Request | None:
+    """The same, worked out afresh, for a job that may start tasks."""
+    starts_together = job.spec.gang or job.spec.elastic is not None
+    if starts_together and (job.slots or len(job.pending) < job.spec.size):
+        return None  # its tasks start together, when all of them wait
+    allowed = job.slots_allowed - len(job.slots)
+    members = []
+    for member in _members(state, job):
+        if allowed <= 0:
+            break
+        members.append(member if member.wanted <= allowed else replace(member, wanted=allowed))
+        allowed -= member.wanted
+    if not members:
+        return None
+    spec = job.spec
+    request = Request(job.id, job.priority, job.age, tuple(members), starts_together, spec.on, spec.overcommit)
+    return _adapted(state, job, request, now) if job.is_adaptive else request
+
+
+def _adapted(state: YardState, job: JobRecord, request: Request, now: float) -> Request:
+    """By what is known of it: where its checkpoint is, how long it will take, and the sizes that it can have."""
+    pin = pinned_to(job, state.nodes)
+    if pin:
+        request = replace(request, members=(*_beside(pin, request.members[0]), *request.members[1:]))
+    if job.spec.training is not None and job.age == job.number:  # one that was sent to the back goes to the back
+        request = replace(request, gpu_seconds=gpu_seconds(job, state.trainings.profile_of(job), now))
+    sizes = [
+        size for size in sizes_of(job, state.nodes.values()) if job.next_size is None or _fits(size, job.next_size)
+    ]
+    if not sizes:
+        return request
+    member = replace(request.members[0], on="")  # of an elastic job there is one kind
+    options = [
+        _beside(pin, replace(member, wanted=size.workers, resources=replace(member.resources, gpus=size.gpus)))
+        for size in reversed(sizes)
+    ]
+    return replace(request, members=options[0], smaller=tuple(options[1:]))
+
+
+def _beside(node: str, member: Member) -> tuple[Member, ...]:
+    """The first task goes where its checkpoint is; the others of a gang get it from there, and go where they may."""
+    if not node:
+        return (member,)
+    first, rest = replace(member, wanted=1, on=node), replace(member, wanted=member.wanted - 1)
+    return (first, rest) if rest.wanted else (first,)
+
+
+def _members(state: YardState, job: JobRecord) -> Iterator[Member]:
+    """Room wanted per group, and per replica where a replica may not run all of its tasks at once."""
+    open_slots = Counter((record.slot.group, record.slot.replica) for record in job.slots.values())
+    for index, group in enumerate(job.spec.groups):
+        limited = group.parallelism is not None and group.parallelism < group.completions and not job.spec.gang
+        for replica in range(group.count) if limited else (None,):
+            low, high = job.numbers_of(index, replica)
+            wanted = job.pending.count_within(low, high)
+            if limited and group.parallelism is not None:
+                wanted = min(wanted, group.parallelism - open_slots[(index, replica)])
+            if wanted > 0:
+                resources = state.trainings.resources(job, index, _largest_device_mib(state))
+                yield Member(index, resources, wanted, replica)
+
+
+def _largest_device_mib(state: YardState) -> int:
+    return max((device.memory_mib for node in state.nodes.values() for device in node.devices), default=0)
+
+
+def why_never(state: YardState, job_groups: Iterable[Member], on: str, overcommit: bool = False) -> str | None:
+    """A sentence if some member could run on no node at all, however empty, or `on` names what is not there."""
+    nodes = list(state.nodes.values())
+    if unknown := explain.why_unknown(nodes, awaited(state), on):
+        return unknown
+    if any(explain.may_match(config, on) for config in awaited(state)):
+        return None  # nobody knows yet what it has
+    return next((why for m in job_groups if (why := explain.why_never(nodes, m.resources, on, overcommit))), None)
+
+
+def _fits(size: Size, largest: Size) -> bool:
+    return size.workers <= largest.workers and size.gpus <= largest.gpus

@@ -1,0 +1,125 @@
+"""Which running elastic job grows into free room, and does that pay?
+
+A checkpoint is on a machine, so a job grows on the nodes that it is on. One job per cycle: higher priority first, then
+who lost least since its last checkpoint (it will be the first to come back), then who came first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import ceil, log
+
+from jobyard.model.job import Reason
+from jobyard.model.node import NodeState
+from jobyard.model.resources import Placement
+from jobyard.model.training import Size
+from jobyard.scheduling.missing import Missing
+from jobyard.scheduling.placement import Protected, Room, choose_node
+from jobyard.scheduling.snapshot import Running, Snapshot, StopOrder
+
+MARGIN = 2.0  # what is gained, over what the restart costs: predictions are not that good
+# Epoch time falls with size as n to the power of minus this: 1 would be perfect. 0.9 until two sizes are measured.
+DEFAULT_EXPONENT = 0.9
+
+
+def choose_growth(
+    rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[Missing] = ()
+) -> tuple[StopOrder, ...]:
+    """At most one job that stops in order to come back larger. It takes nothing that anybody in `missing` waits for.
+
+    So one that became smaller because somebody waits does not grow back while he does.
+    """
+    protected = [Protected(each.ask.resources, each.lacking, *each.ask[1:]) for each in missing]
+    able = [each for each in snapshot.running if each.sizes and not (each.is_stopping or each.is_last_epoch)]
+    if not able:
+        return ()
+    placements = {held.slot.id: held.slot.placement for held in snapshot.held}
+    for running in sorted(able, key=lambda each: (-each.priority, each.lost_seconds, each.age)):
+        has = [placements[slot] for slot in running.slots if slot in placements]
+        if len(has) != running.size.workers:
+            continue  # it is about to start or to end
+        for size in larger_sizes(running):
+            if not pays(running, size):
+                continue
+            if claim := _room_to_grow(rooms, has, running.size, size, protected):
+                sentence = f"goes from {running.size} to {size} at its next checkpoint: there is room for it"
+                return (StopOrder(running.job, Reason.RESIZING, sentence, size, claim),)
+    return ()
+
+
+def larger_sizes(running: Running) -> list[Size]:
+    """What an elastic job could become, largest first: no fewer workers, and no fewer GPUs of each."""
+    now = running.size
+    found = [size for size in running.sizes if size != now and size.workers >= now.workers and size.gpus >= now.gpus]
+    return found[::-1]
+
+
+def pays(running: Running, size: Size, margin: float = MARGIN) -> bool:
+    """Would the epochs after this one, at that size, save more than `margin` times what the restart costs?
+
+    Never before an epoch was measured at the size that it has, nor for a job that does not tell how many are left.
+    """
+    now = dict(running.epoch_seconds).get(running.size)
+    then = predict_epoch_seconds(running.epoch_seconds, size)
+    if now is None or then is None or running.epochs_left is None:
+        return False
+    epochs = ceil(running.epochs_left) - 1  # the one that runs ends at the size that it has
+    return epochs * (now - then) > margin * running.restart_seconds
+
+
+def predict_epoch_seconds(measured: Iterable[tuple[Size, float]], size: Size) -> float | None:
+    """As measured, or by a power law from the nearest size that was, its exponent from the two nearest."""
+    exact = dict(measured)
+    if size in exact:
+        return exact[size]
+    points = {_amount(each): seconds for each, seconds in exact.items() if seconds > 0}
+    near = sorted(points, key=lambda amount: (abs(log(amount / _amount(size))), amount))
+    if not near:
+        return None
+    exponent = DEFAULT_EXPONENT
+    if len(near) > 1:
+        exponent = log(points[near[0]] / points[near[1]]) / log(near[1] / near[0])
+    nearest = near[0]
+    # Never better than perfect, and more is never predicted to be slower: that only a measurement can tell.
+    return points[nearest] * float((nearest / _amount(size)) ** min(1.0, max(0.0, exponent)))
+
+
+def _amount(size: Size) -> int:
+    return size.devices or size.workers
+
+
+def _room_to_grow(
+    rooms: Mapping[str, Room], has: Sequence[Placement], now: Size, size: Size, protected: Sequence[Protected]
+) -> tuple[Placement, ...] | None:
+    """What it needs beyond what it has, on the nodes where it is; None if there is no room for that."""
+    more_gpus = 0 if has[0].resources.shares_gpus else size.devices - now.devices
+    nodes = {each.node for each in has if each.node in rooms}
+    if more_gpus > sum(not device.users for node in nodes for device in rooms[node].devices):
+        return None  # seen at once, without trying
+    trial = {node: rooms[node].copy() for node in nodes}
+    claim: list[Placement] = []
+    for each in has if size.gpus > now.gpus else ():
+        more = _more_gpus(trial.get(each.node), each, size.gpus - now.gpus)
+        if more is None or trial[each.node].hurts(more, protected):
+            return None
+        trial[each.node].give(more)
+        claim.append(more)
+    ask = replace(has[0].resources, gpus=size.gpus)
+    for _ in range(size.workers - now.workers):
+        another = choose_node(trial.values(), ask, "", protected)
+        if another is None:
+            return None
+        trial[another.node].give(another)
+        claim.append(another)
+    return tuple(claim)
+
+
+def _more_gpus(room: Room | None, has: Placement, gpus: int) -> Placement | None:
+    """So many more devices beside those that the slot has."""
+    if room is None or room.node.state is not NodeState.UP:
+        return None
+    own = {piece.index for piece in has.devices}
+    others = room.copy()
+    others.devices = [device for device in others.devices if device.index not in own]
+    return others.place(replace(has.resources, cpu_millis=0, memory_mib=0, gpus=gpus))

@@ -1,0 +1,369 @@
+"""Who makes room for those who wait, at the least loss?
+
+Jobs that stop at a checkpoint make room for a request of higher priority; elastic ones become smaller for any request
+that is not of lower priority, and where that is enough nobody is stopped for good. What jobs that were asked before
+will free counts as free: nobody is asked twice, and nobody without need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import NamedTuple
+
+from jobyard.model.job import Reason
+from jobyard.model.node import NodeState
+from jobyard.model.resources import Placement
+from jobyard.model.training import Size
+from jobyard.scheduling.devices import slice_mib
+from jobyard.scheduling.missing import Ask, Missing
+from jobyard.scheduling.ordering import rank
+from jobyard.scheduling.placement import Protected, Room, choose_node, matches
+from jobyard.scheduling.snapshot import Request, Running, Snapshot, StopOrder
+
+Rooms = dict[str, Room]
+
+
+@dataclass(slots=True)
+class Made:
+    stops: tuple[StopOrder, ...] = ()
+    notes: dict[str, str] = field(default_factory=dict)  # by waiting job: who makes room for it
+
+
+class _Change(NamedTuple):
+    """A running job gives up what it has, and comes back with what it keeps: nothing, if it is stopped whole."""
+
+    running: Running
+    has: tuple[Placement, ...]
+    keeps: tuple[Placement, ...] = ()
+    size: Size | None = None
+
+
+def smaller_sizes(running: Running) -> list[Size]:
+    """What an elastic job could become, largest first: no more workers, and no more GPUs of each."""
+    now = running.size
+    found = [size for size in running.sizes if size != now and size.workers <= now.workers and size.gpus <= now.gpus]
+    return found[::-1]
+
+
+def make_room(rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[Missing]) -> Made:
+    """Whom to stop for the blocked requests, in their order. Leaves `rooms` as they are.
+
+    Nothing is ordered for a request that would not get in even so; it protects what it lacks from those behind it.
+    """
+    making = _Making(rooms, snapshot) if missing else None
+    if making is None or not making.can_help(missing[0].request.priority):
+        return Made()
+    for request, items in groupby(missing, key=lambda each: each.request):
+        if not making.can_help(request.priority):
+            break
+        making.serve(request, list(items))
+    return Made(tuple(making.stops), making.notes)
+
+
+class _Making:
+    def __init__(self, rooms: Mapping[str, Room], snapshot: Snapshot) -> None:
+        placements = {held.slot.id: held.slot.placement for held in snapshot.held}
+        everyone = [
+            _Change(running, tuple(placements[slot] for slot in running.slots if slot in placements))
+            for running in snapshot.running
+        ]
+        self.stops: list[StopOrder] = []
+        self.notes: dict[str, str] = {}
+        self._able = [each for each in everyone if not (each.running.is_stopping or each.running.is_last_epoch)]
+        self._coming = [each for each in everyone if each.running.is_stopping]  # what will be free, and come back
+        self._rooms = dict(rooms)
+        for placement in snapshot.claims:
+            if placement.node in self._rooms:
+                self._own(placement.node).take_back(placement)
+        self._rooms = _after(self._rooms, self._coming)
+        self._protected: list[Protected] = []
+        self._hopeless: set[tuple[Ask, ...]] = set()  # who comes later, with no higher priority, fares no better
+        self._note_who_can_help()
+
+    def _own(self, node: str) -> Room:
+        self._rooms[node] = self._rooms[node].copy()
+        return self._rooms[node]
+
+    def _note_who_can_help(self) -> None:
+        self._lowest = min((each.running.priority for each in self._able), default=None)
+        flexible = [each for each in self._able if smaller_sizes(each.running)]
+        self._lowest_flexible = min((each.running.priority for each in (*flexible, *self._coming)), default=None)
+
+    def can_help(self, priority: int) -> bool:
+        """Is there anybody who makes room for a request of this priority? If not, nor for one of a lower one."""
+        return (self._lowest is not None and self._lowest < priority) or (
+            self._lowest_flexible is not None and self._lowest_flexible <= priority
+        )
+
+    def serve(self, request: Request, items: list[Missing]) -> None:
+        self._reckon_with_those_who_come_back(request)
+        if request.gang or request.smaller:
+            if not self._let_in(request, tuple(each.ask for each in items for _ in range(each.lacking))):
+                self._give_up(items)
+            return
+        for each in items:
+            lacking = each.lacking
+            while lacking and self._let_in(request, (each.ask,)):
+                lacking -= 1
+            if lacking:
+                self._give_up([each._replace(lacking=lacking)])
+
+    def _give_up(self, items: Iterable[Missing]) -> None:
+        self._protected += [Protected(each.ask.resources, each.lacking, *each.ask[1:]) for each in items]
+
+    def _reckon_with_those_who_come_back(self, request: Request) -> None:
+        """Who stops comes back before those who come after it; an elastic one with its smallest size beside equals."""
+        for index, each in enumerate(self._coming):
+            keeps = each.has if rank(each.running) < rank(request) else ()
+            if each.running.priority == request.priority and each.running.sizes:
+                keeps = _kept(each.has, ([each.running.size, *smaller_sizes(each.running)])[-1])
+            if keeps != each.keeps:
+                self._coming[index] = each._replace(keeps=keeps)
+                undone = _Change(each.running, each.keeps, keeps)
+                self._rooms = _after(self._rooms, [undone])
+
+    def _let_in(self, request: Request, asks: tuple[Ask, ...]) -> bool:
+        """Find or make room for all of these, and take it."""
+        if asks in self._hopeless:
+            return False
+        placed = _place_all(self._rooms, asks, self._protected)
+        if placed is None:
+            changes = self._choose(request, asks)
+            if not changes:
+                self._hopeless.add(asks)
+                return False
+            self._order(request, changes)
+            placed = _place_all(self._rooms, asks, self._protected) or []
+            self._reckon_with_those_who_come_back(request)
+        nodes = {placement.node for placement in placed}
+        helpers = [c.running for c in self._coming if c.keeps != c.has and any(p.node in nodes for p in c.has)]
+        if helpers and request.job not in self.notes:
+            self.notes[request.job] = _who_makes_room(helpers)
+        for placement in placed:
+            self._own(placement.node).give(placement)
+        return True
+
+    def _choose(self, request: Request, asks: Sequence[Ask]) -> list[_Change] | None:
+        others = [each for each in self._able if each.running.job != request.job]
+        flexible = [each for each in others if each.running.priority <= request.priority and each.running.sizes]
+        lower = [each for each in others if each.running.priority < request.priority]
+        # 1. Is it enough that elastic jobs become smaller? 2. If not, jobs of lower priority stop.
+        for is_enough in (True, False):
+            for node in _nodes_to_leave(flexible):
+                shrunk = [
+                    each._replace(keeps=_kept(each.has, sizes[-1], away_from=node), size=sizes[-1])
+                    for each in flexible
+                    if (sizes := smaller_sizes(each.running))
+                ]
+                equal = [each for each in shrunk if each.running.priority == request.priority]
+                options = shrunk if is_enough else lower + equal
+                if options and (found := _cheapest(self._rooms, asks, options, self._protected)):
+                    return found
+        return None
+
+    def _order(self, request: Request, changes: list[_Change]) -> None:
+        asked = {each.running.job for each in changes}
+        for change in changes:
+            job, now, size = change.running.job, change.running.size, change.size
+            if size is None:
+                sentence = f"stops at its next checkpoint to make room for job {request.job} of higher priority"
+                self.stops.append(StopOrder(job, Reason.PREEMPTED, sentence))
+            else:
+                sentence = f"goes from {now} to {size} at its next checkpoint to make room for job {request.job}"
+                self.stops.append(StopOrder(job, Reason.RESIZING, sentence, size))
+        self._able = [each for each in self._able if each.running.job not in asked]
+        self._coming += changes
+        self._rooms = _after(self._rooms, changes)
+        self._note_who_can_help()
+
+
+def _who_makes_room(helpers: Sequence[Running]) -> str:
+    names = [helper.job for helper in sorted(helpers, key=rank)[:3]]
+    if len(names) == 1:
+        return f"job {names[0]} stops at its next checkpoint to make room"
+    more = f" and {len(helpers) - 3} more" if len(helpers) > 3 else ""
+    return f"jobs {', '.join(names)}{more} stop at their next checkpoint to make room"
+
+
+# -- what if -----------------------------------------------------------------------------------------------------------
+
+
+def _kept(has: Sequence[Placement], size: Size, away_from: str = "") -> tuple[Placement, ...]:
+    """What a job that becomes this small keeps of what it has: the last of it on the node where room is wanted."""
+    order = sorted(has, key=lambda placement: placement.node == away_from)
+    return tuple(
+        replace(each, resources=replace(each.resources, gpus=size.gpus), devices=each.devices[: size.gpus])
+        for each in order[: size.workers]
+    )
+
+
+def _nodes_to_leave(flexible: Iterable[_Change]) -> list[str]:
+    """Jobs on several nodes can give up those of one first; which one, is worth a try each."""
+    nodes = [{placement.node for placement in each.has} for each in flexible]
+    return sorted(set[str]().union(*(several for several in nodes if len(several) > 1))) or [""]
+
+
+def _after(rooms: Rooms, changes: Iterable[_Change]) -> Rooms:
+    """The rooms once these changes have come about. Only those that change are copied."""
+    changed: Rooms = {}
+
+    def room_of(placement: Placement) -> Room | None:
+        if placement.node not in changed and placement.node in rooms:
+            changed[placement.node] = rooms[placement.node].copy()
+        return changed.get(placement.node)
+
+    for change in changes:
+        for placement in change.has:
+            if room := room_of(placement):
+                room.take_back(placement)
+        for placement in change.keeps:
+            if room := room_of(placement):
+                room.give(placement)
+    return rooms | changed if changed else rooms
+
+
+def _place_all(rooms: Rooms, asks: Sequence[Ask], protected: Sequence[Protected]) -> list[Placement] | None:
+    trial, placements = dict(rooms), []
+    for ask in asks:
+        placement = choose_node(trial.values(), ask.resources, ask.on, protected, ask.overcommit)
+        if placement is None:
+            return None
+        placements.append(placement)
+        if len(asks) > 1:
+            trial[placement.node] = trial[placement.node].copy()
+            trial[placement.node].give(placement)
+    return placements
+
+
+def _cheapest(
+    rooms: Rooms, asks: Sequence[Ask], options: Sequence[_Change], protected: Sequence[Protected]
+) -> list[_Change] | None:
+    """Few of these changes, at little loss, with which all asks fit, and none that could be left out."""
+    if _place_all(_after(rooms, options), asks, protected) is None:
+        return None
+    chosen = _ask_by_ask(rooms, asks, options, protected)
+    if _place_all(_after(rooms, chosen), asks, protected) is None:
+        chosen = list(options)
+    chosen = _without_superfluous(rooms, asks, chosen, protected)
+    return _as_large_as_possible(rooms, asks, chosen, protected)
+
+
+def _without_superfluous(
+    rooms: Rooms, asks: Sequence[Ask], chosen: list[_Change], protected: Sequence[Protected]
+) -> list[_Change]:
+    for change in sorted(chosen, key=_loss, reverse=True):
+        fewer = [each for each in chosen if each is not change]
+        if _place_all(_after(rooms, fewer), asks, protected) is not None:
+            chosen = fewer
+    return chosen
+
+
+def _ask_by_ask(
+    rooms: Rooms, asks: Sequence[Ask], options: Sequence[_Change], protected: Sequence[Protected]
+) -> list[_Change]:
+    """For one ask after the other, what costs least on the node where that is least."""
+    chosen: list[_Change] = []
+    for ask in asks:
+        placed = _place_all(rooms, [ask], protected)
+        if placed is None:
+            left = [each for each in options if each not in chosen]
+            found = [_on_node(room, ask, left, protected) for room in rooms.values()]
+            cheapest = min(filter(None, found), key=lambda changes: sum(map(_loss, changes)), default=None)
+            rooms = _after(rooms, cheapest or ())
+            placed = _place_all(rooms, [ask], protected)
+            if cheapest is None or placed is None:
+                return chosen
+            chosen += cheapest
+        room = rooms[placed[0].node].copy()
+        room.give(placed[0])
+        rooms = rooms | {placed[0].node: room}
+    return chosen
+
+
+def _on_node(room: Room, ask: Ask, options: Iterable[_Change], protected: Sequence[Protected]) -> list[_Change] | None:
+    """The changes with the least loss per unit of what the ask lacks, until it fits on this node."""
+    node = room.node.id
+    here = [each for each in options if any(placement.node == node for placement in each.has)]
+    if not here or room.node.state is not NodeState.UP or not matches(room.node, ask.on):
+        return None
+    rooms, chosen = {node: room}, list[_Change]()
+    worth = [(units, _only_on(node, each), each) for each in here if (units := _units_freed(room, ask, each)) > 0]
+    whole = {}
+    for _, local, change in sorted(worth, key=lambda item: _preference(item[2], item[0])):
+        whole[change.running.job] = change
+        chosen.append(local)
+        if _place_all(_after(rooms, chosen), [ask], protected):
+            needed = _without_superfluous(rooms, [ask], chosen, protected)
+            return [whole[each.running.job] for each in needed]
+    return None
+
+
+def _only_on(node: str, change: _Change) -> _Change:
+    has = tuple(each for each in change.has if each.node == node)
+    return change._replace(has=has, keeps=tuple(each for each in change.keeps if each.node == node))
+
+
+def _as_large_as_possible(
+    rooms: Rooms, asks: Sequence[Ask], chosen: list[_Change], protected: Sequence[Protected]
+) -> list[_Change]:
+    """An elastic job gives up no more than it must."""
+    for index, change in enumerate(chosen):
+        for size, keeps in _alternatives(change):
+            trial = [*chosen]
+            trial[index] = change._replace(keeps=keeps, size=size)
+            if _place_all(_after(rooms, trial), asks, protected) is not None:
+                chosen = trial
+                break
+    return chosen
+
+
+def _alternatives(change: _Change) -> Iterator[tuple[Size, tuple[Placement, ...]]]:
+    nodes = sorted({placement.node for placement in change.has})
+    for size in smaller_sizes(change.running):
+        for node in nodes:
+            yield size, _kept(change.has, size, away_from=node)
+
+
+# -- what it costs -----------------------------------------------------------------------------------------------------
+
+
+def _devices(room: Room | None, placements: Iterable[Placement]) -> float:
+    """GPUs, or parts of them by memory."""
+    totals = {device.index: device.total_mib for device in room.devices} if room else {}
+    return sum(
+        piece.memory_mib / max(1, totals.get(piece.index, piece.memory_mib)) if each.resources.shares_gpus else 1.0
+        for each in placements
+        for piece in each.devices
+    )
+
+
+def _loss(change: _Change) -> float:
+    """Work that is done again, over all that the job holds: GPU seconds, or core seconds of a job without GPUs."""
+    held = _devices(None, change.has) or sum(placement.resources.cpu_millis for placement in change.has) / 1000
+    return change.running.lost_seconds * held
+
+
+def _preference(change: _Change, units: float) -> tuple[float, int, int]:
+    """Least work lost per unit freed; of equals who matters least, then who came last."""
+    return (_loss(change) / units, change.running.priority, -change.running.age)
+
+
+def _units_freed(room: Room, ask: Ask, change: _Change) -> float:
+    """How much of what the ask lacks on this node the change gives back: GPUs, cores or GiB."""
+    local = _only_on(room.node.id, change)
+    wanted = ask.resources
+    if wanted.whole_node or any(placement.resources.whole_node for placement in local.has):
+        return 1.0
+    gpus = _devices(room, local.has) - _devices(room, local.keeps)
+    cpu_millis = sum(p.resources.cpu_millis for p in local.has) - sum(p.resources.cpu_millis for p in local.keeps)
+    memory_mib = sum(p.resources.memory_mib for p in local.has) - sum(p.resources.memory_mib for p in local.keeps)
+    usable = sum(device.can_give(wanted, ask.overcommit) for device in room.devices)
+    parts = {slice_mib(wanted) / device.total_mib if wanted.shares_gpus else 1.0 for device in room.devices}
+    lacks = [
+        min(gpus, max(0, wanted.gpus - usable) * min(1.0, max(parts, default=1.0))),
+        min(cpu_millis, max(0, wanted.cpu_millis - room.free_cpu_millis(ask.overcommit))) / 1000,
+        min(memory_mib, max(0, wanted.memory_mib - room.memory_mib)) / 1024,
+    ]
+    return next(filter(None, lacks), 0.0) or gpus or cpu_millis / 1000 or memory_mib / 1024

@@ -1,0 +1,37 @@
+"""How much memory of a GPU does a job that shares it reserve?
+
+What it declared, until it is known; then the most that it was ever seen to use, and some headroom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+HEADROOM_MIB = 512  # fragments and workspaces that one epoch has and another has not
+HEADROOM_PART = 0.10  # of the peak, where that is more
+OOM_FACTOR = 1.5  # the allocation that failed is in no measurement: half as much again is tried
+
+
+def with_headroom(peak_mib: int) -> int:
+    return peak_mib + max(HEADROOM_MIB, round(peak_mib * HEADROOM_PART))
+
+
+def reservation_mib(declared_mib: int, learned_peak_mib: int, is_steady: bool, device_mib: int) -> int:
+    """On each of its GPUs, never more than the device has; 0: nobody knows, and it is alone there.
+
+    `is_steady`: the peak was seen over whole epochs, so the declared amount counts no more.
+    """
+    if is_steady and learned_peak_mib:
+        return min(device_mib, with_headroom(learned_peak_mib))
+    return min(device_mib, max(declared_mib, learned_peak_mib))
+
+
+def after_oom(reserved_mib: int, peak_mib: int, device_mibs: Iterable[int]) -> int | None:
+    """What to reserve after it ran out of GPU memory with `reserved_mib` (all of the device, if it was alone there).
+
+    All that the largest device has means: alone on it. None: that is what it had, so more does not exist.
+    """
+    largest = max(device_mibs, default=0)
+    if reserved_mib >= largest:
+        return None
+    return min(largest, max(round(reserved_mib * OOM_FACTOR), with_headroom(peak_mib), reserved_mib + 1))
