@@ -13,9 +13,10 @@ import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pytest
 
@@ -27,11 +28,12 @@ from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import Executor, LiveAttempt, SubmittedJob
 from jobyard.executors.registry import executor_class
 from jobyard.executors.ssh import SshAgent, SshTarget
-from jobyard.model.effects import CloseSlot, Effect, Launch, Stop, Withdraw
+from jobyard.model.effects import CloseSlot, Effect, Launch, Stop, Withdraw, Yield
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, AttemptsWithdrawn, Event, NodeJoined
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import AttemptId, Outcome, Slot
+from jobyard.model.training import Training
 from tests.hosts import Host, Hosts
 from tests.yards import shared_cache
 
@@ -165,8 +167,14 @@ class StubYard:
         self._jobs[job_id] = SubmittedJob(job_id, len(self._jobs) + 1, spec)
         return self._jobs[job_id]
 
+    def train(self, job: SubmittedJob, **how: Any) -> None:
+        self._jobs[job.id] = job._replace(spec=replace(job.spec, training=Training(**how)))
+
     def job(self, job_id: str) -> SubmittedJob:
         return self._jobs[job_id]
+
+    def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
+        return None
 
     @property
     def is_busy(self) -> bool:
@@ -203,6 +211,9 @@ class Link:
 
     def stop(self, *attempts: AttemptId, grace: float = 10.0) -> None:
         self.perform(Stop(NODE, attempts, grace))
+
+    def ask_to_yield(self, *attempts: AttemptId, deadline: float = 600.0, at_once: bool = False) -> None:
+        self.perform(Yield(NODE, attempts, deadline, 10.0, at_once))
 
     def withdraw(self, *attempts: AttemptId) -> None:
         self.perform(Withdraw(NODE, attempts))

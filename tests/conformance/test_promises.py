@@ -246,6 +246,63 @@ async def test_a_stop_that_was_lost_with_the_connection_is_asked_again(place: Pl
         assert (await link.finished(attempt)).signal == signal.SIGTERM
 
 
+async def test_what_does_not_stop_at_a_checkpoint_in_time_is_ended_and_told_as_preempted(
+    place: Place, yard: StubYard
+) -> None:
+    async with linked(place, yard) as link:
+        (attempt,) = link.launch(yard.submit("aa", "sleep 60"), 0)
+        await link.started(attempt)
+        link.ask_to_yield(attempt, deadline=0.3)
+        assert (await link.finished(attempt)).reason is Reason.PREEMPTED
+
+
+async def test_what_cannot_stop_by_itself_is_ended_at_once(place: Place, yard: StubYard) -> None:
+    async with linked(place, yard) as link:
+        (attempt,) = link.launch(yard.submit("aa", "sleep 60"), 0)
+        await link.started(attempt)
+        link.ask_to_yield(attempt, at_once=True)
+        assert (await link.finished(attempt)).reason is Reason.PREEMPTED
+
+
+async def test_who_ends_well_before_the_deadline_has_succeeded(place: Place, yard: StubYard) -> None:
+    async with linked(place, yard) as link:
+        (attempt,) = link.launch(yard.submit("aa", "sleep 0.5"), 0)
+        await link.started(attempt)
+        link.ask_to_yield(attempt)
+        assert (await link.finished(attempt)).succeeded
+
+
+async def test_a_stop_wins_over_the_wish_for_a_checkpoint(place: Place, yard: StubYard) -> None:
+    async with linked(place, yard) as link:
+        (attempt,) = link.launch(yard.submit("aa", "sleep 60"), 0)
+        await link.started(attempt)
+        link.ask_to_yield(attempt)
+        link.stop(attempt)
+        outcome = await link.finished(attempt)
+    assert (outcome.signal, outcome.reason) == (signal.SIGTERM, None)
+
+
+async def test_what_has_not_started_is_given_back_when_it_should_yield(place: Place, yard: StubYard) -> None:
+    async with linked(place, yard) as link:
+        first, second = link.launch(yard.submit("aa", "sleep 60", "true"), 0, 1)
+        await link.started(first)
+        link.ask_to_yield(second)
+        await link.withdrawn(second)
+        link.stop(first)
+        await link.finished(first)
+
+
+async def test_a_wish_that_was_lost_with_the_connection_is_made_again(place: Place, yard: StubYard) -> None:
+    job = yard.submit("aa", "sleep 60")
+    yard.train(job, yield_seconds=0.3)
+    async with linked(place, yard) as link:
+        (attempt,) = link.launch(yard.job("aa"), 0)
+        await link.started(attempt)
+    yard.live[attempt] = yard.live[attempt]._replace(is_stopping=True, is_yielding=True)
+    async with linked(place, yard) as link:
+        assert (await link.finished(attempt)).reason is Reason.PREEMPTED
+
+
 async def test_being_told_that_work_is_pending_or_all_is_done_needs_no_answer(place: Place, yard: StubYard) -> None:
     async with linked(place, yard) as link:
         link.executor.announce(True)

@@ -96,6 +96,9 @@ class UnsettledYard:
     def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
         return self.live
 
+    def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
+        return None
+
     async def settled(self) -> None:
         await asyncio.sleep(0)
         self.live = []

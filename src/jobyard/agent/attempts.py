@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import resource
 from collections import deque
-from typing import Any, Deque, Dict, Optional, Set
+from typing import Any, Deque, Dict, List, Optional, Set
 
 from jobyard.agent import records
 from jobyard.agent.lanes import LaneHandle
 from jobyard.agent.records import Record
+from jobyard.agent.reservations import device_indices
+from jobyard.agent.stop_file import StopOrder
 
 QUEUED, HANDED, RUNNING = "queued", "handed", "running"
 
@@ -20,10 +22,13 @@ class Attempt:
         "end_reason",
         "grace",
         "id",
+        "is_followed",
         "is_superseded",
         "is_withdrawn",
         "item",
         "lane",
+        "order",
+        "peak_gpu_index",
         "peak_gpu_mib",
         "peak_mib",
         "pid",
@@ -46,10 +51,18 @@ class Attempt:
         self.grace: Optional[float] = item.get("grace") if item else None
         self.wants_stop: Optional[float] = None  # the grace of a stop that came before its process was known
         self.end_reason = ""  # why we ended it, where no lane is left to say
+        self.order: Optional[StopOrder] = None  # what it was asked: to stop at a checkpoint
+        self.is_followed = False  # known from its record: an earlier agent may have asked something of it
         self.is_superseded = False  # stopped, and never reported
         self.is_withdrawn = False  # reported as such; its lane will skip it
         self.peak_mib = 0
-        self.peak_gpu_mib = 0
+        self.peak_gpu_mib = 0  # on the device where it had most
+        self.peak_gpu_index = 0
+
+    @property
+    def devices(self) -> List[int]:
+        """The devices that it runs on."""
+        return device_indices(self.slot.reserve)
 
     def take_start(self, record: Record) -> None:
         """Learn from a record that its process exists."""

@@ -10,6 +10,8 @@ import tempfile
 import zipfile
 from typing import Dict, Tuple
 
+from jobyard.agent import sdk_files
+
 _MAIN = """import sys
 
 from jobyard.agent.main import main
@@ -69,6 +71,8 @@ def _sources() -> Dict[str, bytes]:
         if name.endswith(".py"):
             with open(os.path.join(here, name), "rb") as file:
                 files["jobyard/agent/" + name] = file.read()
+    for name, content in sdk_files.sources().items():
+        files[sdk_files.FOLDER + name] = content
     nvml = importlib.util.find_spec("pynvml")
     if nvml is not None and nvml.origin and nvml.origin.endswith("pynvml.py"):
         with open(nvml.origin, "rb") as file:

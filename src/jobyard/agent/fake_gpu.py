@@ -1,6 +1,6 @@
 """How do simulated GPUs behave: memory that ramps up, strangers, out of memory?
 
-Usage: python -m jobyard.agent.fake_gpu hold 20GiB --ramp 10 --device 0 -- CMD...
+Usage: python -m jobyard.agent.fake_gpu hold 20GiB --ramp 10 --util 60 --device 0 -- CMD...
 """
 
 from __future__ import annotations
@@ -187,7 +187,16 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("size", help="how much in the end: 512MiB, 20GiB")
     parser.add_argument("--ramp", type=float, default=0.0, metavar="SECONDS", help="grow to it over this time")
     parser.add_argument("--device", type=int, help="default: the first of CUDA_VISIBLE_DEVICES, or 0")
-    parser.add_argument("--utilisation", type=int, default=100, metavar="PERCENT")
+    parser.add_argument(
+        "--util",
+        "--utilisation",
+        dest="utilisation",
+        type=int,
+        choices=range(101),
+        default=100,
+        metavar="PERCENT",
+        help="how busy it keeps the device",
+    )
     words = sys.argv[1:] if argv is None else argv
     split = words.index("--") if "--" in words else len(words)
     options, command = parser.parse_args(words[:split]), words[split + 1 :]

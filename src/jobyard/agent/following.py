@@ -92,6 +92,7 @@ class Follower:
             # It may be about to claim, or about to see that its agent is gone.
             slot.outliving.add(attempt_id)
             attempt.state = HANDED
+            attempt.is_followed = True
             watch.when_gone(self._selector, self._timers, lane_pid, lane_began, lambda: self._forget_or_follow(attempt))
         else:
             self.follow(attempt)
@@ -107,6 +108,7 @@ class Follower:
         """Wait for the end of this attempt, whoever writes it. Nothing else starts in its slot until then."""
         attempt.slot.outliving.add(attempt.id)
         attempt.state = HANDED  # whether it has started, its record tells
+        attempt.is_followed = True
         self._step(attempt, time.monotonic())
 
     def _step(self, attempt: Attempt, since: float) -> None:

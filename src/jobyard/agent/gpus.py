@@ -17,11 +17,14 @@ class Device(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """One device at one moment; `by_pid` is in MiB and may be incomplete where the driver does not tell."""
+    """One device at one moment; `by_pid` is in MiB and may be incomplete where the driver does not tell.
+
+    `utilisation` is None where that is not known: of a MIG slice, or by an old driver.
+    """
 
     index: int  # type: ignore[assignment]
     used_mib: int
-    utilisation: int
+    utilisation: Optional[int]
     by_pid: Dict[int, int]
 
 
@@ -81,11 +84,11 @@ class NvidiaGpus(NoGpus):
         except (AttributeError, TypeError, self._nvml.NVMLError):  # an old driver or an old pynvml
             return self._nvml.nvmlDeviceGetMemoryInfo(handle)
 
-    def _utilisation(self, handle: Any) -> int:
+    def _utilisation(self, handle: Any) -> Optional[int]:
         try:
             return int(self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
         except self._nvml.NVMLError:
-            return 0
+            return None
 
     def _by_pid(self, handle: Any) -> Dict[int, int]:
         by_pid: Dict[int, int] = {}

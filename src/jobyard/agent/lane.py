@@ -12,13 +12,16 @@ from contextlib import suppress
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
 from jobyard.agent import faults, processes, records, results
+from jobyard.agent.kernel_kills import KernelKills
 from jobyard.agent.records import Paths
 from jobyard.agent.scratch import Scratch
 from jobyard.agent.spawn import CannotStart, Spawner
+from jobyard.agent.surroundings import Surroundings
 from jobyard.agent.workplace import Workplace
 
 LINGER_SECONDS = 1.0  # what `cmd > >(tee log)` leaves behind may still write for so long
 DEFAULT_GRACE_SECONDS = 10.0
+_KILLED_CODE = 128 + signal.SIGKILL  # how a shell tells that its command was killed
 _NOTE_BYTES = 512  # an attempt id is at most 300
 
 
@@ -28,11 +31,19 @@ class Lane:
     The inbox brings JSON lines: `{"job":...,"env":...,"workdir":...}` for all items that follow it, or one item.
     """
 
-    def __init__(self, state_dir: str, inbox: socket.socket, reports: int, base_env: Dict[str, str]) -> None:
+    def __init__(
+        self,
+        state_dir: str,
+        inbox: socket.socket,
+        reports: int,
+        base_env: Dict[str, str],
+        surroundings: Surroundings,
+    ) -> None:
         self._state_dir = state_dir
         self._inbox = inbox
         self._reports = reports
         self._base_env = base_env
+        self._surroundings = surroundings
         self._boot_id = processes.boot_id()
         self._pid = os.getpid()
         self._start_time = processes.start_time(self._pid)
@@ -40,6 +51,9 @@ class Lane:
         self._partial = b""
         self._spawner = Spawner()
         self._env: Dict[str, str] = {}
+        self._job_env: Dict[str, str] = {}
+        self._is_gang = False
+        self._kernel_kills = KernelKills()
         self._workplace = Workplace(state_dir)
         self._scratch = Scratch()
         self._note = open_note(state_dir, self._pid, self._start_time)
@@ -84,16 +98,19 @@ class Lane:
 
     def _enter_job(self, message: Dict[str, Any]) -> None:
         self._workplace.enter_job(message)
-        self._env = {**self._base_env, **message["env"]}
+        self._job_env = message["env"]
+        self._env = {**self._base_env, **self._job_env}
+        self._is_gang = bool(message.get("gang"))
         slot = {"boot_id": self._boot_id, "slot": message["slot"], "job": message["job"], "reserve": message["reserve"]}
-        os.ftruncate(self._note, _NOTE_BYTES)
-        os.pwrite(self._note, json.dumps(slot).encode(), _NOTE_BYTES)
+        write_slot(self._note, slot)
 
     def _run(self, item: Dict[str, Any]) -> None:
         """The story of one attempt."""
         attempt: str = item["id"]
         name = attempt.encode()
         files = records.paths(self._state_dir, attempt)
+        if self._is_gang:
+            files = records.shared_checkpoint(files)
         # 1. Say where to look, then claim: an agent that comes later finds whatever this lane has begun.
         os.pwrite(self._note, name.ljust(_NOTE_BYTES), 0)
         timeout, grace = item.get("timeout"), item.get("grace")
@@ -107,6 +124,7 @@ class Lane:
         # 2. Start it.
         grace_seconds = DEFAULT_GRACE_SECONDS if grace is None else grace
         pid = 0
+        self._kernel_kills.remember()
         try:
             pid = self._start(item, files)
         except (CannotStart, OSError) as error:
@@ -125,7 +143,7 @@ class Lane:
         faults.point("lane-ended")
         self._workplace.gather(files, keep_for_next=bool(self._lines))
         faults.point("lane-gathered")
-        self._scratch.clear(files, keep_for_next=bool(self._lines))
+        self._scratch.clear(files, keep_for_next=bool(self._lines), shares_checkpoint=self._is_gang)
         self._report(b"e %s %s\n" % (name, end))
         if not is_written:
             raise OSError("the end of %s cannot be written down" % attempt)  # without us it is not taken for alive
@@ -147,8 +165,8 @@ class Lane:
         env["YARD_OUTPUT_DIR"] = files.output
         env["YARD_CHECKPOINT_DIR"] = files.checkpoint
         env["YARD_ERROR_FILE"] = files.error
-        env["YARD_SPOOL"] = files.spool
-        self._scratch.prepare(files)
+        self._surroundings.add_to(env, {**self._job_env, **extra} if extra else self._job_env, item["id"], files)
+        self._scratch.prepare(files, shares_checkpoint=self._is_gang)
         argv: List[str] = item.get("argv") or ["bash", "-c", item["shell"]]
         return self._spawner.spawn(argv, env, files)
 
@@ -164,9 +182,11 @@ class Lane:
         if alarm is not None:
             alarm.disarm()
         reason = "Timeout" if alarm is not None and alarm.has_rung else ""
-        if os.WIFSIGNALED(status):
-            return records.end_words(now, None, os.WTERMSIG(status), usage.ru_maxrss, reason)
-        return records.end_words(now, os.WEXITSTATUS(status), None, usage.ru_maxrss, reason)
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        code = None if number else os.WEXITSTATUS(status)
+        if not reason and (number == signal.SIGKILL or code == _KILLED_CODE) and self._kernel_kills.has_killed():
+            reason = "OutOfMemory"  # unless the agent says that it was the one who killed
+        return records.end_words(now, code, number, usage.ru_maxrss, reason)
 
     def _see_off(self, pid: int, grace: float) -> None:
         """An attempt is over when its process group is: wait for what it left behind, then end it."""
@@ -225,6 +245,23 @@ def open_note(state_dir: str, pid: int, began: int) -> int:
     """The file in which a lane tells later agents what it does: an attempt, padded, then its slot as JSON."""
     os.makedirs(state_dir + "/lanes", mode=0o700, exist_ok=True)
     return os.open(note_path(state_dir, pid, began), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+
+def write_slot(note: int, slot: Dict[str, Any]) -> None:
+    os.ftruncate(note, _NOTE_BYTES)
+    os.pwrite(note, json.dumps(slot).encode(), _NOTE_BYTES)
+
+
+def note_reserve(state_dir: str, pid: int, began: int, reserve: Dict[str, Any]) -> None:
+    """What a lane's slot holds has changed. Raises OSError when the lane is gone."""
+    path = note_path(state_dir, pid, began)
+    _, slot = read_note(path)
+    if slot:
+        note = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            write_slot(note, {**slot, "reserve": reserve})
+        finally:
+            os.close(note)
 
 
 def close_note(state_dir: str, pid: int, began: int) -> None:

@@ -16,6 +16,8 @@ from jobyard.agent import processes
 from jobyard.agent.connection import Connection
 from jobyard.agent.forking import let_go
 from jobyard.agent.lane import Lane
+from jobyard.agent.reservations import device_indices
+from jobyard.agent.surroundings import Surroundings
 
 _FIRST_DEPTH, _DEEPEST = 4, 64
 
@@ -69,7 +71,7 @@ class LaneHandle:
 
 def _device_env(reserve: Dict[str, Any]) -> Dict[str, str]:
     """A task sees the devices that its slot holds, and no others; without any, an empty list."""
-    indices = sorted({int(index) for index in reserve.get("devices") or {}} | set(reserve.get("whole_devices") or ()))
+    indices = device_indices(reserve)
     env = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, indices))}
     return {**env, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if indices else env  # NVML counts in this order, CUDA may not
 
@@ -79,6 +81,7 @@ def start_lane(
     state_dir: str,
     reports: int,
     base_env: Dict[str, str],
+    surroundings: Surroundings,
     on_death: Callable[[LaneHandle], None],
 ) -> LaneHandle:
     """Fork a lane. The agent must have no other thread, so that the child finds every lock open."""
@@ -87,7 +90,7 @@ def start_lane(
     sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
-        _become_lane(state_dir, theirs, reports, base_env)
+        _become_lane(state_dir, theirs, reports, base_env, surroundings)
     theirs.close()
     handle: LaneHandle
     inbox = Connection(selector, ours, lambda line: None, lambda: on_death(handle))
@@ -95,12 +98,14 @@ def start_lane(
     return handle
 
 
-def _become_lane(state_dir: str, inbox: socket.socket, reports: int, base_env: Dict[str, str]) -> None:
+def _become_lane(
+    state_dir: str, inbox: socket.socket, reports: int, base_env: Dict[str, str], surroundings: Surroundings
+) -> None:
     """The child's side of the fork; never returns."""
     try:
         let_go({0, 1, 2, inbox.fileno(), reports})
         gc.freeze()  # no use walking, and so copying, what the agent had
-        Lane(state_dir, inbox, reports, base_env).run()
+        Lane(state_dir, inbox, reports, base_env, surroundings).run()
         os._exit(0)
     except BaseException:
         try:

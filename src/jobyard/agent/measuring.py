@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from jobyard.agent import probe, processes
 from jobyard.agent.attempts import Attempt
@@ -45,7 +45,7 @@ class Measurer:
                 "whole_devices": sorted(others.whole_devices),
                 "holders": holders[:_HOLDERS],
             },
-            "devices": [{"index": u.index, "used_mib": u.used_mib, "utilisation": u.utilisation} for u in usage],
+            "devices": [{"index": u.index, "used_mib": u.used_mib, "utilisation": u.utilisation or 0} for u in usage],
             "attempts": by_attempt,
         }
 
@@ -64,14 +64,15 @@ class Measurer:
             if session in by_session:
                 rss_kib[session] += process.rss_kib
                 owners[process.pid] = session
-        gpu_mib = dict.fromkeys(by_session, 0)
+        gpu_mib: Dict[int, Dict[int, int]] = {session: {} for session in by_session}  # by device
         strangers: Dict[int, Any] = {}
         for device in usage:
             known = 0
             holders = []
             for pid, mib in device.by_pid.items():
                 if pid in owners:
-                    gpu_mib[owners[pid]] += mib
+                    here = gpu_mib[owners[pid]]
+                    here[device.index] = here.get(device.index, 0) + mib
                     known += mib
                 else:
                     holders.append("%s (pid %d)" % (names.get(pid, "process"), pid))
@@ -82,6 +83,17 @@ class Measurer:
         for session, attempt in by_session.items():
             memory_mib = -(-rss_kib[session] // 1024)
             attempt.peak_mib = max(attempt.peak_mib, memory_mib)
-            attempt.peak_gpu_mib = max(attempt.peak_gpu_mib, gpu_mib[session])
-            samples[attempt.id] = {"memory_mib": memory_mib, "gpu_memory_mib": gpu_mib[session]}
+            most_mib, index = max(((mib, index) for index, mib in gpu_mib[session].items()), default=(0, 0))
+            if most_mib > attempt.peak_gpu_mib:
+                attempt.peak_gpu_mib, attempt.peak_gpu_index = most_mib, index
+            samples[attempt.id] = {"memory_mib": memory_mib, "gpu_memory_mib": most_mib}
+            percent = _mean_percent(attempt.devices, usage)
+            if percent is not None:
+                samples[attempt.id]["gpu_percent"] = percent
         return samples, strangers
+
+
+def _mean_percent(devices: List[int], usage: List[Usage]) -> Optional[int]:
+    """How busy the devices of an attempt are, whoever keeps them so; None if it has none, or they do not tell."""
+    told = [device.utilisation for device in usage if device.index in devices and device.utilisation is not None]
+    return round(sum(told) / len(told)) if told else None

@@ -44,6 +44,7 @@ def job(message: Dict[str, Any]) -> Dict[str, Any]:
         "workdir": workdir,
         "snapshot": snapshots.checked(message["snapshot"]) if message.get("snapshot") else "",
         "subdir": inner_path(message.get("subdir") or "", "subdir"),
+        "gang": bool(message.get("gang")),
         "copy_back": sorted({inner_path(path, "copy_back") for path in copy_back}),
     }
 
@@ -89,6 +90,15 @@ def launch(message: Dict[str, Any]) -> Tuple[str, str, Dict[str, Any], List[Dict
     for item in items:
         _check_item(item)
     return slot, job_id, reserve, items
+
+
+def reserve(message: Dict[str, Any]) -> Tuple[str, Dict[str, Any]]:
+    """The slot, and what it holds from now on."""
+    slot, amounts = message["slot"], message["reserve"]
+    if not isinstance(slot, str):
+        raise ValueError("slot: must be a string")
+    _check_reserve(amounts)
+    return slot, amounts
 
 
 def _check_item(item: Any) -> None:

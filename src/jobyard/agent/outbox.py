@@ -10,6 +10,7 @@ from jobyard.agent.shipping import Shipper
 from jobyard.agent.timers import Timer, Timers
 
 BATCH_SECONDS = 0.05
+_MOST_WAITING = 1 << 20
 
 
 class Outbox:
@@ -78,6 +79,13 @@ class Outbox:
     def withdrawn(self, attempt_id: str) -> None:
         if self._connection is not None:
             self._withdrawn.append(attempt_id)
+
+    def progressed(self, by_attempt: Dict[str, Dict[str, Any]]) -> bool:
+        """Tell how far attempts have come. False: nobody listens, or there is too much else to send."""
+        if self._connection is None or not self._connection.has_room(_MOST_WAITING):
+            return False
+        self._connection.send({"ev": "progress", "attempts": by_attempt})
+        return True
 
     def flush(self) -> None:
         """Send what there is, unless a batch has just gone: then a little later, with what comes until then."""

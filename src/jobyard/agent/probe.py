@@ -18,7 +18,7 @@ class Memory(NamedTuple):
 def cpu_millis() -> int:
     """What we may use: the cores that we may run on, or a cgroup's quota if that is less."""
     millis = len(os.sched_getaffinity(0)) * 1000
-    for directory in _cgroup_directories("cpu"):
+    for directory in cgroup_directories("cpu"):
         quota = _cpu_quota_millis(directory)
         if quota is not None:
             millis = min(millis, quota)
@@ -26,9 +26,12 @@ def cpu_millis() -> int:
 
 
 def _cpu_quota_millis(directory: str) -> Optional[int]:
-    words = _read(directory + "/cpu.max").split()
+    words = read_text(directory + "/cpu.max").split()
     if len(words) < 2:
-        words = [_read(directory + "/cpu.cfs_quota_us").strip(), _read(directory + "/cpu.cfs_period_us").strip()]
+        words = [
+            read_text(directory + "/cpu.cfs_quota_us").strip(),
+            read_text(directory + "/cpu.cfs_period_us").strip(),
+        ]
     try:
         quota, period = int(words[0]), int(words[1])
     except ValueError:  # "max", or no such file
@@ -40,7 +43,7 @@ def memory() -> Memory:
     """Of the machine, or of our cgroup where that has less."""
     info = _meminfo()
     total, available = info.get("MemTotal", 0), info.get("MemAvailable", info.get("MemFree", 0))
-    for directory in _cgroup_directories("memory"):
+    for directory in cgroup_directories("memory"):
         limit = _bytes(directory, "memory.max", "memory.limit_in_bytes")
         used = _bytes(directory, "memory.current", "memory.usage_in_bytes")
         if limit is not None and limit < _NO_LIMIT_BYTES and limit // 1024 < total:
@@ -51,7 +54,7 @@ def memory() -> Memory:
 
 def _file_cache(directory: str) -> int:
     """What a cgroup counts as used and gives back when asked."""
-    for line in _read(directory + "/memory.stat").splitlines():
+    for line in read_text(directory + "/memory.stat").splitlines():
         name, _, value = line.partition(" ")
         if name in ("inactive_file", "total_inactive_file") and value.isdigit():
             return int(value)
@@ -60,7 +63,7 @@ def _file_cache(directory: str) -> int:
 
 def _bytes(directory: str, *names: str) -> Optional[int]:
     for name in names:
-        text = _read(directory + "/" + name).strip()
+        text = read_text(directory + "/" + name).strip()
         if text.isdigit():
             return int(text)
     return None
@@ -68,7 +71,7 @@ def _bytes(directory: str, *names: str) -> Optional[int]:
 
 def _meminfo() -> Dict[str, int]:
     result = {}
-    for line in _read("/proc/meminfo").splitlines():
+    for line in read_text("/proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
         words = rest.split()
         if words and words[0].isdigit():
@@ -76,10 +79,10 @@ def _meminfo() -> Dict[str, int]:
     return result
 
 
-def _cgroup_directories(controller: str) -> List[str]:
+def cgroup_directories(controller: str) -> List[str]:
     """Our cgroup and those above it, in version 1 or 2: a limit on any of them binds us."""
     found = []
-    for line in _read("/proc/self/cgroup").splitlines():
+    for line in read_text("/proc/self/cgroup").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if number == "0" and not controllers:
@@ -105,13 +108,13 @@ def host() -> str:
 def machine_id() -> str:
     """The same over reboots, another one on every machine; homes may be shared, this is not."""
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
-        text = _read(path).strip()
+        text = read_text(path).strip()
         if text:
             return text
     return host()
 
 
-def _read(path: str) -> str:
+def read_text(path: str) -> str:
     try:
         with open(path) as file:
             return file.read()

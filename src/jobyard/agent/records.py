@@ -24,6 +24,7 @@ class Paths(NamedTuple):
     checkpoint: str
     work: str
     results: str
+    stop: str
 
 
 def split_attempt(attempt_id: str) -> Tuple[str, int, int]:
@@ -51,7 +52,13 @@ def paths(state_dir: str, attempt_id: str) -> Paths:
         "%s/jobs/%s/checkpoint/%d" % (state_dir, job, task),
         stem + "work",
         stem + "results",
+        stem + "stop",
     )
+
+
+def shared_checkpoint(files: Paths) -> Paths:
+    """The same for a task of a gang: all tasks of its job have one checkpoint directory."""
+    return files._replace(checkpoint=os.path.dirname(files.checkpoint) + "/0")
 
 
 class Record:

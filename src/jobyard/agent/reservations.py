@@ -45,6 +45,11 @@ class Held:
         self.whole_devices.update(int(index) for index in amounts.get("whole_devices") or ())
 
 
+def device_indices(reserve: Dict[str, Any]) -> List[int]:
+    """The devices of which these amounts have something."""
+    return sorted({int(index) for index in reserve.get("devices") or {}} | set(reserve.get("whole_devices") or ()))
+
+
 class Reservations:
     """What this agent holds, published for the others, and what the others hold.
 

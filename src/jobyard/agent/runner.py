@@ -7,19 +7,25 @@ import selectors
 import signal
 import time
 from collections import deque
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set
+from contextlib import suppress
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 from jobyard.agent import faults, processes, records, scratch
-from jobyard.agent.attempts import HANDED, QUEUED, RUNNING, Attempt, Slot, outcome
+from jobyard.agent.attempts import HANDED, QUEUED, RUNNING, Attempt, Slot
+from jobyard.agent.endings import Endings
 from jobyard.agent.following import Follower
 from jobyard.agent.forking import Background
-from jobyard.agent.lane import DEFAULT_GRACE_SECONDS, close_note
+from jobyard.agent.gpus import Gpus
+from jobyard.agent.lane import DEFAULT_GRACE_SECONDS, close_note, note_reserve
 from jobyard.agent.lanes import LaneHandle, start_lane
+from jobyard.agent.orders import Orders
 from jobyard.agent.outbox import Outbox
 from jobyard.agent.records import Record
 from jobyard.agent.reservations import Reservations
+from jobyard.agent.spools import Spools
 from jobyard.agent.staging import Staging
 from jobyard.agent.stopping import Stopper
+from jobyard.agent.surroundings import Surroundings
 from jobyard.agent.timers import Timers
 
 _BUSY_SECONDS = 0.02  # reports that come closer together than this are read in batches
@@ -37,9 +43,10 @@ class Runner:
         outbox: Outbox,
         reservations: Reservations,
         state_dir: str,
-        ran_out_of_gpu_memory: Callable[[int, int], bool],
+        gpus: Gpus,
         background: Background,
         staging: Staging,
+        surroundings: Surroundings,
     ) -> None:
         self.attempts: Dict[str, Attempt] = {}
         self.slots: Dict[str, Slot] = {}
@@ -49,9 +56,12 @@ class Runner:
         self._outbox = outbox
         self._reservations = reservations
         self._state_dir = state_dir
-        self._ran_out_of_gpu_memory = ran_out_of_gpu_memory
         self._staging = staging
+        self._surroundings = surroundings
         self._stopper = Stopper(timers, self.attempts)
+        self._orders = Orders(timers, self.attempts, state_dir, self.end)
+        self.spools = Spools(timers, self.attempts, outbox, state_dir)
+        self._endings = Endings(state_dir, gpus, self.spools, self._orders)
         self._base_env = {name: value for name, value in os.environ.items() if name != "JOBYARD_FAULTS"}
         self._idle_lanes: List[LaneHandle] = []
         self._partial = b""
@@ -109,6 +119,19 @@ class Runner:
 
     def stop(self, ids: Iterable[str], grace: float) -> None:
         """Withdraw what has not started; end the rest, politely first. What has ended is no error."""
+        begun = self._begun(ids)
+        self._orders.override(begun)
+        self.end(begun, grace)
+
+    def ask_to_stop(self, ids: Iterable[str], deadline: float, grace: float, at_once: bool) -> None:
+        """Withdraw what has not started; ask the rest to stop at a checkpoint, and end it if it does not in time.
+
+        Asked again, the earlier deadline holds. Raises OSError if a task cannot be told; it is ended all the same.
+        """
+        self._orders.give(self._begun(ids), deadline, grace, at_once)
+
+    def _begun(self, ids: Iterable[str]) -> List[Attempt]:
+        """Those of them that have started or may have. The others never will: they are withdrawn."""
         known = []
         for name in ids:
             attempt = self.attempts.get(name)
@@ -116,7 +139,26 @@ class Runner:
                 known.append(attempt)
             elif records.withdraw(records.paths(self._state_dir, name).record, time.time()):
                 self._outbox.withdrawn(name)
-        self.end(self._withdraw(known), grace)
+        return self._withdraw(known)
+
+    def reserve(self, slot_id: str, reserve: Dict[str, Any]) -> None:
+        """A slot holds this from now on: what is in it runs already. One that is gone is no error."""
+        slot = self.slots.get(slot_id)
+        if slot is None:
+            return
+        slot.reserve = reserve
+        self._reservations.take(slot_id, reserve)
+        with suppress(OSError):  # a lane that is just leaving: nobody will take over from it
+            for pid, start_time in self._lanes_of(slot):
+                note_reserve(self._state_dir, pid, start_time, reserve)
+
+    def _lanes_of(self, slot: Slot) -> List[Tuple[int, int]]:
+        lanes = [(slot.lane.pid, slot.lane.start_time)] if slot.lane is not None else []
+        for name in slot.outliving:
+            record = records.read(records.paths(self._state_dir, name).record)
+            if record is not None and record.boot_id is not None:
+                lanes.append((record.lane_pid, record.lane_start_time))
+        return lanes
 
     def reconcile(self, live: List[str]) -> List[str]:
         """Report on every attempt the server believes in; end the others. Returns those nobody has heard of."""
@@ -183,7 +225,9 @@ class Runner:
     def _take_lane(self) -> LaneHandle:
         if self._idle_lanes:
             return self._idle_lanes.pop()
-        return start_lane(self._selector, self._state_dir, self._report_end, self._base_env, self._lane_died)
+        return start_lane(
+            self._selector, self._state_dir, self._report_end, self._base_env, self._surroundings, self._lane_died
+        )
 
     def _close(self, slot: Slot) -> None:
         if self.slots.pop(slot.id, None) is None:
@@ -300,8 +344,11 @@ class Runner:
         """Tell that its process exists, and end it if that was asked in the meantime."""
         if not attempt.is_superseded:
             self._outbox.started(attempt.id, attempt.started_at)
+        self.spools.watch()
         if attempt.wants_stop is not None:
             self.end([attempt], attempt.wants_stop)
+        elif attempt.is_followed and self._orders.recall(attempt) is not None:
+            self._orders.pursue(attempt)
 
     def _skipped(self, attempt: Attempt) -> None:
         """The lane found a record: ours, because it was withdrawn, or one of an earlier launch."""
@@ -320,14 +367,10 @@ class Runner:
         pid = attempt.pid or record.pid
         if pid and attempt.wants_stop is not None:
             processes.signal_session(pid, signal.SIGKILL)  # what it hid in other process groups
-        if pid and record.exit_code != 0 and self._ran_out_of_gpu_memory(pid, attempt.start_time or record.start_time):
-            record.reason = "OutOfGpuMemory"
-        if not attempt.is_superseded:
-            error_file = records.paths(self._state_dir, attempt.id).error
-            ended = outcome(record, error_file, attempt.peak_mib, attempt.peak_gpu_mib)
-            if record.exit_code and "message" not in ended:
-                ended["message"] = scratch.trouble_with(self._state_dir)  # it could not say so itself
-            self._outbox.finished(attempt.id, ended)
+        if attempt.is_superseded:
+            self.spools.forget(attempt)
+        else:
+            self._outbox.finished(attempt.id, self._endings.describe(attempt, record))
 
     # Stopping
 

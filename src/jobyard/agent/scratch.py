@@ -24,15 +24,22 @@ class Scratch:
     def __init__(self) -> None:
         self._spare: Dict[str, str] = {}
 
-    def prepare(self, files: Paths) -> None:
+    def prepare(self, files: Paths, shares_checkpoint: bool = False) -> None:
         """Afterwards all three exist. Raises OSError if one cannot be made."""
         self._make("tmp", files.tmp)
         self._make("output", files.output)
-        self._make("checkpoint", files.checkpoint)
+        if shares_checkpoint:
+            os.makedirs(files.checkpoint, mode=0o700, exist_ok=True)
+        else:
+            self._make("checkpoint", files.checkpoint)
 
-    def clear(self, files: Paths, keep_for_next: bool) -> None:
-        """TMPDIR goes, the others go if they are empty; what is fit for another attempt may stay until that begins."""
-        for kind, path in (("tmp", files.tmp), ("output", files.output), ("checkpoint", files.checkpoint)):
+    def clear(self, files: Paths, keep_for_next: bool, shares_checkpoint: bool = False) -> None:
+        """TMPDIR goes, the others go if they are empty; what is fit for another attempt may stay until that begins.
+
+        A checkpoint directory that others share stays: one of them may be about to write to it.
+        """
+        places = [("tmp", files.tmp), ("output", files.output), ("checkpoint", files.checkpoint)]
+        for kind, path in places[:2] if shares_checkpoint else places:
             if keep_for_next and kind not in self._spare and _is_untouched(path):
                 self._spare[kind] = path
                 continue

@@ -10,8 +10,9 @@ import struct
 import time
 from typing import Any, Callable, ClassVar, Dict, Optional
 
-from jobyard.agent import messages, probe, processes, snapshots
+from jobyard.agent import messages, probe, processes, sdk_files, snapshots
 from jobyard.agent.connection import Connection
+from jobyard.agent.door import Door
 from jobyard.agent.forgetting import Forgetter
 from jobyard.agent.forking import Background
 from jobyard.agent.gpus import Gpus
@@ -22,6 +23,7 @@ from jobyard.agent.respawn import Respawner
 from jobyard.agent.runner import Runner
 from jobyard.agent.shipping import Shipper
 from jobyard.agent.staging import Staging
+from jobyard.agent.surroundings import Surroundings
 from jobyard.agent.timers import Timers
 
 PROTOCOL = 1
@@ -59,15 +61,17 @@ class Agent:
         background = Background(self._selector, self._timers)
         self._forgetter = Forgetter(background, state_dir)
         self._measurer = Measurer(gpus, self._reservations)
+        self._door = Door(self._selector, self._timers, state_dir, log)
         self._runner = Runner(
             self._selector,
             self._timers,
             self._outbox,
             self._reservations,
             state_dir,
-            gpus.ran_out_of_memory,
+            gpus,
             background,
             self._staging,
+            Surroundings(sdk_files.unpack(state_dir, log), self._door.address, self._door.token_file),
         )
         self._respawner = Respawner(self._timers, self._needs_server, log)
         self._server: Optional[Connection] = None
@@ -82,6 +86,7 @@ class Agent:
         """Serve until told to leave, or until nobody has needed us for long enough."""
         self._runner.adopt_all()
         self._forgetter.empty_trash()
+        self._door.open(self._runner.attempts, self._runner.spools)
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._timers.after(_MEASURE_SECONDS, self._measure_regularly)
@@ -178,6 +183,7 @@ class Agent:
             "machine_id": probe.machine_id(),
             "host": probe.host(),
             "state_dir": self._state_dir,
+            "report_address": self._door.address,
             "cpu_millis": self._capacity.cpu_millis,
             "memory_mib": self._capacity.memory_mib,
             "devices": [device._asdict() for device in self._gpus.devices()],
@@ -190,6 +196,7 @@ class Agent:
         absent = self._runner.reconcile(live)
         self._outbox.send_now()
         connection.send({"ev": "reconciled", "absent": absent})
+        self._runner.spools.tell_all()
         waiting = {slot.job for slot in self._runner.slots.values() if slot.queue}
         self._runner.feed_jobs(self._staging.ask_again(waiting, connection))
 
@@ -233,6 +240,16 @@ class Agent:
         self._listen(connection)
         self._runner.stop(ids, grace)
 
+    def _yield(self, connection: Connection, message: Dict[str, Any]) -> None:
+        ids, grace = messages.attempt_ids(message["ids"]), messages.seconds(message.get("grace", 10), "grace")
+        deadline = messages.seconds(message.get("deadline", 600), "deadline")
+        self._listen(connection)
+        self._runner.ask_to_stop(ids, deadline, grace, bool(message.get("at_once")))
+
+    def _reserve(self, connection: Connection, message: Dict[str, Any]) -> None:
+        slot, reserve = messages.reserve(message)
+        self._runner.reserve(slot, reserve)
+
     def _staged(self, connection: Connection, message: Dict[str, Any]) -> None:
         snapshot, trouble = snapshots.checked(message["snapshot"]), message.get("trouble")
         if trouble:
@@ -263,6 +280,8 @@ class Agent:
         "close": _close,
         "withdraw": _withdraw,
         "stop": _stop,
+        "yield": _yield,
+        "reserve": _reserve,
         "staged": _staged,
         "forget": _forget,
         "pending": _pending,
@@ -288,7 +307,8 @@ class Agent:
         return self._is_work_pending or bool(self._runner.attempts) or self._outbox.has_undelivered
 
     def _leave_if_done(self) -> None:
-        if self._is_quitting and not self._runner.attempts and self._outbox.is_settled:
+        is_sent = self._server is None or self._server.is_flushed
+        if self._is_quitting and not self._runner.attempts and self._outbox.is_settled and is_sent:
             self.leave()
 
     def _leave_if_unused(self) -> None:

@@ -9,6 +9,7 @@ and accelerate go distributed.
 
 from __future__ import annotations
 
+import json
 import shlex
 
 from jobyard.model.job import GroupSpec, JobSpec, TaskPlace
@@ -21,7 +22,8 @@ DEFAULT_MASTER_ADDRESS = "127.0.0.1"
 # and must not take these for its own.
 _YARD_NAMES = frozenset(
     {"YARD_JOB_ID", "YARD_JOB_NAME", "YARD_GROUP", "YARD_TASK", "YARD_ATTEMPT", "YARD_NODE", "YARD_LINE"}
-    | {"YARD_OUTPUT_DIR", "YARD_CHECKPOINT_DIR", "YARD_SPOOL", "YARD_ERROR_FILE"}
+    | {"YARD_OUTPUT_DIR", "YARD_CHECKPOINT_DIR", "YARD_SPOOL", "YARD_STOP_FILE", "YARD_ERROR_FILE"}
+    | {"YARD_REPORT_ADDRESS", "YARD_EPOCHS", "YARD_EPOCHS_DONE", "YARD_RESUMED", "YARD_HEARTBEAT"}
 )
 _ARRAY_NAMES = frozenset(
     {"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT"}
@@ -36,8 +38,14 @@ _GANG_NAMES = frozenset(
     | {"PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"}
 )
 _AICHOR_NAMES = frozenset({"AICHOR_EXPERIMENT_ID", "AICHOR_USER_NAME", "AICHOR_INPUT_PATH"})
+_TRAINING_NAMES = frozenset(
+    {"JOB_UUID", "JOB_RESTARTED", "HEARTBEAT_FREQ", "NODELIST", "NUM_GPUS", "NUM_NODES", "RESERVED_MEM", "EPOCHS_DONE"}
+    | {"EPOCHS_TO_BE_DONE", "BATCH_SIZE", "TRAINING_SET_SIZE", "TF_CONFIG", "PL_TORCH_DISTRIBUTED_BACKEND"}
+    | {"KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_TOKEN", "KUBEFLOW_TRAINER_SERVER_CA_CERT"}
+)
 _DEVICE_NAMES = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
-_OF_A_TASK = _YARD_NAMES | _ARRAY_NAMES | _GROUP_NAMES | _GANG_NAMES | _AICHOR_NAMES | _DEVICE_NAMES | {"TMPDIR"}
+_OTHER_NAMES = _ARRAY_NAMES | _GROUP_NAMES | _GANG_NAMES | _AICHOR_NAMES | _TRAINING_NAMES | _DEVICE_NAMES
+_OF_A_TASK = _YARD_NAMES | _OTHER_NAMES | {"TMPDIR"}
 
 
 def job_environment(job_id: str, number: int, spec: JobSpec) -> dict[str, str]:
@@ -69,8 +77,12 @@ def task_environment(
     node: Node | None = None,
     *,
     master_address: str = DEFAULT_MASTER_ADDRESS,
+    resumes_at: int | None = None,
 ) -> dict[str, str]:
-    """What one attempt has beyond `job_environment`. `node` tells device ids; `master_address` is where rank 0 runs."""
+    """What one attempt has beyond `job_environment`. `node` tells device ids; `master_address` is where rank 0 runs.
+
+    `resumes_at` are the epochs that its checkpoint here covers; None: there is no checkpoint.
+    """
     place = spec.place_of(task_number)
     group = spec.groups[place.group]
     label = spec.label_of(task_number)
@@ -91,6 +103,11 @@ def task_environment(
         env.update(_of_group(spec, group, place))
     if spec.gang:
         env.update(_of_gang(spec, task_number, job_number, slot_placement, master_address))
+    if spec.training is not None:
+        env.update(_of_training(job_id, spec, env, slot_placement, resumes_at, job_number))
+    if spec.training is not None or resumes_at is not None:
+        env["YARD_EPOCHS_DONE"] = str(resumes_at or 0)
+        env["YARD_RESUMED"] = "0" if resumes_at is None else "1"
     return env
 
 
@@ -137,6 +154,43 @@ def _of_group(spec: JobSpec, group: GroupSpec, place: TaskPlace) -> dict[str, st
         "JOB_COMPLETION_INDEX": str(place.completion),
         "REPLICATED_JOB_NAME": group.name,
         "REPLICATED_JOB_REPLICAS": str(group.count),
+    }
+
+
+def _of_training(
+    job_id: str, spec: JobSpec, env: dict[str, str], placement: Placement, resumes_at: int | None, job_number: int
+) -> dict[str, str]:
+    """KubeProfiler's names. What the user did not tell is not set; what it would crash without has a harmless value."""
+    assert spec.training is not None
+    training, nodes = spec.training, spec.size if spec.gang else 1
+    reserved = placement.devices[0].memory_mib if placement.devices else 0
+    address = env.get("MASTER_ADDR", DEFAULT_MASTER_ADDRESS)
+    port = int(env.get("MASTER_PORT", 20000 + job_number % 10000))
+    rank = int(env.get("RANK", 0))
+    workers = [f"{address}:{port + 1 + index}" for index in range(nodes)]
+    told = {
+        "EPOCHS_TO_BE_DONE": training.epochs,
+        "YARD_EPOCHS": training.epochs,
+        "BATCH_SIZE": training.batch_size,
+        "TRAINING_SET_SIZE": training.training_set_size,
+    }
+    return {
+        "JOB_UUID": job_id,
+        "JOB_RESTARTED": "FALSE" if resumes_at is None else "TRUE",
+        "EPOCHS_DONE": str(resumes_at or 0),
+        "HEARTBEAT_FREQ": str(training.heartbeat_steps),
+        "YARD_HEARTBEAT": str(training.heartbeat_steps),
+        "NODE_RANK": str(rank),
+        "NODELIST": placement.node,
+        "NUM_GPUS": str(max(1, len(placement.devices))),  # 0 would be divided by
+        "NUM_NODES": str(nodes),
+        "WORLD_SIZE": str(nodes),
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+        "RESERVED_MEM": str(reserved),
+        "TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}),
+        "PL_TORCH_DISTRIBUTED_BACKEND": "nccl" if "GPU-" in env["CUDA_VISIBLE_DEVICES"] else "gloo",
+        **{name: str(value) for name, value in told.items() if value is not None},
     }
 
 

@@ -11,14 +11,15 @@ import shlex
 import signal
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from jobyard.executors.environment import task_command
-from jobyard.executors.protocol import AgentStatus, SubmittedJob, YardView
-from jobyard.model.effects import CloseSlot, Effect, Launch, Stop, Withdraw
+from jobyard.executors.protocol import AgentStatus, LiveAttempt, SubmittedJob, YardView
+from jobyard.model.effects import CloseSlot, Effect, Launch, Reserve, Stop, Withdraw, Yield
 from jobyard.model.events import (
     AttemptsFinished,
     AttemptsStarted,
@@ -31,6 +32,7 @@ from jobyard.model.events import (
 from jobyard.model.job import Reason
 from jobyard.model.node import Device, Node
 from jobyard.model.task import AttemptId, Outcome, Slot
+from jobyard.model.training import YIELD_EXIT_CODE, YIELD_SECONDS
 
 BUILD = "fake"
 Listener = Callable[[Event], None]
@@ -49,6 +51,8 @@ class _Attempt:
     outcome: Outcome | None = None
     is_withdrawn: bool = False
     is_superseded: bool = False
+    is_yielding: bool = False  # asked to stop at a checkpoint
+    message: str = ""
     ignores_term: bool = False
     signals: asyncio.Queue[int] = field(default_factory=asyncio.Queue)
 
@@ -115,9 +119,21 @@ class FakeMachine:
         self.withdraw(ids)
         for attempt in (self.attempts.get(name) for name in ids):
             if attempt is not None and attempt.runs:
-                timer = asyncio.create_task(self._end(attempt, grace_seconds))
-                self._timers.add(timer)
-                timer.add_done_callback(self._timers.discard)
+                attempt.is_yielding = False
+                self._later(self._end(attempt, grace_seconds))
+
+    def ask_to_yield(self, ids: Sequence[AttemptId], deadline_seconds: float, grace_seconds: float) -> None:
+        """What has not started never will; what runs may exit by itself, until the deadline."""
+        self.withdraw(ids)
+        for attempt in (self.attempts.get(name) for name in ids):
+            if attempt is not None and attempt.runs and not attempt.is_yielding:
+                attempt.is_yielding = True
+                self._later(self._end_late(attempt, deadline_seconds, grace_seconds))
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        timer = asyncio.create_task(work)
+        self._timers.add(timer)
+        timer.add_done_callback(self._timers.discard)
 
     def reconcile(self, live: Sequence[AttemptId]) -> list[AttemptId]:
         """Report on what is believed to be here, end the rest unreported; answers with what is unknown."""
@@ -169,7 +185,9 @@ class FakeMachine:
             number, reason = signal.SIGTERM, Reason.TIMEOUT
         except _Killed as killed:
             number, reason = killed.number, killed.reason
-        return Outcome(started_at, time.time(), code, number, reason)
+        if attempt.is_yielding and (code == YIELD_EXIT_CODE or (number is not None and reason is None)):
+            reason = Reason.PREEMPTED
+        return Outcome(started_at, time.time(), code, number, reason, attempt.message)
 
     async def _run_steps(self, attempt: _Attempt) -> int:
         code = 0
@@ -219,6 +237,14 @@ class FakeMachine:
             await asyncio.sleep(grace_seconds)
         attempt.signals.put_nowait(signal.SIGKILL)
 
+    async def _end_late(self, attempt: _Attempt, deadline_seconds: float, grace_seconds: float) -> None:
+        await asyncio.sleep(deadline_seconds)
+        if attempt.is_yielding and not attempt.is_over:
+            if deadline_seconds:
+                late = f"did not stop at a checkpoint within {deadline_seconds:g} s"
+                attempt.message = f"{late}; ended by {'SIGTERM' if grace_seconds else 'SIGKILL'}"
+            await self._end(attempt, grace_seconds)
+
     # -- telling
 
     def _report(self, attempt: _Attempt) -> None:
@@ -264,15 +290,21 @@ class FakeExecutor:
         absent = set(machine.reconcile([item.attempt for item in live]))
         for item in live:
             if item.is_stopping:  # the stop may never have reached the machine
-                machine.stop([item.attempt], self._yard.job(item.attempt.job).spec.grace_seconds)
+                self._stop(item)
         never = tuple(item.attempt for item in live if item.attempt in absent and item.is_stopping)
         if never:
             self._seen.put_nowait([AttemptsWithdrawn(never, time.time())])
         for item in live:
             if item.attempt in absent and not item.is_stopping:
                 self._launch(item.slot, [item.attempt])
-            elif item.is_stopping:  # the stop may never have arrived
-                machine.stop([item.attempt], self._yard.job(item.attempt.job).spec.grace_seconds)
+
+    def _stop(self, item: LiveAttempt) -> None:
+        spec = self._yard.job(item.attempt.job).spec
+        if item.is_yielding:
+            deadline = spec.training.yield_seconds if spec.training else YIELD_SECONDS
+            self._machine.ask_to_yield([item.attempt], deadline, spec.grace_seconds)
+        else:
+            self._machine.stop([item.attempt], spec.grace_seconds)
 
     async def observations(self) -> AsyncIterator[Sequence[Event]]:
         while True:
@@ -287,10 +319,12 @@ class FakeExecutor:
                     self._launch(slot, attempts)
                 case Stop(attempts=attempts, grace_seconds=grace):
                     self._machine.stop(attempts, grace)
+                case Yield(attempts=attempts, deadline_seconds=deadline, grace_seconds=grace, at_once=at_once):
+                    self._machine.ask_to_yield(attempts, 0.0 if at_once else deadline, grace)
                 case Withdraw(attempts=attempts):
                     self._machine.withdraw(attempts)
-                case CloseSlot():
-                    pass  # a lane that has nothing to do costs nothing
+                case CloseSlot() | Reserve():
+                    pass  # a lane that has nothing to do costs nothing, and nothing is measured
 
     def _launch(self, slot: Slot, attempts: Sequence[AttemptId]) -> None:
         job = self._yard.job(slot.job)

@@ -19,7 +19,8 @@ from jobyard.executors.arrivals import Arrivals, Homecoming
 from jobyard.executors.environment import job_environment, task_command, task_environment
 from jobyard.executors.measurement import Measurements
 from jobyard.executors.protocol import AgentStatus, LiveAttempt, SubmittedJob, YardView
-from jobyard.model.effects import CloseSlot, Effect, Launch, Stop, Withdraw
+from jobyard.executors.reports import Reports, progress_of, used
+from jobyard.model.effects import CloseSlot, Effect, Launch, Reserve, Stop, Withdraw, Yield
 from jobyard.model.events import (
     AttemptsFinished,
     AttemptsStarted,
@@ -34,6 +35,7 @@ from jobyard.model.events import (
 from jobyard.model.job import Reason
 from jobyard.model.node import Device, Node
 from jobyard.model.task import AttemptId, Outcome, Slot
+from jobyard.model.training import YIELD_SECONDS
 
 PROTOCOL = 1
 RECONNECT_SECONDS = (0.05, 0.2, 1.0, 2.0, 5.0)
@@ -87,7 +89,7 @@ class MachineExecutor:
         self._seen: asyncio.Queue[list[Event]] = asyncio.Queue()
         self._arrivals = Arrivals(node, home, yard, self._seen.put_nowait, self.reconnect) if home else None
         self._writer: asyncio.StreamWriter | None = None
-        self._known_jobs: set[str] = set()
+        self._known_jobs: dict[str, int] = {}  # with as many tasks as they had
         self._described: Node | None = None
         self._pid: int | None = None
         self._build = ""
@@ -95,6 +97,7 @@ class MachineExecutor:
         self._announced = False
         self._measured = asyncio.Event()
         self._measurements = Measurements(node)
+        self._reports = Reports()
         self._joining: list[Event] = []  # what is said with the first measurement after a connection was made
         self._refused: list[Event] | None = None  # what was given back, until we know who holds the room
 
@@ -161,8 +164,9 @@ class MachineExecutor:
         writer.write(_line({"op": "probe"}))
         if self._arrivals is not None:
             self._arrivals.is_lost = False
-        self._known_jobs = set()
+        self._known_jobs = {}
         self._refused = None  # reconcile tells of them anew
+        self._reports.forget()
         # From here on effects go straight out: the list of live attempts and the first effect after it have no gap.
         self._writer = writer
         faults.point("server-reconciling")
@@ -180,18 +184,23 @@ class MachineExecutor:
             case "attempts":
                 faults.point("server-finishing" if message.get("finished") else "server-running")
                 events = self._without_refused(_attempt_events(message, self._ahead_seconds))
+                self._reports.ended(AttemptId.parse(name) for name, _ in message.get("finished", ()))
                 if self._arrivals is None or not message.get("finished"):
                     self._seen.put_nowait(events)
                 else:
                     self._arrivals.ended(events, message["finished"])
+            case "progress":
+                self._seen.put_nowait(self._reports.read(message, self._ahead_seconds, time.time()))
             case "output" if self._arrivals is not None:
                 self._arrivals.output(message)
             case "missing" if self._home is not None:
                 self._send_snapshot(message["snapshot"])
             case "measured":
                 self._measured.set()
-                measured = self._measurements.read(message, self._devices_in_use(), time.time())
-                self._seen.put_nowait([*self._joining, measured, *(self._refused or ())])
+                now = time.time()
+                measured = self._measurements.read(message, self._devices_in_use(), now)
+                ours = [found] if (found := used(message, now)) else []
+                self._seen.put_nowait([*self._joining, measured, *ours, *(self._refused or ())])
                 self._joining, self._refused = [], None
             case "reconciled":
                 self._launch_absent(message["absent"])
@@ -271,8 +280,10 @@ class MachineExecutor:
     def _stop_again(self, live: Iterable[LiveAttempt]) -> None:
         """The stop may never have reached an agent."""
         for item in live:
-            if item.is_stopping:
-                grace = self._yard.job(item.attempt.job).spec.grace_seconds
+            grace = self._yard.job(item.attempt.job).spec.grace_seconds
+            if item.is_yielding:
+                self._yield((item.attempt,), self._yield_seconds(item.attempt), grace, at_once=False)
+            elif item.is_stopping:
                 self._send({"op": "stop", "ids": [str(item.attempt)], "grace": grace})
 
     def _launch_absent(self, absent: Iterable[str]) -> None:
@@ -304,10 +315,22 @@ class MachineExecutor:
                     self._launch(slot, attempts)
                 case Stop(attempts=attempts, grace_seconds=grace):
                     self._send({"op": "stop", "ids": [str(attempt) for attempt in attempts], "grace": grace})
+                case Yield(attempts=attempts, deadline_seconds=deadline, grace_seconds=grace, at_once=at_once):
+                    self._yield(attempts, deadline, grace, at_once=at_once)
+                case Reserve(slot=slot):
+                    self._send({"op": "reserve", "slot": slot.id, "reserve": _reserve(slot)})
                 case Withdraw(attempts=attempts):
                     self._send({"op": "withdraw", "ids": [str(attempt) for attempt in attempts]})
                 case CloseSlot(slot=slot_id):
                     self._send({"op": "close", "slots": [slot_id]})
+
+    def _yield(self, attempts: Sequence[AttemptId], deadline: float, grace: float, *, at_once: bool) -> None:
+        ids = [str(attempt) for attempt in attempts]
+        self._send({"op": "yield", "ids": ids, "deadline": deadline, "grace": grace, "at_once": at_once})
+
+    def _yield_seconds(self, attempt: AttemptId) -> float:
+        training = self._yard.job(attempt.job).spec.training
+        return training.yield_seconds if training else YIELD_SECONDS
 
     def announce(self, is_busy: bool) -> None:
         if self._writer is not None and is_busy != self._announced:
@@ -316,8 +339,8 @@ class MachineExecutor:
 
     def _launch(self, slot: Slot, attempts: Sequence[AttemptId]) -> None:
         job = self._yard.job(slot.job)
-        if slot.job not in self._known_jobs:
-            self._known_jobs.add(slot.job)
+        if self._known_jobs.get(slot.job) != job.spec.size:  # of an elastic job it may be another one
+            self._known_jobs[slot.job] = job.spec.size
             self._send(self._job_message(job))
         faults.point("server-launching")
         self._send(self._launch_message(job, slot, attempts))
@@ -325,27 +348,30 @@ class MachineExecutor:
     def _job_message(self, job: SubmittedJob) -> dict[str, Any]:
         if self._home is None:
             env = job_environment(job.id, job.number, job.spec)
-            return {"op": "job", "job": job.id, "env": env, "workdir": job.spec.workdir}
+            return {"op": "job", "job": job.id, "env": env, "workdir": job.spec.workdir, "gang": job.spec.gang}
         # The submitting shell's PATH and HOME mean nothing on another machine.
         spec = replace(job.spec, inherited_env={})
         tree = {"snapshot": spec.snapshot, "subdir": spec.subdir, "copy_back": list(spec.copy_back)}
-        message = {"op": "job", "job": job.id, "env": job_environment(job.id, job.number, spec), "workdir": ""}
+        env = job_environment(job.id, job.number, spec)
+        message = {"op": "job", "job": job.id, "env": env, "workdir": "", "gang": spec.gang}
         return {**message, **tree} if spec.snapshot else message
 
     def _launch_message(self, job: SubmittedJob, slot: Slot, attempts: Sequence[AttemptId]) -> dict[str, Any]:
-        ask = slot.placement.resources
-        reserve = {
-            "cpu_millis": ask.cpu_millis,
-            "memory_mib": ask.memory_mib,
-            "devices": {str(piece.index): piece.memory_mib for piece in slot.placement.devices},
-            "whole_devices": [] if ask.shares_gpus else [piece.index for piece in slot.placement.devices],
-        }
         items = [self._item(job, slot, attempt) for attempt in attempts]
-        return {"op": "launch", "job": job.id, "slot": slot.id, "reserve": reserve, "items": items}
+        return {"op": "launch", "job": job.id, "slot": slot.id, "reserve": _reserve(slot), "items": items}
 
     def _item(self, job: SubmittedJob, slot: Slot, attempt: AttemptId) -> dict[str, Any]:
         spec = job.spec
-        env = task_environment(job.id, job.number, spec, attempt.task, attempt.number, slot.placement, self._described)
+        env = task_environment(
+            job.id,
+            job.number,
+            spec,
+            attempt.task,
+            attempt.number,
+            slot.placement,
+            self._described,
+            resumes_at=self._yard.resumes_at(attempt, self.node),
+        )
         item = {"id": str(attempt), "argv": task_command(spec, attempt.task), "env": env, "grace": spec.grace_seconds}
         if spec.timeout_seconds is not None:
             item["timeout"] = spec.timeout_seconds
@@ -405,6 +431,16 @@ async def _read(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     return message
 
 
+def _reserve(slot: Slot) -> dict[str, Any]:
+    ask = slot.placement.resources
+    return {
+        "cpu_millis": ask.cpu_millis,
+        "memory_mib": ask.memory_mib,
+        "devices": {str(piece.index): piece.memory_mib for piece in slot.placement.devices},
+        "whole_devices": [] if ask.shares_gpus else [piece.index for piece in slot.placement.devices],
+    }
+
+
 def _node(name: str, executor: str, welcome: dict[str, Any]) -> Node:
     devices = tuple(
         Device(seen["index"], seen["name"], seen["memory_mib"], seen.get("uuid", ""), bool(seen.get("fake")))
@@ -439,4 +475,5 @@ def _outcome(seen: dict[str, Any], ahead: float) -> Outcome:
         seen.get("message") or "",
         seen.get("peak_memory_mib") or 0,
         seen.get("peak_gpu_memory_mib") or 0,
+        progress_of(seen["progress"], ahead) if seen.get("progress") else None,
     )

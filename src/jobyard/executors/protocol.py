@@ -24,6 +24,7 @@ class LiveAttempt(NamedTuple):
     attempt: AttemptId
     slot: Slot
     is_stopping: bool
+    is_yielding: bool = False  # stopping at its next checkpoint
 
 
 class YardView(Protocol):
@@ -31,6 +32,9 @@ class YardView(Protocol):
 
     def job(self, job_id: str) -> SubmittedJob: ...
     def live_attempts(self, node: str) -> Sequence[LiveAttempt]: ...
+
+    def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
+        """The epochs that its checkpoint on this node covers; None: there is none."""
 
     @property
     def is_busy(self) -> bool:

@@ -77,6 +77,11 @@ class Client:
         message = self.wait(lambda m: any(name == attempt for name, _ in m.get("started", ())))
         return dict(message["started"])[attempt]  # type: ignore[no-any-return]
 
+    def progress(self, attempt: str, found: Callable[[dict[str, Any]], Any] = bool) -> dict[str, Any]:
+        """The first progress of an attempt that this holds for; waits for it."""
+        message = self.wait(lambda m: m["ev"] == "progress" and found(m["attempts"].get(attempt, {})))
+        return message["attempts"][attempt]  # type: ignore[no-any-return]
+
     def withdrawn(self, attempt: str) -> None:
         self.wait(lambda m: attempt in m.get("withdrawn", ()))
 

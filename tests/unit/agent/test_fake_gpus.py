@@ -41,7 +41,7 @@ def test_devices_are_announced_as_fake(server: Client) -> None:
 
 
 def test_memory_is_counted_for_the_attempt_that_holds_it(server: Client) -> None:
-    server.launch("s", {"id": "j.0.1", "shell": f"{HOLD} 3GiB --utilisation 40 -- sleep 1000"}, devices={"1": 4096})
+    server.launch("s", {"id": "j.0.1", "shell": f"{HOLD} 3GiB --util 40 -- sleep 1000"}, devices={"1": 4096})
     server.started("j.0.1")
     until(lambda: server.measured()["attempts"]["j.0.1"]["gpu_memory_mib"] == 3072)
     measured = server.measured()
@@ -49,6 +49,7 @@ def test_memory_is_counted_for_the_attempt_that_holds_it(server: Client) -> None
         {"index": 0, "used_mib": 0, "utilisation": 0},
         {"index": 1, "used_mib": 3072, "utilisation": 40},
     ]
+    assert measured["attempts"]["j.0.1"]["gpu_percent"] == 40
     assert measured["foreign"]["device_mib"] == {}
     server.send(op="stop", ids=["j.0.1"], grace=5)
     assert server.finished("j.0.1")["peak_gpu_memory_mib"] == 3072

@@ -55,3 +55,36 @@ def test_a_stranger_counts_however_small_it_is(measure: Any) -> None:
 
 def test_what_nobody_is_named_for_counts_too(measure: Any) -> None:
     assert measure(500, {}) == {"0": 500}
+
+
+class TwoGpus(NoGpus):
+    def __init__(self, *utilisation: int | None) -> None:
+        self._usage = [
+            Usage(0, 300, utilisation[0], {os.getpid(): 300}),
+            Usage(1, 700, utilisation[1], {os.getpid(): 700}),
+        ]
+
+    def usage(self) -> list[Usage]:
+        return self._usage
+
+
+@pytest.mark.parametrize(
+    ("utilisation", "devices", "percent"),
+    [
+        ((20, 60), [0, 1], 40),
+        ((20, 60), [1], 60),
+        ((20, None), [0, 1], 20),
+        ((None, None), [0, 1], None),
+        ((9, 9), [], None),
+    ],
+)
+def test_an_attempt_is_measured_on_its_devices(
+    utilisation: tuple[int | None, int | None], devices: list[int], percent: int | None, reservations_dir: Path
+) -> None:
+    attempt = Attempt("j.0.1", Slot("1", "j", {"devices": {str(index): 100 for index in devices}}))
+    attempt.pid = os.getsid(0)
+    measured = Measurer(TwoGpus(*utilisation), Reservations(Capacity(1000, 1000, {}))).measure([attempt])
+    sample = measured["attempts"]["j.0.1"]
+    assert sample.get("gpu_percent") == percent
+    assert sample["gpu_memory_mib"] == 700
+    assert (attempt.peak_gpu_mib, attempt.peak_gpu_index) == (700, 1)

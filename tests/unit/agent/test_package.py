@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,22 @@ def test_files_travel_with_python_3_8(make_agent: MakeAgent, tmp_path: Path) -> 
     server.run({"id": "j.0.1", "shell": "cat data; cp data new"})
     assert server.shipped("j.0.1", "out") == b"data\n"
     assert results(server, "j.0.1") == {"new": b"data\n"}
+
+
+@pytest.mark.skipif(not os.path.exists(OLD_PYTHON), reason="there is no Python 3.8 here")
+def test_training_reports_and_yields_with_python_3_8(make_agent: MakeAgent) -> None:
+    agent = make_agent(python=OLD_PYTHON).start()
+    server = agent.connect()
+    server.launch("s", {"id": "j.0.1", "shell": "until [ -e $YARD_STOP_FILE ]; do sleep 0.01; done; exit 85"})
+    server.started("j.0.1")
+    url = "http://" + server.welcome["report_address"]
+    with urllib.request.urlopen(url + "/end_epoch/j", b'{"done": 3}') as answer:
+        assert answer.read() == b""
+    with urllib.request.urlopen(url + "/has_to_stop/j") as answer:
+        assert answer.read() == b"0"
+    assert server.progress("j.0.1")["epochs_done"] == 3
+    server.send(op="yield", ids=["j.0.1"], deadline=60, grace=1)
+    assert server.finished("j.0.1")["reason"] == "Preempted"
 
 
 def test_the_zipapp_is_the_same_for_the_same_sources(tmp_path: Path) -> None:

@@ -161,3 +161,29 @@ def test_a_new_agent_holds_again_what_it_took_over(make_agent: MakeAgent) -> Non
     agent.start().connect("j.0.1").started("j.0.1")
     other.launch("s", {"id": "j.0.1", "argv": ["true"]}, memory_mib=1)
     other.wait(lambda m: m["ev"] == "refused")
+
+
+def test_an_open_slot_may_hold_more_or_less_and_the_next_agent_knows(
+    make_agent: MakeAgent, reservations_dir: Path
+) -> None:
+    def published() -> Any:
+        (path,) = reservations_dir.glob("*.json")
+        return json.loads(path.read_text())["slots"]
+
+    agent = make_agent().start()
+    server = agent.connect()
+    server.launch("s", {"id": "j.0.1", "shell": "sleep 1000"}, devices={"0": 4000})
+    server.started("j.0.1")
+    server.send(op="reserve", slot="s", reserve={"devices": {"0": 2500}})
+    server.send(op="reserve", slot="gone", reserve={})
+    server.measured()
+    assert published() == {"s": {"devices": {"0": 2500}}}
+    agent.kill()
+    again = agent.start().connect("j.0.1")
+    again.measured()  # sweeps what the dead one published
+    assert published() == {"s": {"devices": {"0": 2500}}}
+    again.send(op="reserve", slot="s", reserve={"devices": {"0": 3000}})
+    again.measured()
+    assert published() == {"s": {"devices": {"0": 3000}}}
+    again.send(op="reserve", slot="s", reserve={"devices": {"0": "much"}})
+    again.wait(lambda m: m["ev"] == "error")

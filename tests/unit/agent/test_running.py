@@ -98,6 +98,20 @@ def test_a_checkpoint_is_found_by_the_next_attempt(agent: AgentProcess, server: 
     assert agent.output("j.2.1") == ""
 
 
+def test_the_tasks_of_a_gang_share_a_checkpoint_directory_that_stays(agent: AgentProcess, server: Client) -> None:
+    server.send(op="job", job="g", env={}, workdir=str(agent.work), gang=True)
+    server.launch("a", {"id": "g.1.1", "shell": "echo $YARD_CHECKPOINT_DIR"}, job="g")
+    server.finished("g.1.1")
+    shared = agent.state / "jobs" / "g" / "checkpoint" / "0"
+    assert agent.output("g.1.1") == f"{shared}\n"
+    assert shared.is_dir()
+    server.launch("b", {"id": "g.0.1", "shell": "echo saved > $YARD_CHECKPOINT_DIR/step"}, job="g")
+    server.finished("g.0.1")
+    server.launch("a", {"id": "g.1.2", "shell": "cat $YARD_CHECKPOINT_DIR/step"}, job="g")
+    server.finished("g.1.2")
+    assert agent.output("g.1.2") == "saved\n"
+
+
 def test_a_command_that_is_not_there_ends_as_in_a_shell(agent: AgentProcess, server: Client) -> None:
     missing, there = server.run({"id": "j.0.1", "argv": ["no-such-command"]}, {"id": "j.1.1", "argv": ["/etc/passwd"]})
     assert missing["exit_code"] == 127

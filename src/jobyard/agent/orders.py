@@ -1,0 +1,99 @@
+"""Who was asked to stop at a checkpoint, and what if the time for that is over?"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import Callable, Dict, List, Optional
+
+from jobyard.agent import records, stop_file
+from jobyard.agent.attempts import RUNNING, Attempt
+from jobyard.agent.stop_file import StopOrder
+from jobyard.agent.timers import Timers
+
+
+class Orders:
+    """Gives orders, and sees to it that they are followed in time."""
+
+    def __init__(
+        self,
+        timers: Timers,
+        attempts: Dict[str, Attempt],
+        state_dir: str,
+        end: Callable[[List[Attempt], float], None],
+    ) -> None:
+        self._timers = timers
+        self._attempts = attempts
+        self._state_dir = state_dir
+        self._end = end
+
+    def give(self, attempts: List[Attempt], deadline: float, grace: float, at_once: bool) -> None:
+        """Ask these to stop. Asked again, the earlier moment holds. Raises OSError if a file could not be written."""
+        trouble: Optional[OSError] = None
+        now = time.time()
+        for attempt in attempts:
+            order = self.recall(attempt)
+            if attempt.wants_stop is not None and (order is None or order.is_overridden):
+                continue  # it is being ended for another reason
+            if order is None:
+                order = attempt.order = StopOrder(now, deadline, grace)
+            elif now + deadline < order.asked_at + order.deadline:
+                order.deadline, order.grace = now + deadline - order.asked_at, grace
+            order.at_once = order.at_once or at_once
+            order.is_overridden = False
+            try:
+                order.write(self._path(attempt))
+            except OSError as error:
+                trouble = error
+            self.pursue(attempt)
+        if trouble is not None:
+            raise trouble
+
+    def recall(self, attempt: Attempt) -> Optional[StopOrder]:
+        """The order that an attempt has, also if an agent before us gave it."""
+        if attempt.order is None and attempt.is_followed:
+            attempt.order = stop_file.read(self._path(attempt))
+        return attempt.order
+
+    def override(self, attempts: List[Attempt]) -> None:
+        """These are stopped for good: what they were asked before means nothing any more."""
+        for attempt in attempts:
+            order = self.recall(attempt)
+            if order is None and os.path.exists(records.paths(self._state_dir, attempt.id).spool):
+                # It reports, so it takes SIGTERM for a wish: the file says that this is the end.
+                order = attempt.order = StopOrder(time.time(), 0.0, 0.0)
+            if order is not None and not order.is_overridden:
+                order.is_overridden = True
+                with suppress(OSError):
+                    order.write(self._path(attempt))
+
+    def pursue(self, attempt: Attempt) -> None:
+        """End it when its time is over, or now; an order of an agent before us too."""
+        order = attempt.order
+        if order is None or order.is_overridden:
+            return
+        left = 0.0 if order.at_once or order.signalled_at else order.due_in(time.time())
+        if left > 0:
+            self._timers.after(left, lambda: self._is_due(attempt))
+        else:
+            self._overdue(attempt, order)
+
+    def _is_due(self, attempt: Attempt) -> None:
+        order = attempt.order
+        if self._attempts.get(attempt.id) is not attempt or order is None or order.is_overridden:
+            return
+        if not order.signalled_at:
+            self.pursue(attempt)  # the clock may have been set meanwhile
+
+    def _overdue(self, attempt: Attempt, order: StopOrder) -> None:
+        if attempt.wants_stop is not None and attempt.state == RUNNING:
+            return  # it is being ended
+        if not order.signalled_at:
+            order.signalled_at = time.time()
+            with suppress(OSError):
+                order.write(self._path(attempt))  # before the signal: we may die in between
+        self._end([attempt], order.grace)
+
+    def _path(self, attempt: Attempt) -> str:
+        return records.paths(self._state_dir, attempt.id).stop

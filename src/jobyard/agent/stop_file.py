@@ -1,0 +1,66 @@
+"""What was an attempt asked, and how is that kept over our own death?
+
+The order is the stop file itself: that it exists tells the task, what is in it tells the next agent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from typing import Any, Dict, Optional
+
+from jobyard.agent import messages
+
+YIELD_EXIT_CODE = 85  # of a task that stopped at a checkpoint because it was asked to
+
+
+class StopOrder:
+    """What one attempt was asked. Times are of the wall clock: the next agent, and its boot, must know them."""
+
+    def __init__(self, asked_at: float, deadline: float, grace: float) -> None:
+        self.asked_at = asked_at
+        self.deadline = deadline  # seconds from then
+        self.grace = grace
+        self.at_once = False
+        self.signalled_at = 0.0  # when we sent SIGTERM because of it, or were about to; 0: not yet
+        self.is_overridden = False  # a plain stop came later
+
+    def due_in(self, now: float) -> float:
+        return self.asked_at + self.deadline - now
+
+    def write(self, path: str) -> None:
+        """The file is there at every moment from the first time on. Raises OSError."""
+        draft = path + ".tmp"
+        try:
+            with open(draft, "w") as file:
+                json.dump(vars(self), file)
+            os.replace(draft, path)
+        except OSError:
+            if not os.path.exists(path):  # no room for words: then only the request
+                os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+
+
+def read(path: str) -> Optional[StopOrder]:
+    """The order in a stop file; None when there is no file. Words that are missing are taken as those of a patient."""
+    try:
+        with open(path, "rb") as file:
+            content = json.loads(file.read(4096))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        content = {}
+    return _order_from(content if isinstance(content, dict) else {})
+
+
+def _order_from(content: Dict[str, Any]) -> StopOrder:
+    try:
+        times = [messages.seconds(content.get(name), name) for name in ("asked_at", "deadline", "grace")]
+        order = StopOrder(*times)
+    except ValueError:
+        order = StopOrder(time.time(), 365 * 86400.0, 10.0)
+    order.at_once, order.is_overridden = bool(content.get("at_once")), bool(content.get("is_overridden"))
+    with suppress(ValueError):
+        order.signalled_at = messages.seconds(content.get("signalled_at"), "signalled_at")
+    return order

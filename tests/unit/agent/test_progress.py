@@ -1,0 +1,208 @@
+"""What do reports add up to, whoever wrote them and however badly?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobyard.agent.progress import HISTORY, LONGEST_LINE, Fold
+from jobyard.model import training
+
+
+def lines(*reports: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps(report).encode() + b"\n" for report in reports)
+
+
+def fold(*reports: dict[str, Any], started_at: float = 100.0) -> dict[str, Any]:
+    it = Fold(started_at)
+    it.feed(lines(*reports))
+    return it.progress() or {}
+
+
+HELLO = {"t": "hello", "at": 101, "epochs": 10, "done": 2, "yields": True, "resumed": True}
+
+
+def epoch(done: int, seconds: float = 5.0, **more: Any) -> dict[str, Any]:
+    return {"t": "epoch", "at": 1.0, "done": done, "seconds": seconds, "steps": 50, "step_seconds": 0.1, **more}
+
+
+def test_every_field_is_one_of_a_progress() -> None:
+    everything = fold(
+        HELLO,
+        {"t": "start", "at": 107.5},
+        {"t": "steps", "at": 1, "steps": 7, "step_seconds": 0.25, "metrics": {"loss": 2}},
+        epoch(3),
+        {"t": "saved", "at": 120.0, "done": 3, "seconds": 1.5},
+        {"t": "progress", "at": 1, "percent": 30, "remaining": 60, "metrics": {}},
+        {"t": "yield", "at": 121.0, "done": 3},
+        {"t": 3},
+    )
+    assert set(everything) == {field.name for field in dataclasses.fields(training.Progress)}
+    assert set(everything["history"][0]) == {field.name for field in dataclasses.fields(training.Epoch)}
+    assert everything["restart_seconds"] == 7.5
+    assert everything["checkpoint_seconds"] == 1.5
+    assert everything["saved_at"] == 120.0
+    assert everything["metrics"] == {"loss": 2.0}
+    assert HISTORY == training.HISTORY
+
+
+def test_nothing_reported_is_no_progress() -> None:
+    assert Fold().progress() is None
+    it = Fold()
+    it.feed(b"\n  \n")
+    assert it.progress() is None
+
+
+def test_what_was_done_before_counts_until_more_is() -> None:
+    assert fold(HELLO)["epochs_done"] == 2
+    assert fold(HELLO, epoch(3))["epochs_done"] == 3
+
+
+def test_an_epoch_counts_no_further_than_it_is_saved_once_saves_are_told() -> None:
+    assert fold(HELLO, epoch(3), {"t": "saved", "at": 9, "done": 3}, epoch(4), epoch(5))["epochs_done"] == 3
+
+
+def test_the_epoch_time_is_the_median_and_the_last_hundred_are_remembered() -> None:
+    progress = fold(*(epoch(n, seconds=100.0 if n == 1 else 4.0) for n in range(1, 131)))
+    assert progress["epoch_seconds"] == 4.0
+    assert [entry["number"] for entry in progress["history"]] == list(range(31, 131))
+    assert progress["steps"] == 130 * 50
+
+
+def test_an_epoch_that_every_rank_tells_of_is_one() -> None:
+    assert len(fold(epoch(1), epoch(1), epoch(2), epoch(2))["history"]) == 2
+
+
+def test_steps_are_the_newest_level() -> None:
+    progress = fold({"t": "steps", "at": 1, "steps": 10, "step_seconds": 0.5}, {"t": "steps", "at": 2, "steps": 20})
+    assert (progress["steps"], progress["step_seconds"]) == (20, 0.5)
+
+
+def test_a_metric_that_has_become_no_number_is_known_no_more() -> None:
+    first = {"t": "steps", "at": 1, "steps": 1, "metrics": {"loss": 3.0, "lr": 0.1}}
+    second = b'{"t":"steps","at":2,"steps":2,"metrics":{"loss":NaN}}\n'
+    it = Fold()
+    it.feed(lines(first) + second)
+    assert (it.progress() or {})["metrics"] == {"lr": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("bad", "word"),
+    [
+        (b"{not json", "line 2 of the reports is not JSON"),
+        (b"[1, 2]", "line 2 of the reports is not a JSON object"),
+        (b"\xff\xfe", "line 2 of the reports is not JSON"),
+        (b'{"at": 3}', 'line 2 of the reports has no "t"'),
+        (b'{"t":"epoch","at":1}', "line 2 of the reports was skipped: done must be a number"),
+        (b'{"t":"steps","at":1,"steps":"many"}', "line 2 of the reports was skipped: steps must be a number"),
+        (b'{"t":"steps","at":1,"steps":true}', "line 2 of the reports was skipped: steps must be a number"),
+        (b"[" * 50000, "line 2 of the reports is not JSON"),
+        (b"x" * (LONGEST_LINE + 1), "line 2 of the reports is longer than 65536 bytes"),
+        (b"x" * (LONGEST_LINE * 3), "line 2 of the reports is longer than 65536 bytes"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_skipped_and_named(bad: bytes, word: str) -> None:
+    it = Fold()
+    data = lines(HELLO) + bad + b"\n" + lines(epoch(4)) + b"{again\n"
+    for begin in range(0, len(data), 10000):
+        it.feed(data[begin : begin + 10000])
+    progress = it.progress() or {}
+    assert progress["epochs_done"] == 4
+    assert progress["trouble"].startswith(word)
+
+
+def test_numbers_that_cannot_be_are_put_right_and_told() -> None:
+    progress = fold(HELLO, epoch(12))
+    assert progress["epochs_done"] == 10
+    assert progress["trouble"] == "line 2 of the reports tells of 12 epochs done of 10: taken as 10"
+    progress = fold({"t": "steps", "at": 1, "steps": -3})
+    assert "steps" not in progress
+    assert progress["trouble"] == "line 1 of the reports has a negative number in steps: -3, taken as 0"
+    assert fold({"t": "progress", "at": 1, "percent": 120})["percent"] == 100
+
+
+def test_a_report_of_a_newer_kind_is_no_trouble() -> None:
+    assert "trouble" not in fold(HELLO, {"t": "weather", "at": 1})
+
+
+def test_a_torn_line_waits_for_its_end() -> None:
+    it = Fold()
+    data = lines(HELLO, epoch(3))
+    it.feed(data[:-10])
+    assert (it.progress() or {})["epochs_done"] == 2
+    it.feed(data[-10:])
+    assert (it.progress() or {})["epochs_done"] == 3
+
+
+def test_a_last_line_without_its_newline_counts_if_it_is_whole() -> None:
+    it = Fold()
+    it.feed(lines(HELLO, epoch(3))[:-1])
+    it.close()
+    assert (it.progress() or {})["epochs_done"] == 3
+    torn = Fold()
+    torn.feed(lines(HELLO, epoch(3))[:-9])
+    torn.close()
+    assert (torn.progress() or {})["trouble"].startswith("line 2")
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(1, 299)))
+def test_the_same_bytes_add_up_to_the_same_however_they_come(noise: bytes, cuts: list[int]) -> None:
+    data = lines(HELLO) + noise + b"\n" + lines(epoch(3), epoch(4, 7.0))
+    whole, pieces = Fold(), Fold()
+    whole.feed(data)
+    places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+    for begin, end in pairwise(places):
+        pieces.feed(data[begin:end])
+    assert whole.progress() == pieces.progress()
+
+
+FIELDS = st.sampled_from(["done", "epochs", "seconds", "steps", "at", "metrics", "percent", "step_seconds"])
+KINDS = st.sampled_from(["hello", "start", "steps", "epoch", "saved", "ended", "asked", "told", "yield", "progress"])
+NUMBERS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3))
+VALUES = st.one_of(NUMBERS, st.dictionaries(st.text(max_size=2), NUMBERS))
+
+
+@given(st.lists(st.tuples(KINDS, st.dictionaries(FIELDS, VALUES)), max_size=8))
+def test_no_report_harms_the_fold(reports: list[tuple[str, dict[str, Any]]]) -> None:
+    progress = fold(*({**report, "t": kind} for kind, report in reports))
+    json.dumps(progress, allow_nan=False)
+    assert progress.get("epochs_done", 0) >= 0
+
+
+def ended(**fields: Any) -> dict[str, Any]:
+    return {"t": "ended", "at": 1, **fields}
+
+
+ASKED, TOLD = {"t": "asked", "at": 1}, {"t": "told", "at": 1}
+
+
+def test_an_epoch_of_the_original_client_counts_when_the_next_one_begins() -> None:
+    over = [ended(seconds=5.0, steps=50), ended(done=3)]
+    assert fold(HELLO, *over)["epochs_done"] == 2
+    progress = fold(HELLO, *over, ASKED)
+    assert (progress["epochs_done"], progress["epoch_seconds"], progress["can_yield"]) == (3, 5.0, True)
+    assert progress["history"][0]["steps"] == 50
+
+
+def test_clients_that_do_not_count_epochs_are_counted_for_and_each_rank_once() -> None:
+    reports = []
+    for number in (1, 2, 3):
+        for _ in range(2):  # ranks
+            reports += [ended(seconds=5.0, steps=50 * number), ASKED]
+    assert fold(HELLO, *reports)["epochs_done"] == 5
+
+
+def test_in_the_last_epoch_nobody_is_told_to_stop() -> None:
+    it = Fold()
+    it.feed(lines(HELLO, ended(done=8), TOLD))
+    assert it.is_told
+    it = Fold()
+    it.feed(lines(HELLO, ended(done=9), TOLD))
+    assert it.is_in_last_epoch
+    assert not it.is_told
