@@ -1,5 +1,5 @@
 # Two commands matter: `make demo` shows the yard, `make test` checks all of it. `make help` lists the rest.
-.PHONY: help setup packages demo test test-fast lint format soak bench clean
+.PHONY: help setup packages frameworks demo test test-fast lint format soak bench clean
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -28,7 +28,10 @@ lint: setup ## style, types and import arrows
 packages: # what the tests over SSH need; without it they say so and are skipped
 	@while read -r package command; do tools/need $$package $$command || true; done <tests/hosts/packages.txt
 
-test: lint packages ## everything: style, types, import arrows, all tests
+frameworks: setup # torch, Lightning, transformers and TensorFlow for tests/training; without them they say so and are skipped
+	@tools/frameworks >/dev/null || true
+
+test: lint packages frameworks ## everything: style, types, import arrows, all tests
 	pytest
 
 test-fast: setup ## the inner loop, under a minute
@@ -45,6 +48,7 @@ bench: setup ## measure, keep the figures, write docs/benchmarks.md
 	python benchmarks/throughput.py --json >.bench.json && mv .bench.json benchmarks/results/throughput.json
 	python benchmarks/startup.py --json >.bench.json && mv .bench.json benchmarks/results/startup.json
 	python benchmarks/ssh.py --json >.bench.json && mv .bench.json benchmarks/results/ssh.json
+	python benchmarks/sdk.py --json >.bench.json && mv .bench.json benchmarks/results/sdk.json
 	python benchmarks/report.py
 
 format: setup ## let ruff tidy the tree

@@ -22,7 +22,7 @@ def two_jobs(shared_yard: TemporaryYard) -> tuple[str, str]:
 
 def test_ls_lists_the_newest_first(yard: TemporaryYard, two_jobs: tuple[str, str]) -> None:
     lines = yard.ok("ls").out.splitlines()
-    assert lines[0].split() == ["ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "WHAT"]
+    assert lines[0].split() == ["ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT"]
     ids = [line.split()[0] for line in lines[1:]]
     assert ids.index(two_jobs[1]) < ids.index(two_jobs[0])
     (row,) = [line for line in lines if line.startswith(two_jobs[0])]

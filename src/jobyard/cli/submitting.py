@@ -60,7 +60,10 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
     @click.option("-t", "--timeout", metavar="TIME", help="Of each attempt: 90s, 1h30m, 02:30:00.")
     @click.option("-c", "--cpus", metavar="N", help="Cores for each task: 2, 0.5, 500m.")
     @click.option("--mem", metavar="SIZE", help="Memory for each task: 512M, 24GiB.")
-    @click.option("-G", "--gpus", type=int, metavar="N", help="GPUs for each task.")
+    @click.option(
+        "-G", "--gpus", metavar="N|A..B", help="GPUs for each task; a range (1..8, 1..) for training that is resized."
+    )
+    @click.option("--workers", metavar="N|A..B", help="So many tasks that start and stop together; a range likewise.")
     @click.option(
         "--gpu-mem", metavar="SIZE", help="Memory on each GPU, which is then shared; without it GPUs are whole."
     )
@@ -88,6 +91,20 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
         multiple=True,
         metavar="PATH",
         help="What comes home from there, if new or changed; default: all of the working directory.",
+    )
+    @click.option("--epochs", type=int, metavar="N", help="Of training: how many epochs there are in all.")
+    @click.option("--batch-size", type=int, metavar="N", help="Samples in a step of one worker.")
+    @click.option("--training-set-size", type=int, metavar="N", help="Samples in an epoch.")
+    @click.option("--estimate", metavar="TIME", help="Your guess of the whole; the first epoch corrects it.")
+    @click.option("--preemptible", is_flag=True, default=None, help="It may be stopped for others at any time.")
+    @click.option(
+        "--checkpoint-deadline",
+        metavar="TIME",
+        help="How long it may take to its next checkpoint once asked to stop; default 10m.",
+    )
+    @click.option("--log-dir", metavar="DIR", help="What `yard tensorboard` shows.")
+    @click.option(
+        "--idle-gpu", metavar="warn|stop", help="What is done about a GPU that it holds and does not use; default warn."
     )
     @click.option("--no-copy", is_flag=True, default=None, help="Nothing goes along or comes home.")
     @click.pass_context
@@ -164,6 +181,7 @@ def print_plan(plan: PlanView) -> None:
             ("job", harmless(job.name)),
             ("tasks", str(job.counts.total)),
             ("each", "; ".join(f"{group.name or 'task'}: {group.resources}" for group in job.groups)),
+            ("size", f"may be {job.training.sizes}" if job.training and job.training.sizes else ""),
             ("command", harmless(job.command)),
             ("workdir", harmless(job.workdir)),
             ("after", ", ".join(job.after)),

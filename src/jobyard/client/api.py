@@ -20,7 +20,7 @@ from jobyard.model.events import Event
 from jobyard.model.job import JobSpec
 from jobyard.model.node import NodeConfig
 from jobyard.settings import ClientKnobs
-from jobyard.wire.requests import API, AddNode, CancelJob, ChangePriority, CreateToken, RetryJob, SubmitJob
+from jobyard.wire.requests import API, AddNode, CancelJob, ChangePriority, CreateToken, RetryJob, ScaleJob, SubmitJob
 from jobyard.wire.views import JobView, LogChunk, NodeView, PlanView, ServerView, TaskView, TokenView, WhyView
 
 T = TypeVar("T")
@@ -87,6 +87,18 @@ class YardClient:
     def cancel(self, selector: str, *, tasks: tuple[str, ...] = (), force: bool = False, message: str = "") -> JobView:
         request = CancelJob(tasks=tasks, force=force, message=message)
         return self._view(JobView, self._call("POST", _job(selector, "/cancel"), codec.encode(request)))
+
+    def yield_job(self, selector: str) -> JobView:
+        """Asks it to stop at its next checkpoint and to wait again. Refused where it cannot."""
+        return self._view(JobView, self._call("POST", _job(selector, "/yield")))
+
+    def scale_job(
+        self, selector: str, size: int | None = None, *, gpus: int | None = None, workers: int | None = None
+    ) -> JobView:
+        """Of what the job can change, so much; with nothing said the scheduler chooses again."""
+        auto = size is None and gpus is None and workers is None
+        body = codec.encode(ScaleJob(size, gpus, workers, auto))
+        return self._view(JobView, self._call("POST", _job(selector, "/scale"), body))
 
     def retry(self, selector: str, *, tasks: tuple[str, ...] = ()) -> JobView:
         """Not repeated after a lost answer: a second one could retry what failed again in between."""

@@ -38,8 +38,20 @@ from jobyard.manifests.overrides import (
     resources_with,
     spread,
 )
+from jobyard.manifests.training import (
+    IDLE_GPU,
+    SPAN_PATTERN,
+    Span,
+    parse_log_dir,
+    parse_span,
+    size_problem,
+    with_gpus,
+    with_workers,
+    workers_problem,
+)
 from jobyard.model.job import Command, FailurePolicy, GroupSpec, JobSpec
 from jobyard.model.resources import Resources
+from jobyard.model.training import IDLE_GPU_SECONDS, YIELD_SECONDS, Training
 from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_percent, parse_size_mib
 
 
@@ -89,6 +101,15 @@ CPUS = Parsed(_as_written(parse_cpu_millis), _AMOUNT, "a number of cores such as
 SHARE = Parsed(_as_written(parse_percent), _AMOUNT, "a share such as 0.5 or 50%")
 DURATION = Parsed(parse_duration_seconds, _AMOUNT, "a duration such as 90s, 1h30m or 02:30:00")
 PATH = Text(r"\S", "a path inside the working directory")
+
+
+def _span(least: int) -> Parsed:
+    whole = {"type": "integer", "minimum": least, "maximum": 2**31 - 1}
+    span = {"type": "string", "pattern": SPAN_PATTERN}
+    wanted = "a number, or a range such as 1..8"
+    return Parsed(lambda text, path: parse_span(text, path, least=least), {"anyOf": [whole, span]}, wanted)
+
+
 ENV = MapOf(Scalar(), Text(r"^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name, such as SEED"))
 GROUP_NAME = Text(
     r"^[a-z][a-z0-9-]{0,62}$", "lower-case letters, digits and hyphens, a letter first, at most 63 characters"
@@ -98,7 +119,7 @@ RESOURCES = Record(
     {
         "cpus": Field(CPUS, "Cores of one task; fractions and 500m are understood.", 1),
         "memory": Field(SIZE, "Memory of one task: 512M, 24GB, or a number of MiB. Left out: not reserved."),
-        "gpus": Field(Whole(), "GPUs of one task.", 0),
+        "gpus": Field(_span(0), "GPUs of one task: 2; or a range, 1..8 or 1.., for training that can be resized.", 0),
         "gpu_memory": Field(
             SIZE, "Memory on each GPU; the rest is shared with others. Left out: whole GPUs. Alone it means one GPU."
         ),
@@ -117,6 +138,26 @@ GROUP = Record(
         "command": Field(CommandKind(), "As at the top level, which it replaces."),
         "resources": Field(RESOURCES, "As at the top level; what is not said here is taken from there."),
         "env": Field(ENV, "Variables of this group's tasks, beside those of the top level."),
+    }
+)
+
+TRAINING = Record(
+    {
+        "epochs": Field(Whole(1), "How many epochs there are in all."),
+        "batch_size": Field(Whole(1), "Samples in one step of one worker."),
+        "training_set_size": Field(Whole(1), "Samples in one epoch."),
+        "estimate": Field(DURATION, "Your guess how long it takes; the first epoch corrects it."),
+        "preemptible": Field(
+            Flag(), "Whether it may be stopped for others. Left out: once it has said that it stops at checkpoints."
+        ),
+        "checkpoint_deadline": Field(
+            DURATION, "How long it may take to its next checkpoint once it is asked to stop.", int(YIELD_SECONDS)
+        ),
+        "log_dir": Field(
+            Parsed(parse_log_dir, {"type": "string", "pattern": r"\S"}, "a directory"), "What TensorBoard reads."
+        ),
+        "idle_gpu": Field(Choice(IDLE_GPU), "What is done about a GPU that it holds and does not use.", "warn"),
+        "idle_gpu_after": Field(DURATION, "So long it may hold a GPU and not use it.", int(IDLE_GPU_SECONDS)),
     }
 )
 
@@ -168,6 +209,10 @@ MANIFEST = Record(
         ),
         "limit": Field(Whole(1), "At most so many tasks of the job at once."),
         "image": Field(Text(), "A container image; not used on plain machines."),
+        "workers": Field(
+            _span(1), "The job as a gang of so many tasks; or a range, as in 1..4, for training that can be resized."
+        ),
+        "training": Field(TRAINING, "What is known of a training; an empty one says that it is one."),
         "groups": Field(MapOf(GROUP, GROUP_NAME, least=1), "Kinds of workers, by name."),
     },
     rules={"anyOf": [{"required": ["command"]}, {"required": ["groups"]}]},
@@ -213,9 +258,13 @@ def spec_from_native(document: Part, overrides: Overrides, context: SubmitContex
         notes=_notes(said["image"]),
         copy_forward=_copied(document, "copy_forward", said, workdir),
         copy_back=_copied(document, "copy_backwards", said, workdir),
+        training=_training(given),
     )
     if overrides.array is None and overrides.each_line is None:  # a flag replaces either
         spec = _spread(document, spec, said, context)
+    spec = _with_sizes(document, spec, given)
+    if not _changes_sizes(overrides):
+        _refuse_impossible_sizes(document, spec, given)
     return apply(spec, overrides, context)
 
 
@@ -249,10 +298,71 @@ def _groups(document: Part, given: Mapping[str, Any]) -> tuple[GroupSpec, ...]:
     return tuple(groups)
 
 
+def _training(given: Mapping[str, Any]) -> Training | None:
+    if "training" not in given:
+        return None
+    said = TRAINING.filled(given["training"])
+    return Training(
+        epochs=said["epochs"],
+        batch_size=said["batch_size"],
+        training_set_size=said["training_set_size"],
+        estimated_seconds=said["estimate"],
+        preemptible=said["preemptible"],
+        yield_seconds=float(said["checkpoint_deadline"]),
+        log_dir=said["log_dir"] or "",
+        idle_gpu_stop=said["idle_gpu"] == "stop",
+        idle_gpu_seconds=float(said["idle_gpu_after"]),
+    )
+
+
+def _with_sizes(document: Part, spec: JobSpec, given: Mapping[str, Any]) -> JobSpec:
+    """With the ranges that its GPUs and workers may have."""
+    spans = [span for _, span in _gpu_spans(given)]
+    wide = next((span for span in spans if span[0] < span[1]), None)
+    if wide is not None:
+        spec = with_gpus(spec, wide)
+    if "workers" not in given:
+        return spec
+    if "groups" in given:
+        raise document.at("workers").error("workers", "the job has groups, whose count says how many; leave it out")
+    return with_workers(spec, given["workers"])
+
+
+def _gpu_spans(given: Mapping[str, Any]) -> list[tuple[str, Span]]:
+    """Of each group that runs, and where it is written."""
+    top: Span = given.get("resources", {}).get("gpus", (0, 0))
+    if "groups" not in given:
+        return [("resources.gpus", top)]
+    spans = []
+    for name, group in given["groups"].items():
+        own = (group.get("resources") or {}).get("gpus")
+        if group.get("count", 1) > 0:
+            spans.append((f"groups.{name}.resources.gpus", own) if own else ("resources.gpus", top))
+    return spans
+
+
+def _changes_sizes(overrides: Overrides) -> bool:
+    """Flags may put right what contradicts itself in the manifest."""
+    said = (overrides.gpus, overrides.workers, overrides.array, overrides.each_line, overrides.limit)
+    return any(value is not None for value in (*said, overrides.whole_node))
+
+
+def _refuse_impossible_sizes(document: Part, spec: JobSpec, given: Mapping[str, Any]) -> None:
+    if "workers" in given and (problem := workers_problem(spec)):
+        raise document.at("workers").error("workers", problem)
+    if contradiction := size_problem(spec):
+        name, sentence = contradiction
+        path = "workers"
+        if name == "gpus":
+            path = next((path for path, span in _gpu_spans(given) if span[0] < span[1]), "resources.gpus")
+        raise document.at(*path.split(".")).error(path, sentence)
+
+
 def _resources(inherited: Resources, own: Mapping[str, Any], document: Part, path: str) -> Resources:
     names = {"mem": "memory", "gpu-mem": "gpu_memory", "gpu-util": "gpu_utilization"}
+    amounts = {**own, "gpus": own["gpus"][0]} if "gpus" in own else own  # of a range: the smallest
     try:
-        return resources_with(inherited, Amounts(**own), field="{}")
+        return resources_with(inherited, Amounts(**amounts), field="{}")
     except UserError as error:
         field, _, message = str(error).partition(": ")
         field = names.get(field, field)

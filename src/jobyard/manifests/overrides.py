@@ -11,6 +11,16 @@ from jobyard.errors import UserError
 from jobyard.manifests.arrays import parse_array
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.files import lines_of, read_text
+from jobyard.manifests.training import (
+    WORDS,
+    TrainingWords,
+    parse_span,
+    size_problem,
+    training_with,
+    with_gpus,
+    with_workers,
+    workers_problem,
+)
 from jobyard.model.job import Dependency, GroupSpec, JobSpec, Lines
 from jobyard.model.resources import Resources
 from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_percent, parse_size_mib
@@ -18,7 +28,8 @@ from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_
 # The yard's own names, set for every task: whoever could set them could make a task report as another one.
 RESERVED_NAMES = frozenset(
     {"YARD_JOB_ID", "YARD_JOB_NAME", "YARD_GROUP", "YARD_TASK", "YARD_ATTEMPT", "YARD_NODE", "YARD_LINE"}
-    | {"YARD_OUTPUT_DIR", "YARD_CHECKPOINT_DIR", "YARD_SPOOL", "YARD_ERROR_FILE"}
+    | {"YARD_OUTPUT_DIR", "YARD_CHECKPOINT_DIR", "YARD_SPOOL", "YARD_ERROR_FILE", "YARD_STOP_FILE"}
+    | {"YARD_EPOCHS", "YARD_EPOCHS_DONE", "YARD_RESUMED", "YARD_HEARTBEAT", "YARD_REPORT_ADDRESS"}
 )
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -34,7 +45,8 @@ class Overrides:
     timeout: str | None = None
     cpus: str | None = None
     mem: str | None = None
-    gpus: int | None = None
+    gpus: str | int | None = None  # 2, 1..8, 1..
+    workers: str | int | None = None
     gpu_mem: str | None = None
     gpu_util: str | None = None
     whole_node: bool | None = None
@@ -50,14 +62,22 @@ class Overrides:
     copy_forward: tuple[str, ...] = ()
     copy_backwards: tuple[str, ...] = ()
     no_copy: bool | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+    training_set_size: int | None = None
+    estimate: str | None = None
+    preemptible: bool | None = None
+    checkpoint_deadline: str | None = None
+    log_dir: str | None = None
+    idle_gpu: str | None = None
 
 
 # A flag, and the field of Overrides that it sets.
 FLAGS = {f"--{field.name.replace('_', '-')}": field.name for field in fields(Overrides)}
 FLAGS |= {"-e": "env", "--exclusive": "whole_node"}
-WHOLE_NUMBERS = frozenset({"priority", "gpus", "retries", "max_fails", "limit"})
+WHOLE_NUMBERS = frozenset({"priority", "retries", "max_fails", "limit", "epochs", "batch_size", "training_set_size"})
 REPEATABLE = frozenset({"env", "after", "copy_forward", "copy_backwards"})
-SWITCHES = frozenset({"whole_node", "no_copy"})  # flags without a value
+SWITCHES = frozenset({"whole_node", "no_copy", "preemptible"})  # flags without a value
 
 
 def merge(below: Overrides, above: Overrides) -> Overrides:
@@ -91,8 +111,25 @@ def apply(spec: JobSpec, overrides: Overrides, context: SubmitContext) -> JobSpe
     changed = spread(changed, overrides.array, overrides.each_line, context)
     if overrides.limit is not None:
         changed = replace(changed, limit=_whole(overrides.limit, "--limit", least=1))
+    changed = _with_training(changed, overrides)
     _refuse_nul(changed)
     return changed
+
+
+def _with_training(spec: JobSpec, overrides: Overrides) -> JobSpec:
+    """What the flags say of epochs and sizes. Last, because arrays and limits may contradict it."""
+    words = TrainingWords(**{name: getattr(overrides, name) for name in WORDS})
+    spec = replace(spec, training=training_with(spec.training, words))
+    if overrides.gpus is not None:
+        spec = with_gpus(spec, parse_span(overrides.gpus, "--gpus"))
+    if overrides.workers is not None:
+        spec = with_workers(spec, parse_span(overrides.workers, "--workers", least=1))
+        if problem := workers_problem(spec):
+            raise UserError(f"--workers: {problem}")
+    if contradiction := size_problem(spec):
+        name, sentence = contradiction
+        raise UserError(f"{name if getattr(overrides, name) is None else f'--{name}'}: {sentence}")
+    return spec
 
 
 def spread(
@@ -260,9 +297,8 @@ def resources_with(resources: Resources, said: Amounts, field: str) -> Resources
 
 
 def _with_flags(group: GroupSpec, overrides: Overrides, env: Mapping[str, str]) -> GroupSpec:
-    said = Amounts(
-        overrides.cpus, overrides.mem, overrides.gpus, overrides.gpu_mem, overrides.gpu_util, overrides.whole_node
-    )
+    gpus = None if overrides.gpus is None else parse_span(overrides.gpus, "--gpus")[0]
+    said = Amounts(overrides.cpus, overrides.mem, gpus, overrides.gpu_mem, overrides.gpu_util, overrides.whole_node)
     own_env = {name: value for name, value in group.env.items() if name not in env}  # a flag wins over a group too
     return replace(group, resources=resources_with(group.resources, said, field="--{}"), env=own_env)
 

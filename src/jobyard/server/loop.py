@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import DatabaseError
 
 from jobyard.agent import faults
+from jobyard.engine.training import resumes_at
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import Bug, Unwritable, YardError
 from jobyard.executors.mirror import Mirror
@@ -80,12 +81,17 @@ class YardLoop:
 
     def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
         return [
-            LiveAttempt(AttemptId(job.id, number, job.tasks[number].attempt), record.slot, is_stopping)
+            LiveAttempt(AttemptId(job.id, number, task.attempt), record.slot, is_stopping, task.is_yielding)
             for job, record in self.state.slots.values()
             if record.slot.placement.node == node
             for number in sorted(record.tasks)
-            for is_stopping in (job.tasks[number].state is State.STOPPING,)
+            for task in (job.tasks[number],)
+            for is_stopping in (task.state is State.STOPPING,)
         ]
+
+    def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
+        job = self.state.jobs.get(attempt.job)  # None: a trial
+        return resumes_at(job, attempt.task, node) if job else None
 
     async def settled(self) -> None:
         """Returns when everything that the state holds is on disk; true until the caller waits again."""

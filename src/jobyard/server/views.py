@@ -14,6 +14,7 @@ from jobyard.model.job import Reason, State
 from jobyard.model.node import Node
 from jobyard.model.task import Task
 from jobyard.model.units import show_seconds
+from jobyard.server.training_view import training_view
 from jobyard.wire.views import (
     Counts,
     DeviceView,
@@ -73,9 +74,10 @@ def job_view(state: YardState, job: JobRecord, *, last_lines: tuple[str, ...] = 
         timeout_seconds=spec.timeout_seconds,
         env={name: shown(name, value) for name, value in spec.env.items()} if detail else {},
         notes=spec.notes,
-        eta_seconds=eta_seconds(job),
+        eta_seconds=eta_seconds(state, job),
         exit_code=only.outcome.exit_code if only and only.outcome else None,
         first_failure=failure,
+        training=training_view(state, job, detail=detail),
     )
 
 
@@ -108,8 +110,10 @@ def reason_of_job(state: YardState, job: JobRecord) -> tuple[Reason | None, str]
     return None, ""
 
 
-def eta_seconds(job: JobRecord) -> float | None:
-    """Remaining tasks times the measured mean, over the slots it has now."""
+def eta_seconds(state: YardState, job: JobRecord) -> float | None:
+    """Of training by its epochs; else remaining tasks times the measured mean, over the slots it has now."""
+    if job.progress and (training := training_view(state, job, detail=False)) and training.eta_seconds is not None:
+        return training.eta_seconds
     if job.is_final or not job.mean_seconds or not job.slots:
         return None
     mean = sum(job.mean_seconds.values()) / len(job.mean_seconds)

@@ -49,3 +49,13 @@ class CreateToken:
 @dataclass(frozen=True)
 class ChangePriority:
     priority: int
+
+
+@dataclass(frozen=True)
+class ScaleJob:
+    """Either `auto` (the scheduler chooses again), or `size` (of what the job can change), or GPUs, workers or both."""
+
+    size: int | None = None
+    gpus: int | None = None
+    workers: int | None = None
+    auto: bool = False

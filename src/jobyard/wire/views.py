@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from jobyard.model.job import Reason, State
 from jobyard.model.node import NodeState
 from jobyard.model.resources import Resources
+from jobyard.model.training import Epoch
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,49 @@ class FailureView:
 
 
 @dataclass(frozen=True)
+class SizeView:
+    """What was measured of a kind of job at one size."""
+
+    size: str
+    epoch_seconds: float
+    step_seconds: float
+
+
+@dataclass(frozen=True)
+class TrainingView:
+    """How a training job goes. Of several tasks: of the one that is furthest behind."""
+
+    epochs_done: int = 0
+    epochs_total: int | None = None
+    epoch_seconds: float | None = None
+    step_seconds: float | None = None
+    steps: int = 0  # of the attempt that runs
+    percent: float | None = None
+    eta_seconds: float | None = None
+    eta_low_seconds: float | None = None
+    eta_high_seconds: float | None = None
+    estimated_seconds: float | None = None  # for the whole: the user's guess, corrected by the first epoch
+    is_over_estimate: bool = False
+    size: str = ""
+    sizes: str = ""  # of an elastic job: what it may have
+    by_size: tuple[SizeView, ...] = ()
+    gpu_percent: int | None = None
+    gpu_memory_mib: int | None = None  # now, of one task on one device
+    peak_gpu_memory_mib: int | None = None
+    checkpoint_seconds: float | None = None
+    restart_seconds: float | None = None
+    can_yield: bool = False
+    preemptions: int = 0
+    resizes: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+    history: tuple[Epoch, ...] = ()
+    trouble: str = ""
+    idle_seconds: float | None = None  # since when its GPUs do nothing, if for too long
+    kind: str = ""
+    log_dir: str = ""  # what TensorBoard reads, if the submitter said it
+
+
+@dataclass(frozen=True)
 class JobView:
     id: str
     number: int
@@ -95,6 +139,7 @@ class JobView:
     eta_seconds: float | None = None
     exit_code: int | None = None  # of a job of one task
     first_failure: FailureView | None = None
+    training: TrainingView | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from jobyard.cli.output.plain import PlainDisplay
 from jobyard.cli.output.table import print_table
 from jobyard.cli.output.text import harmless, shortened, width
 from jobyard.model.job import State
-from jobyard.wire.views import Counts
+from jobyard.wire.views import Counts, TrainingView
 
 HALF = Counts(total=100, succeeded=45, failed=5, running=8, pending=42)
 
@@ -40,6 +40,12 @@ def test_the_live_display_says_why_nothing_runs() -> None:
 def test_the_live_display_fits_every_terminal(columns: int) -> None:
     view = a_job_view(counts=HALF, name="n" * 300, first_failure=a_failure())
     assert all(len(line) <= columns for line in drawn(Picture(view, 1.0), columns).splitlines())
+
+
+def test_a_gang_that_trains_shows_its_epochs() -> None:
+    training = TrainingView(epochs_done=3, epochs_total=10, eta_seconds=90.0)
+    assert "epoch 3/10  eta 1m30s" in drawn(Picture(a_job_view(counts=HALF, training=training), 0.0))
+    assert "epoch" not in drawn(Picture(a_job_view(counts=HALF, training=TrainingView()), 0.0))
 
 
 def test_the_bar_is_full_exactly_at_the_end() -> None:

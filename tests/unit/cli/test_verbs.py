@@ -65,7 +65,7 @@ def test_ls_is_a_table_for_people_and_a_list_for_programs(yard: Yard, standin: S
     evil = a_job_view(State.FAILED, name="\x1b[31mevil\nname", counts=Counts(total=10, succeeded=9, failed=1))
     standin.on("GET /jobs", Said(data=(evil,)))
     lines = yard("ls", "--all", "--state", "failed", "-n", "5").out.splitlines()
-    assert lines[0].split() == ["ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "WHAT"]
+    assert lines[0].split() == ["ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT"]
     assert lines[1].split()[:5] == ["j1", "evil", "name", "FAILED", "10/10"]
     assert standin.calls("GET /jobs")[0].query == {"all": "true", "state": "FAILED", "limit": "5"}
     assert json.loads(yard("ls", "-o", "json").out)[0]["counts"]["pending"] == 0

@@ -135,7 +135,7 @@ def test_other_comments_are_not_directives(load: Load) -> None:
         ("4", "unknown flag '4'"),
         ("--mem", "line 2: --mem needs a value"),
         ("--whole-node=yes", "line 2: --whole-node takes no value"),
-        ("--gpus two", "line 2: --gpus 'two' is not a whole number"),
+        ("--gpus two", "line 2: --gpus: cannot read 'two' as a number or a range; write 2, 1..8, or 1.."),
         ("--gpus -1", "line 2: --gpus: -1"),
         ("--mem lots", "line 2: --mem: cannot read 'lots'"),
         ("--name 'a", "line 2: cannot read the #YARD line: no closing quotation"),

@@ -241,7 +241,7 @@ def test_the_schema_accepts_what_the_reader_accepts() -> None:
 AMOUNTS: dict[str, st.SearchStrategy[Any]] = {
     "cpus": st.sampled_from([1, 0.5, "500m", "x", -1, True]),
     "memory": st.sampled_from(["4G", 512, "lots", []]),
-    "gpus": st.sampled_from([0, 1, 2, -1, 1.5, "1"]),
+    "gpus": st.sampled_from([0, 1, 2, -1, 1.5, "1", "1..2", "1..", "2..1", "x"]),
     "gpu_utilization": st.sampled_from([0.5, "50%", 1, 0, 50, "x"]),
     "whole_node": st.sampled_from([True, False, "yes", 1]),
 }
@@ -266,6 +266,16 @@ MANIFESTS = st.fixed_dictionaries(
         "copy_backwards": st.sampled_from(["out", ["a", "b"], "", [""], "/x", "../x"]),
         "env": st.dictionaries(st.sampled_from(["A", "B_1", "1C"]), st.sampled_from(["x", 1, True, []])),
         "resources": st.fixed_dictionaries({}, optional=AMOUNTS),
+        "workers": st.sampled_from([1, 0, "1..4", "4..1", True]),
+        "training": st.fixed_dictionaries(
+            {},
+            optional={
+                "epochs": st.sampled_from([1, 0, "x"]),
+                "estimate": st.sampled_from(["3h", 10, 0]),
+                "idle_gpu": st.sampled_from(["warn", "stop", "x"]),
+                "log_dir": st.sampled_from(["runs", " ", ""]),
+            },
+        ),
         "groups": st.dictionaries(st.sampled_from(["a", "b-2", "2b", "B"]), GROUPS, max_size=2),
     },
 )

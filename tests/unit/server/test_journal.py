@@ -16,12 +16,14 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from jobyard.errors import UserError
 from jobyard.model.events import (
     AttemptsFinished,
+    AttemptsProgressed,
     AttemptsStarted,
     AttemptsWithdrawn,
     CancelRequested,
     DeadlinePassed,
     Event,
     Finished,
+    JobSized,
     JobSubmitted,
     NodeAdded,
     NodeDrained,
@@ -31,16 +33,21 @@ from jobyard.model.events import (
     NodeResumed,
     NodeWentAway,
     PriorityChanged,
+    Progressed,
     RetryRequested,
+    ScaleRequested,
     SlotClosed,
     SlotOpened,
+    SlotReserved,
     Started,
     TasksAssigned,
+    YieldRequested,
 )
 from jobyard.model.job import Dependency, Reason
 from jobyard.model.node import NodeConfig
 from jobyard.model.resources import DeviceSlice, Placement, Resources
 from jobyard.model.task import AttemptId, Outcome, Slot
+from jobyard.model.training import Elastic, Epoch, Progress, Size, Training
 from jobyard.server import database
 from jobyard.server.database import migrate, open_database
 from jobyard.server.journal import KINDS, Journal
@@ -50,6 +57,7 @@ from tests.unit.server.running import a_batch, an_array
 
 SLOT = Slot("1", "ab", 0, Placement("here", Resources(500, 1024, 1, 2048), (DeviceSlice(0, 2048),)), replica=2)
 ATTEMPT = AttemptId("ab", 3, 2)
+PROGRESS = Progress(3, 9, 100, 0.5, can_yield=True, metrics={"loss": 0.25}, history=(Epoch(1, 2.5, 10, {"a": 1.0}),))
 EVENTS: list[Event] = [
     NodeJoined(a_node(gpus=2), 1.5),
     JobSubmitted("ab", 1, a_batch("echo ä\u2028", "true", after=(Dependency("x", False),), env={"K": "V"}), 2.0, "key"),
@@ -70,6 +78,14 @@ EVENTS: list[Event] = [
     NodeResumed("there", 14.0),
     NodeWentAway("there", 15.0, "no route"),
     NodeRemoved("there", 16.0),
+    AttemptsProgressed((Progressed(ATTEMPT, PROGRESS),), 17.0),
+    AttemptsFinished((Finished(ATTEMPT, Outcome(4.25, 5.0, 85, reason=Reason.PREEMPTED, progress=PROGRESS)),), 17.5),
+    YieldRequested("ab", Reason.RESIZING, "room", 18.0, Size(2, 4), to_the_back=True),
+    ScaleRequested("ab", Size(1, 2), 19.0),
+    ScaleRequested("ab", None, 19.5),
+    JobSized("ab", Size(2, 4), 20.0),
+    SlotReserved("1", SLOT.placement, 21.0),
+    JobSubmitted("ef", 3, an_array("echo", 1, training=Training(5), elastic=Elastic((1, 8), (1, 4))), 22.0),
 ]
 
 

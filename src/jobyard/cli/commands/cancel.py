@@ -17,8 +17,13 @@ from jobyard.wire.views import JobView
 @click.argument("jobs", nargs=-1, metavar="JOB...")
 @click.option("--task", "tasks", multiple=True, metavar="LABEL", help="Only this task; may be repeated.")
 @click.option("--force", is_flag=True, help="Kill at once, without the grace.")
+@click.option(
+    "--checkpoint", is_flag=True, help="Stop at the next checkpoint and wait in the queue again, behind the others."
+)
 @click.option("--all", "all_jobs", is_flag=True, help="Every job that has not ended.")
-def command(session: Session, jobs: tuple[str, ...], tasks: tuple[str, ...], force: bool, all_jobs: bool) -> int:
+def command(
+    session: Session, jobs: tuple[str, ...], tasks: tuple[str, ...], force: bool, checkpoint: bool, all_jobs: bool
+) -> int:
     """Stop jobs or some of their tasks. Each JOB is an id, the beginning of one, a name, or `last`.
 
     Returns when the request is on disk; `yard wait JOB` waits for the end.
@@ -27,6 +32,11 @@ def command(session: Session, jobs: tuple[str, ...], tasks: tuple[str, ...], for
         raise UserError("cancel: name jobs, or give --all for every job that has not ended")
     if tasks and len(jobs) != 1:
         raise UserError("--task: name exactly one job whose tasks are meant")
+    if checkpoint:
+        if tasks or force or all_jobs:
+            other = "--task" if tasks else "--force" if force else "--all"
+            raise UserError(f"--checkpoint: it is for whole jobs that you name; leave {other} out")
+        return _stop_at_checkpoint(session, _targets(session, jobs))
     targets = _targets(session, jobs)
     asked = [session.client.cancel(view.id, tasks=tasks, force=force) for view in targets]
     if session.is_json:
@@ -36,6 +46,24 @@ def command(session: Session, jobs: tuple[str, ...], tasks: tuple[str, ...], for
         click.echo(_sentence(view, tasks))
     if not asked:
         say("nothing to cancel")
+    return 0
+
+
+def _stop_at_checkpoint(session: Session, targets: list[JobView]) -> int:
+    """All that can are asked; those that cannot are told together, as one error."""
+    asked, refusals = [], []
+    for view in targets:
+        try:
+            asked.append(session.client.yield_job(view.id))
+        except UserError as error:
+            refusals.append(str(error))
+    if session.is_json:
+        print_json(asked)
+    else:
+        for view in asked:
+            click.echo(f"{title(view)} stops at its next checkpoint and waits again")
+    if refusals:
+        raise UserError("; ".join(refusals))
     return 0
 
 

@@ -7,11 +7,13 @@ import click
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_table, say_more
 from jobyard.cli.output.text import age, run_time, say, state_text
+from jobyard.cli.output.training import progress_text
 from jobyard.cli.session import Session, with_session
 from jobyard.model.job import State
+from jobyard.model.units import show_seconds
 from jobyard.wire.views import JobView
 
-HEADERS = ("ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "WHAT")
+HEADERS = ("ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT")
 ROWS_MOST = 50  # of a table, unless -n says otherwise
 
 
@@ -41,16 +43,18 @@ def command(session: Session, show_all: bool, state: str | None, limit: int | No
 
 
 def _row(job: JobView) -> tuple[str, ...]:
-    counts = job.counts
+    counts, training = job.counts, job.training
+    eta = job.eta_seconds if training is None or training.eta_seconds is None else training.eta_seconds
     what = job.message if job.message and not job.state.is_active else job.command
     return (
         job.id,
         job.name,
         state_text(job.state),
-        f"{counts.finished}/{counts.total}",
+        (progress_text(training) if training else "") or f"{counts.finished}/{counts.total}",
         str(counts.failed or "-"),
         str(job.priority),
         age(job.submitted_at),
         run_time(job),
+        show_seconds(eta) if eta is not None and not job.state.is_final else "-",
         what,
     )

@@ -8,6 +8,7 @@ from jobyard.cli.output.json import print_json
 from jobyard.cli.output.summary import failure_lines
 from jobyard.cli.output.table import print_fields, print_table, say_more
 from jobyard.cli.output.text import counts_text, harmless, local_time, outcome_text, run_time, state_text
+from jobyard.cli.output.training import training_fields
 from jobyard.cli.session import Session, with_session
 from jobyard.model import codec
 from jobyard.model.units import show_mib, show_seconds
@@ -56,6 +57,7 @@ def _tasks(session: Session, view: JobView, most: int) -> tuple[TaskView, ...]:
 
 
 def _fields(job: JobView) -> list[tuple[str, str]]:
+    eta = [("eta", show_seconds(job.eta_seconds) if job.eta_seconds is not None else "")]
     return [
         ("job", job.id),
         ("name", harmless(job.name)),
@@ -77,7 +79,7 @@ def _fields(job: JobView) -> list[tuple[str, str]]:
         ("started", local_time(job.started_at) if job.started_at else ""),
         ("finished", local_time(job.finished_at) if job.finished_at else ""),
         ("time", run_time(job) if job.started_at else ""),
-        ("eta", show_seconds(job.eta_seconds) if job.eta_seconds is not None else ""),
+        *(training_fields(job.training) if job.training is not None else eta),
         ("notes", "; ".join(map(harmless, job.notes))),
     ]
 

@@ -17,6 +17,7 @@ from rich.text import Text
 from jobyard.cli.output.plain import QuietDisplay
 from jobyard.cli.output.summary import SHOWN_LINES, summary_lines
 from jobyard.cli.output.text import harmless, harmless_lines, outcome_text
+from jobyard.cli.output.training import eta_text, progress_text
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import Counts, JobView
 
@@ -96,8 +97,7 @@ class Picture:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         lines = [self._head(), self._progress(options.max_width)]
-        if (waiting := self._waiting()) is not None:
-            lines.append(waiting)
+        lines += [line for line in (self._training(), self._waiting()) if line is not None]
         yield Group(*(_one_line(line) for line in [*lines, *self._failure()]))
 
     def _head(self) -> Text:
@@ -119,6 +119,13 @@ class Picture:
         if (eta := self._eta_seconds()) is not None:
             text.append(f"  eta {show_seconds(eta)}")
         return bar(counts, max(10, min(WIDEST_BAR, columns - len(text.plain) - 1))) + text
+
+    def _training(self) -> Text | None:
+        training = self.view.training
+        if training is None or not (progress := progress_text(training)):
+            return None
+        eta = eta_text(training)
+        return Text(f"{progress}{f'  eta {eta}' if eta else ''}")
 
     def _eta_seconds(self) -> float | None:
         if self.view.eta_seconds is not None:

@@ -9,11 +9,13 @@ from jobyard.server.routes import (
     priority,
     results,
     retry,
+    scale,
     server,
     submit,
     tokens,
     why,
+    yield_,
 )
 
-_VERBS = (submit, jobs, logs, results, cancel, retry, priority, why, nodes, events, server, tokens)
+_VERBS = (submit, jobs, logs, results, cancel, yield_, scale, retry, priority, why, nodes, events, server, tokens)
 ALL_ROUTERS = [verb.router for verb in _VERBS]

@@ -1,0 +1,80 @@
+"""What job is a call of `run-scheduler`?"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+
+from jobyard.compat.kubeprofiler.directories import Directories, command_of, directories_of
+from jobyard.compat.kubeprofiler.flags import RunFlags
+from jobyard.manifests.overrides import parse_name, parse_on
+from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.resources import Resources
+from jobyard.model.training import ALL, Elastic, Training
+
+SOURCE = "kubeprofiler"
+HERE = "local"  # the executor of this machine: only here are the directories what the flags say
+
+
+def spec_of(flags: RunFlags, here: str, environ: Mapping[str, str], user: str) -> JobSpec:
+    """Raises UserError with one sentence. `here` is where a relative path starts."""
+    directories = directories_of(flags, here, environ.get("HOME", "/"))
+    words = command_of(flags.script_path, directories, here)
+    group = GroupSpec(Command(argv=(python_of(environ), *words)), resources=resources_of(flags))
+    return JobSpec(
+        name=parse_name(flags.job_name, "job_name"),
+        groups=(group,),
+        priority=flags.priority,
+        on=HERE if flags.on is None else parse_on(flags.on, "--on"),
+        no_copy=flags.on is not None,
+        env=directories.env,
+        inherited_env=dict(environ),
+        workdir=directories.custom or here,
+        user=user,
+        source=SOURCE,
+        image=flags.image_name,
+        notes=notes_of(flags, directories, group.command.argv[0]),
+        training=Training(
+            epochs=flags.max_epochs,
+            batch_size=flags.batch_size,
+            training_set_size=flags.training_set_size,
+            estimated_seconds=None if flags.est_nhours is None else flags.est_nhours * 3600,
+        ),
+        elastic=None if flags.is_single_gpu else Elastic(gpus=(1, ALL)),
+    )
+
+
+def resources_of(flags: RunFlags) -> Resources:
+    """CPUs are a pool that all share: none is reserved. Without an estimate nobody could tell what is left of a GPU."""
+    shared_mib = 0 if flags.disable_gpu_sharing else flags.estimated_memory or 0
+    return Resources(cpu_millis=0, gpus=1, gpu_memory_mib=shared_mib)
+
+
+def python_of(environ: Mapping[str, str]) -> str:
+    """As the job will find it on its path: some systems have no plain `python`."""
+    return "python" if shutil.which("python", path=environ.get("PATH")) else "python3"
+
+
+def notes_of(flags: RunFlags, directories: Directories, python: str) -> tuple[str, ...]:
+    notes = []
+    if flags.image_name:
+        notes.append(
+            f"image {flags.image_name!r} is kept and not used: there is no container yet, the script runs with the "
+            f"{python} on your PATH"
+        )
+    known = {mount: path for mount, path in directories.by_mount.items() if path}
+    if known:
+        meant = ", ".join(f"{mount} is {path}" for mount, path in known.items())
+        names = ", ".join(directories.env)
+        notes.append(
+            f"without a container {meant}; --script_path was translated, what the script itself names is not: "
+            f"it finds them in {names}"
+        )
+    if flags.port_mapping:
+        ports = ", ".join(f"{container}" for _, container in flags.port_mapping)
+        notes.append(
+            f"--port_mapping is not honoured without a container: what listens on {ports} is reached there directly"
+        )
+    if not flags.disable_gpu_sharing and flags.estimated_memory is None:
+        notes.append("without --estimated_memory nobody can tell what is left of a GPU, so the job has its own alone")
+    return tuple(notes)

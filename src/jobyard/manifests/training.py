@@ -1,0 +1,154 @@
+"""How is training written down: the sizes that a job may have, and what is known of its epochs?"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, fields, replace
+
+from jobyard.errors import UserError
+from jobyard.model.job import JobSpec
+from jobyard.model.training import ALL, Elastic, Training
+from jobyard.model.units import parse_duration_seconds
+
+Span = tuple[int, int]  # both ends included; a plain number is a span of one
+
+SPAN_PATTERN = r"^\s*[0-9]{1,9}\s*(\.\.\s*([0-9]{1,9})?)?\s*$"
+IDLE_GPU = ("warn", "stop")
+_SPAN = re.compile(r"\s*([+-]?[0-9]{1,18})\s*(?:(\.\.)\s*([+-]?[0-9]{1,18})?)?\s*")
+_LARGEST = 2**31 - 1
+
+
+def parse_span(text: str | int, field: str, *, least: int = 0) -> Span:
+    """`2`, `1..8`, or `1..` for as many as there are. A range begins at 1: nothing at all is no size of a job."""
+    match = _SPAN.fullmatch(str(text))
+    if not match:
+        raise UserError(
+            f"{field}: cannot read {text!r} as a number or a range; write 2, 1..8, or 1.. (as many as there are)"
+        )
+    low, is_range = int(match[1]), bool(match[2])
+    if not least <= low <= _LARGEST:
+        raise UserError(
+            f"{field}: {low} is out of range; write a whole number from {least} to {_LARGEST}, or a range such as 1..8"
+        )
+    if not is_range:
+        return low, low
+    high = min(ALL, int(match[3])) if match[3] else ALL
+    if high < low:
+        raise UserError(f"{field}: {text!r} runs backwards; write {high}..{low}")
+    if low < 1:
+        raise UserError(f"{field}: {text!r} begins with none; the smallest size is at least one: write 1..{high}")
+    return low, high
+
+
+def show_span(span: Span) -> str:
+    low, high = span
+    return str(low) if low == high else f"{low}.." if high >= ALL else f"{low}..{high}"
+
+
+def with_gpus(spec: JobSpec, gpus: Span) -> JobSpec:
+    """The job may have so many GPUs in each task. The amounts themselves are set already, to the smallest."""
+    return _with_range(spec, "gpus", gpus)
+
+
+def with_workers(spec: JobSpec, workers: Span) -> JobSpec:
+    """The job as a gang of so many workers, the fewest to begin with."""
+    groups = (replace(spec.groups[0], count=workers[0]), *spec.groups[1:])
+    return _with_range(replace(spec, groups=groups, gang=True), "workers", workers)
+
+
+def _with_range(spec: JobSpec, name: str, span: Span) -> JobSpec:
+    known = spec.elastic or Elastic()
+    changed = replace(known, **{name: span if span[0] < span[1] else None})
+    elastic = None if changed == Elastic() else changed
+    # Who can change its size reports and yields, so it is a training job.
+    return replace(spec, elastic=elastic, training=spec.training or (Training() if elastic else None))
+
+
+def size_problem(spec: JobSpec) -> tuple[str, str] | None:
+    """What contradicts the sizes of an elastic job: `gpus` or `workers`, and a sentence with the way out."""
+    if spec.elastic is None:
+        return None
+    name, span = ("gpus", spec.elastic.gpus) if spec.elastic.gpus else ("workers", spec.elastic.workers)
+    assert span is not None
+    shown, group = show_span(span), spec.groups[0]
+    if len(spec.groups) > 1:
+        names = ", ".join(group.name for group in spec.groups)
+        return name, f"{shown} needs a job with one kind of worker; this one has {names}: give a plain number"
+    if group.completions > 1 or group.array is not None:
+        sentence = f"{shown} is for one training, and this job has {group.size} tasks; give a plain number,"
+        return name, f"{sentence} or submit a job for each"
+    if group.count > 1 and not spec.gang:
+        return name, f"{shown} with {group.count} tasks needs them to start together; say gang: true, or use workers"
+    if group.resources.whole_node and spec.elastic.gpus:
+        return name, f"{shown} on a whole node, which has all its GPUs anyway; leave one of the two out"
+    return None
+
+
+def workers_problem(spec: JobSpec) -> str:
+    """What contradicts `workers`, in a sentence with the way out; empty: nothing."""
+    group = spec.groups[0]
+    if len(spec.groups) > 1:
+        return "the job has groups, whose count says how many; leave it out"
+    if group.array is not None or group.completions > 1 or group.command.lines or group.command.entries:
+        return "the job's tasks come from an array or from lines already; leave one of the two out"
+    if spec.limit is not None:
+        return "the workers start together, and limit would not let them; leave one of the two out"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingWords:
+    """What flags say about the training; None: nothing. Each name with hyphens is the flag."""
+
+    epochs: int | None = None
+    batch_size: int | None = None
+    training_set_size: int | None = None
+    estimate: str | None = None
+    preemptible: bool | None = None
+    checkpoint_deadline: str | None = None
+    log_dir: str | None = None
+    idle_gpu: str | None = None
+
+
+def training_with(training: Training | None, said: TrainingWords) -> Training | None:
+    """The training with what the flags say instead; none where nothing is said."""
+    if said == TrainingWords():
+        return training
+    changed = training or Training()
+    if said.epochs is not None:
+        changed = replace(changed, epochs=_positive(said.epochs, "--epochs"))
+    if said.batch_size is not None:
+        changed = replace(changed, batch_size=_positive(said.batch_size, "--batch-size"))
+    if said.training_set_size is not None:
+        changed = replace(changed, training_set_size=_positive(said.training_set_size, "--training-set-size"))
+    if said.estimate is not None:
+        changed = replace(changed, estimated_seconds=parse_duration_seconds(said.estimate, "--estimate"))
+    if said.preemptible is not None:
+        changed = replace(changed, preemptible=said.preemptible)
+    if said.checkpoint_deadline is not None:
+        seconds = parse_duration_seconds(said.checkpoint_deadline, "--checkpoint-deadline")
+        changed = replace(changed, yield_seconds=seconds)
+    if said.log_dir is not None:
+        changed = replace(changed, log_dir=parse_log_dir(said.log_dir, "--log-dir"))
+    if said.idle_gpu is not None:
+        if said.idle_gpu not in IDLE_GPU:
+            raise UserError(f"--idle-gpu: unknown value {said.idle_gpu!r}; write warn or stop")
+        changed = replace(changed, idle_gpu_stop=said.idle_gpu == "stop")
+    return changed
+
+
+WORDS = tuple(field.name for field in fields(TrainingWords))
+
+
+def parse_log_dir(text: str, field: str) -> str:
+    """A directory that may not exist yet; a relative one is below the working directory, wherever the job runs."""
+    if not text.strip() or "\0" in text:
+        raise UserError(f"{field}: {text!r} is not a directory; write where the job puts what TensorBoard reads")
+    return os.path.expanduser(text)
+
+
+def _positive(number: int, field: str) -> int:
+    if not 1 <= number <= _LARGEST:
+        raise UserError(f"{field}: {number} is out of range; write a whole number from 1 to {_LARGEST}")
+    return number

@@ -1,0 +1,18 @@
+"""POST /jobs/{selector}/yield: stop a job at its next checkpoint, and let it wait again."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from jobyard.server.routes.shared import answer, selected, view_of, yard_of
+from jobyard.server.training_commands import yield_job
+
+router = APIRouter()
+
+
+@router.post("/jobs/{selector}/yield")
+async def stop_at_checkpoint(request: Request, selector: str) -> Response:
+    yard = yard_of(request)
+    with yard.lifetime.request():
+        job_id = await yard.loop.ask(yield_job(selector))
+        return answer(view_of(yard, selected(yard, job_id)))

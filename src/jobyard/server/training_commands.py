@@ -1,0 +1,96 @@
+"""What do requests about training become? As in `commands`: checked against the state, answered with events."""
+
+from __future__ import annotations
+
+from jobyard.engine.job_record import JobRecord
+from jobyard.engine.training import can_yield, is_last_epoch, tells_of_checkpoints
+from jobyard.engine.yard_state import YardState
+from jobyard.errors import UserError
+from jobyard.model.events import ScaleRequested, YieldRequested
+from jobyard.model.job import Reason
+from jobyard.model.training import ALL, Elastic, Size
+from jobyard.server.commands import find_job
+from jobyard.server.loop import Command
+from jobyard.wire.requests import ScaleJob
+
+BY_THE_USER = "stopped at a checkpoint by the user"
+
+
+def yield_job(selector: str) -> Command[str]:
+    """Stop at the next checkpoint and wait again, behind the others. Asking twice is no error."""
+
+    def command(state: YardState, now: float) -> tuple[list[YieldRequested], str]:
+        job = find_job(state, selector)
+        _refuse_ended(job)
+        if job.is_yielding:
+            return [], job.id
+        if not job.active:
+            raise UserError(f"job {job.id} waits already: nothing of it runs; `yard cancel {job.id}` takes it away")
+        if not _stops_when_asked(job):
+            raise UserError(
+                f"job {job.id} has not said that it stops at a checkpoint; `yard cancel {job.id}` ends it without one"
+            )
+        if is_last_epoch(job):
+            raise UserError(f"job {job.id} is in its last epoch, which is never stopped; wait for it")
+        return [YieldRequested(job.id, Reason.PREEMPTED, BY_THE_USER, now, to_the_back=True)], job.id
+
+    return command
+
+
+def scale_job(selector: str, request: ScaleJob) -> Command[str]:
+    """Give an elastic job a size that it keeps, or let the scheduler choose again."""
+
+    def command(state: YardState, now: float) -> tuple[list[ScaleRequested], str]:
+        job = find_job(state, selector)
+        _refuse_ended(job)
+        elastic = job.spec.elastic
+        if elastic is None:
+            raise UserError(f"job {job.id} has one size; submit it with a range, as in --gpus 1..8 or --workers 1..4")
+        size = None if request.auto else _size_of(job, elastic, request)
+        if size not in (None, job.spec.training_size) and job.active and not _stops_when_asked(job):
+            raise UserError(
+                f"job {job.id} runs and has not said that it stops at a checkpoint, so it cannot change its size now"
+            )
+        return [ScaleRequested(job.id, size, now)], job.id
+
+    return command
+
+
+def _stops_when_asked(job: JobRecord) -> bool:
+    """A job that is not to be preempted for others still obeys its user."""
+    return can_yield(job) or all(tells_of_checkpoints(job, task.number) for task in job.active_tasks())
+
+
+def _refuse_ended(job: JobRecord) -> None:
+    if job.is_final:
+        raise UserError(f"job {job.id} has ended ({job.state.value.lower()}); only a job that has not can be changed")
+    if job.stop is not None:
+        raise UserError(f"job {job.id} is being stopped ({job.stop[1] or job.stop[0]}); it cannot be changed any more")
+
+
+def _size_of(job: JobRecord, elastic: Elastic, request: ScaleJob) -> Size:
+    said = [value for value in (request.size, request.gpus, request.workers) if value is not None]
+    if len(said) != 1 and not (request.gpus is not None and request.workers is not None and request.size is None):
+        raise UserError(f"job {job.id}: say one size: a number, gpus, workers, or auto")
+    gpus, workers = request.gpus, request.workers
+    if request.size is not None:
+        if elastic.gpus and elastic.workers:
+            raise UserError(f"job {job.id} can change its GPUs and its workers; say --gpus N or --workers N")
+        gpus, workers = (request.size, None) if elastic.gpus else (None, request.size)
+    now = job.spec.training_size
+    return Size(
+        now.workers if workers is None else _within(job, elastic.workers, workers, "worker"),
+        now.gpus if gpus is None else _within(job, elastic.gpus, gpus, "GPU"),
+    )
+
+
+def _within(job: JobRecord, span: tuple[int, int] | None, number: int, what: str) -> int:
+    if span is None:
+        raise UserError(
+            f"job {job.id} cannot change how many {what}s it has; it was not submitted with a range of them"
+        )
+    low, high = span
+    if not low <= number <= high:
+        known = f"{low} or more {what}s" if high >= ALL else f"{low} to {high} {what}s"
+        raise UserError(f"job {job.id} can have {known}, not {number}; choose one of those")
+    return number

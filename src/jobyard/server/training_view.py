@@ -1,0 +1,84 @@
+"""What do people see of training: how far it is, how long it will take, what it costs?"""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+
+from jobyard.engine.job_record import JobRecord
+from jobyard.engine.profiles import Profile
+from jobyard.engine.training import can_yield, epochs_left, has_overrun
+from jobyard.engine.yard_state import YardState
+from jobyard.model.training import ALL, Elastic, Progress
+from jobyard.wire.views import SizeView, TrainingView
+
+
+def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> TrainingView | None:
+    """None for a job that neither is said to train nor reports."""
+    spec = job.spec
+    if not job.progress and spec.training is None and spec.elastic is None:
+        return None
+    now = time.time()
+    profile = state.trainings.profile_of(job) or Profile()
+    progress = min(job.progress.values(), key=lambda each: each.epochs_done, default=Progress())
+    seconds = progress.epoch_seconds or profile.epoch_seconds(spec.training_size)
+    low, eta, high = _eta(job, progress, seconds, now)
+    idle = now - max(job.idle_since.values()) if job.idle_since and len(job.idle_since) == job.active else None
+    idle_most = spec.training.idle_gpu_seconds if spec.training else None
+    used = [use.gpu_memory_mib for use in job.used.values() if use.gpu_memory_mib]
+    return TrainingView(
+        epochs_done=progress.epochs_done,
+        epochs_total=progress.epochs_total or (spec.training.epochs if spec.training else None),
+        epoch_seconds=seconds or None,
+        step_seconds=progress.step_seconds or None,
+        steps=progress.steps,
+        percent=progress.percent,
+        eta_seconds=eta,
+        eta_low_seconds=low,
+        eta_high_seconds=high,
+        estimated_seconds=job.estimate_seconds,
+        is_over_estimate=has_overrun(job, job.finished_at or now),
+        size=str(spec.training_size) if spec.elastic or spec.training_size.devices else "",
+        sizes=_range(spec.elastic),
+        by_size=tuple(
+            SizeView(str(size), at.epoch_seconds, at.step_seconds) for size, at in sorted(profile.by_size.items())
+        )
+        if detail
+        else (),
+        gpu_percent=profile.gpu_percent,
+        gpu_memory_mib=max(used, default=None),
+        peak_gpu_memory_mib=profile.peak_gpu_memory_mib or None,
+        checkpoint_seconds=profile.checkpoint_seconds or None,
+        restart_seconds=profile.restart_seconds or None,
+        can_yield=can_yield(job),
+        preemptions=job.preemptions,
+        resizes=job.resizes,
+        metrics=dict(progress.metrics),
+        history=progress.history if detail else (),
+        trouble=progress.trouble,
+        idle_seconds=idle if idle is not None and idle_most is not None and idle >= idle_most else None,
+        kind=job.kind,
+        log_dir=spec.training.log_dir if spec.training else "",
+    )
+
+
+def _eta(
+    job: JobRecord, progress: Progress, epoch_seconds: float | None, now: float
+) -> tuple[float | None, float | None, float | None]:
+    """Low, likely, high: epochs that remain, times how long they took; the range is that of the epochs seen."""
+    if job.is_final or not job.slots:
+        return None, None, None
+    left = epochs_left(job)
+    if left is None or not epoch_seconds:
+        told = progress.remaining_seconds
+        return None, told, None
+    seen = sorted(epoch.seconds for epoch in progress.history) or [epoch_seconds]
+    fast, slow = seen[len(seen) // 10], seen[-1 - len(seen) // 10]
+    return left * fast, left * median([fast, epoch_seconds, slow]), left * slow
+
+
+def _range(elastic: Elastic | None) -> str:
+    if elastic is None:
+        return ""
+    named = [(elastic.workers, "workers"), (elastic.gpus, "GPUs")]
+    return ", ".join(f"{span[0]}..{'all' if span[1] >= ALL else span[1]} {name}" for span, name in named if span)

@@ -1,0 +1,1 @@
+"""Scripts that the tests of the callbacks run with the real frameworks."""

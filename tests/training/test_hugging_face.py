@@ -1,0 +1,30 @@
+"""A Hugging Face Trainer without a word about a yard."""
+
+from __future__ import annotations
+
+import re
+
+from tests.training.trainings import EPOCH_SECONDS, TrainingYard
+from tests.yards import until
+
+
+def test_a_trainer_with_no_yard_code_reports_its_progress_by_itself(trainings: TrainingYard) -> None:
+    job = trainings.train("hf_trainer.py", "-e", "HF_HUB_OFFLINE=1")
+    trainings.finish(job)
+    told = trainings.training(job)
+    assert told["percent"] == 100
+    assert told["metrics"]["epoch"] == 3
+    assert "begins with a new model" in trainings.logs(job)
+
+
+def test_a_trainer_with_no_yard_code_is_ended_by_a_signal_and_resumes_from_its_last_save(
+    trainings: TrainingYard,
+) -> None:
+    job = trainings.train("hf_trainer.py", "--preemptible", "-e", "HF_HUB_OFFLINE=1", arguments=("--epochs", "40"))
+    until(lambda: trainings.logs(job).count("'loss':") >= 2, EPOCH_SECONDS)
+    assert trainings.preempt(job) == 2
+    trainings.finish(job)
+    (begin,) = re.findall(r"^begins with \S+/checkpoint-(\d+)$", trainings.logs(job), re.MULTILINE)
+    assert int(begin) >= 32, "the 32 steps of an epoch, at least"
+    assert f"ended after step {40 * 32} " in trainings.logs(job)
+    assert trainings.training(job)["percent"] == 100
