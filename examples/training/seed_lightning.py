@@ -8,10 +8,11 @@ import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
 import torchvision.models as models
-from kubernetesdlprofile import kubeprofiler
 from torch.utils.data import DataLoader, random_split
 from torchvision import transforms
 from torchvision.datasets import FakeData
+
+from kubernetesdlprofile import kubeprofiler
 
 
 class TestNN(pl.LightningModule):

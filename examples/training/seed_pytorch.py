@@ -6,8 +6,9 @@ Changed: `.cuda()` became `.to(device)`, for a CPU; it tells of its epochs.
 import torch
 import torch.nn as nn
 import torch.optim as optim
-from kubernetesdlprofile import kubeprofiler
 from torch.utils.data import DataLoader, Dataset
+
+from kubernetesdlprofile import kubeprofiler
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 

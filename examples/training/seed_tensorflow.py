@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 import tensorflow as tf
+
 from kubernetesdlprofile import kubeprofiler
 
 prof = kubeprofiler.KubeProfiler()
