@@ -32,17 +32,33 @@ as KubeProfiler does, without its HTTP, against ours. `import` is `import jobyar
     "startup": """\
 Seconds until the prompt is back: `yard --help`; `yard run -- true` with a server up (warm); the same in a yard that did
 not exist before, with its server and agent started on the way (cold).""",
+    "gpu-share": """\
+Samples per second of two small trainings on one NVIDIA GPU, one after the other and shared by memory (`--gpu-mem`),
+their start included.""",
+    "gpu-oom": """\
+A job that declares a third of the GPU memory that it will take, beside a neighbour: MiB reserved in each attempt until
+it succeeds, with nobody watching.""",
+    "gpu-preempt": """\
+Seconds from the end of the epoch in which a job was asked to stop until its GPU is free, against one second; nearly all
+of it is Python and CUDA ending. The yard had asked some two seconds before (`rest of the epoch`).""",
+    "gpu-overhead": """\
+What `measure()` costs a step of 3.6 ms, in percent of it, timed around each call (the clock's own time included),
+against 0.1 %; a step with and without it, in balanced blocks.""",
     "ssh": """\
 Seconds for 200 `echo` lines on three machines reached by SSH (namespaces with an sshd each, on the same two cores):
 `yard run` and GNU parallel at equal slots, both logged in before; `tree` is the yard with 20 MB sent along and 200
 results brought home; `warm` is one task on a warm yard, from its submit until a client hears that it ended.""",
 }
-UNITS = {"sdk": "µs", "throughput": "tasks/s", "startup": "s", "ssh": "s"}
+UNITS = {"sdk": "µs", "throughput": "tasks/s", "startup": "s", "ssh": "s", "gpu-preempt": "s", "gpu-share": "samples/s"}
 
 
 def main() -> None:
     records = [json.loads(line) for path in sorted(RESULTS.glob("*.json")) for line in path.read_text().splitlines()]
     PAGE.write_text("\n".join([HEAD, *("\n".join(section(record)) for record in records)]))
+
+
+def where(record: dict[str, Any]) -> str:
+    return ", ".join(filter(None, (record["machine"], record.get("gpu"))))
 
 
 def section(record: dict[str, Any]) -> Iterator[str]:
@@ -56,7 +72,7 @@ def section(record: dict[str, Any]) -> Iterator[str]:
         rounds = ", ".join(f"{value:g}" for value in values)
         ratio, bar = (record[part].get(key, "") for part in ("ratios", "bars"))
         yield f"| {key} | {median(values):.4g} | {rounds} | {ratio} | {bar} |"
-    yield f"\n`{record['command']}` at commit {record['commit']}, {record['date']}, on {record['machine']}.\n"
+    yield f"\n`{record['command']}` at commit {record['commit']}, {record['date']}, on {where(record)}.\n"
 
 
 if __name__ == "__main__":
