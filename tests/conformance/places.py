@@ -13,10 +13,9 @@ import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import pytest
 
@@ -33,7 +32,6 @@ from jobyard.model.events import AttemptsFinished, AttemptsStarted, AttemptsWith
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import AttemptId, Outcome, Slot
-from jobyard.model.training import Training
 from tests.hosts import Host, Hosts
 from tests.yards import shared_cache
 
@@ -166,9 +164,6 @@ class StubYard:
         )
         self._jobs[job_id] = SubmittedJob(job_id, len(self._jobs) + 1, spec)
         return self._jobs[job_id]
-
-    def train(self, job: SubmittedJob, **how: Any) -> None:
-        self._jobs[job.id] = job._replace(spec=replace(job.spec, training=Training(**how)))
 
     def job(self, job_id: str) -> SubmittedJob:
         return self._jobs[job_id]

@@ -293,12 +293,19 @@ async def test_what_has_not_started_is_given_back_when_it_should_yield(place: Pl
 
 
 async def test_a_wish_that_was_lost_with_the_connection_is_made_again(place: Place, yard: StubYard) -> None:
-    job = yard.submit("aa", "sleep 60")
-    yard.train(job, yield_seconds=0.3)
     async with linked(place, yard) as link:
-        (attempt,) = link.launch(yard.job("aa"), 0)
+        (attempt,) = link.launch(yard.submit("aa", "sleep 60"), 0)
         await link.started(attempt)
-    yard.live[attempt] = yard.live[attempt]._replace(is_stopping=True, is_yielding=True)
+    yard.live[attempt] = yard.live[attempt]._replace(is_stopping=True, is_yielding=True, yield_seconds=0.3)
+    async with linked(place, yard) as link:
+        assert (await link.finished(attempt)).reason is Reason.PREEMPTED
+
+
+async def test_made_again_to_what_cannot_stop_by_itself_it_ends_it_at_once(place: Place, yard: StubYard) -> None:
+    async with linked(place, yard) as link:
+        (attempt,) = link.launch(yard.submit("aa", "sleep 60"), 0)
+        await link.started(attempt)
+    yard.live[attempt] = yard.live[attempt]._replace(is_stopping=True, is_yielding=True, at_once=True)
     async with linked(place, yard) as link:
         assert (await link.finished(attempt)).reason is Reason.PREEMPTED
 

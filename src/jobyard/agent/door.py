@@ -14,18 +14,19 @@ import socket
 import time
 import traceback
 from contextlib import suppress
-from typing import Callable, Dict, Optional, Set
+from typing import Any, Callable, Dict, Optional, Set
 
-from jobyard.agent import http_words
+from jobyard.agent import http_words, peers
 from jobyard.agent.attempts import Attempt
-from jobyard.agent.http_words import Refused, Request
+from jobyard.agent.entrance import Entrance
+from jobyard.agent.http_words import Head, Refused, Request
 from jobyard.agent.reporting import Reports
 from jobyard.agent.spools import Spools
 from jobyard.agent.surroundings import KUBEFLOW_PATH
 from jobyard.agent.timers import Timers
 
 _HOST = "127.0.0.1"
-_MOST_CLIENTS = 512
+_MOST_CLIENTS = 64
 _QUIET_SECONDS = 75.0
 _CHUNK = 1 << 16
 
@@ -65,7 +66,6 @@ class Door:
                     raise
                 listener.bind((_HOST, 0))
             listener.listen(128)
-            listener.setblocking(False)
             port = listener.getsockname()[1]
             # Whoever has the old port now may have been shown the old token.
             self._token = _secret(self.token_file, is_new=port != known)
@@ -80,12 +80,11 @@ class Door:
         """Serve the reports of these attempts from now on."""
         self._reports = Reports(attempts, spools, self._state_dir)
         if self.address:
-            self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+            Entrance(self._selector, self._timers, self._listener, self._welcome)
 
-    def _accept(self, events: int) -> None:
-        try:
-            stream, _ = self._listener.accept()
-        except OSError:
+    def _welcome(self, stream: socket.socket, peer: Any) -> None:
+        if peers.uid_of(stream) not in (0, os.getuid()):  # a port has no owner, so anybody can come
+            stream.close()
             return
         if len(self._clients) >= _MOST_CLIENTS:
             min(self._clients, key=lambda client: client.last_heard).close()
@@ -139,7 +138,7 @@ class Client:
         self._incoming = bytearray()
         self._outgoing = bytearray()
         self._is_closing = False
-        self._has_continued = False
+        self._head: Optional[Head] = None  # of the request whose body has not all come
         self._events = selectors.EVENT_READ
         self._is_open = True
         self.last_heard = time.monotonic()
@@ -159,9 +158,21 @@ class Client:
         if events & selectors.EVENT_READ and not self._read():
             self.close()
             return
+        while self._answer():
+            pass
+
+    def _answer(self) -> bool:
+        """Answer what has come; may there be more to answer, now that the other side has taken something?"""
         while not self._is_closing and self._take():
             pass
+        was_full = self._is_full
         self._write()
+        return self._is_open and was_full and not self._is_full
+
+    @property
+    def _is_full(self) -> bool:
+        """So much waits for the other side that nothing more is read of it."""
+        return len(self._outgoing) > _CHUNK
 
     def _read(self) -> bool:
         """Take in what has come; False when the other side is gone."""
@@ -178,20 +189,20 @@ class Client:
 
     def _take(self) -> bool:
         """Answer the next request if it is all there."""
-        if not self._incoming or len(self._outgoing) > _CHUNK:
+        if not self._incoming or self._is_full:
             return False
         try:
-            head, request = http_words.take(self._incoming)
+            head, request = http_words.take(self._incoming, self._head)
         except Refused as refused:
             self._outgoing += http_words.answer(refused.status, "%s\n" % refused, False)
             self._is_closing = True
             return False
         if request is None:
-            if head is not None and head.expects_continue and not self._has_continued:
-                self._has_continued = True
+            if head is not None and head.expects_continue and self._head is None:
                 self._outgoing += http_words.CONTINUE
+            self._head = head
             return False
-        self._has_continued = False
+        self._head = None
         self._outgoing += self._serve(request)
         self._is_closing = not request.keeps_open
         return True
@@ -200,6 +211,7 @@ class Client:
         try:
             while self._outgoing:
                 del self._outgoing[: self._stream.send(self._outgoing)]
+                self.last_heard = time.monotonic()
         except BlockingIOError:
             pass
         except OSError:
@@ -209,7 +221,9 @@ class Client:
             # Only this way: closing on bytes that were not read would take the answer from the client.
             with suppress(OSError):
                 self._stream.shutdown(socket.SHUT_WR)
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outgoing else 0)
+        wanted = selectors.EVENT_WRITE if self._outgoing else 0
+        if not self._is_full:
+            wanted |= selectors.EVENT_READ
         if wanted != self._events:
             self._events = wanted
             self._selector.modify(self._stream, wanted, self._ready)

@@ -48,7 +48,9 @@ class Endings:
         if message and (record.reason == "Preempted" or "message" not in ended):
             ended["message"] = message
         if record.exit_code and record.reason is None and "message" not in ended:
-            ended["message"] = scratch.trouble_with(self._state_dir)  # it could not say so itself
+            trouble = scratch.trouble_with(self._state_dir)  # it could not say so itself
+            if trouble:
+                ended["message"] = trouble
         progress = fold.progress() if fold is not None else None
         if progress is not None:
             ended["progress"] = progress
@@ -105,10 +107,11 @@ def is_preempted(record: Record, fold: Optional[Fold], order: StopOrder) -> bool
     if record.exit_code == YIELD_EXIT_CODE:
         return True
     if record.exit_code == 0:
-        if fold is None:
-            return False
-        # Who ends well at SIGTERM, and by its own reports in the middle of its work, has stopped as well.
-        return not fold.is_finished if fold.is_told else is_ended_by_us and fold.is_unfinished
+        if fold is not None and fold.is_told:
+            return not fold.is_finished
+        # Who ends well at SIGTERM has stopped as well, if its own reports place that in the middle of its work. Without
+        # any, it was ended only because nobody waits for its checkpoints: then nothing speaks for its being done.
+        return is_ended_by_us and (order.at_once if fold is None or not fold.has_an_end else fold.is_unfinished)
     # Launchers have their own codes: torchrun makes 1 of a worker's 85.
     return is_ended_by_us or (fold is not None and fold.has_yielded)
 

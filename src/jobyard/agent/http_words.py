@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 LARGEST_HEAD = 1 << 14
 LARGEST_BODY = 1 << 16
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) ([!-~]{1,4096}) HTTP/1\.([01])")
-_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*?)[ \t]*", re.DOTALL)
+_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):(.*)", re.DOTALL)
 _PHRASES = {
     200: "OK",
     400: "Bad Request",
@@ -56,11 +56,15 @@ class Head(NamedTuple):
         return "expect" in self.headers
 
 
-def take(buffer: bytearray) -> "tuple[Optional[Head], Optional[Request]]":
-    """The next request, removed from the buffer, or as much as is known of it. Raises Refused."""
-    while buffer[:2] == b"\r\n":  # what some clients send after a body
-        del buffer[:2]
-    head = _head(buffer)
+def take(buffer: bytearray, head: Optional[Head] = None) -> "tuple[Optional[Head], Optional[Request]]":
+    """The next request, removed from the buffer, or as much as is known of it. Raises Refused.
+
+    A head that was answered without its request is given back with more bytes behind it.
+    """
+    if head is None:
+        while buffer[:2] == b"\r\n":  # what some clients send after a body
+            del buffer[:2]
+        head = _head(buffer)
     if head is None or len(buffer) < head.size + head.body_size:
         return head, None
     body = bytes(buffer[head.size : head.size + head.body_size])
@@ -95,7 +99,7 @@ def _headers(lines: "list[bytes]") -> Dict[str, str]:
         match = _HEADER.fullmatch(line)
         if not match:
             raise Refused(400, "a header cannot be read")
-        name, value = match[1].decode().lower(), match[2].decode("latin-1")
+        name, value = match[1].decode().lower(), match[2].strip(b" \t").decode("latin-1")
         if name in ("content-length", "authorization") and headers.get(name, value) != value:
             raise Refused(400, "there are two different %s headers" % name)
         headers[name] = value

@@ -248,8 +248,9 @@ def open_note(state_dir: str, pid: int, began: int) -> int:
 
 
 def write_slot(note: int, slot: Dict[str, Any]) -> None:
-    os.ftruncate(note, _NOTE_BYTES)
-    os.pwrite(note, json.dumps(slot).encode(), _NOTE_BYTES)
+    """In one write, with blanks over what is left of a longer one: whoever reads meanwhile finds one or the other."""
+    before = os.fstat(note).st_size - _NOTE_BYTES
+    os.pwrite(note, json.dumps(slot).encode().ljust(max(0, before)), _NOTE_BYTES)
 
 
 def note_reserve(state_dir: str, pid: int, began: int, reserve: Dict[str, Any]) -> None:

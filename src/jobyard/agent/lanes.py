@@ -43,9 +43,6 @@ class LaneHandle:
             message["env"] = {**job["env"], **_device_env(slot.reserve)}
             self._inbox.send(message)
 
-    def has_room(self) -> bool:
-        return len(self.pending) < self.depth
-
     def adapt(self) -> None:
         """Keep the lane as far ahead as it got through since the last look, so that quick tasks leave no gap."""
         if self.ended_since_fed * 2 > self.depth:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import suppress
 from typing import Callable, Dict, List, Optional
@@ -57,13 +56,14 @@ class Orders:
         return attempt.order
 
     def override(self, attempts: List[Attempt]) -> None:
-        """These are stopped for good: what they were asked before means nothing any more."""
+        """These, which run, are stopped for good: what they were asked before means nothing any more."""
         for attempt in attempts:
             order = self.recall(attempt)
-            if order is None and os.path.exists(records.paths(self._state_dir, attempt.id).spool):
-                # It reports, so it takes SIGTERM for a wish: the file says that this is the end.
+            if order is None:
+                # With the SDK, and all ranks of a gang but one have it and report nothing, it takes SIGTERM for a wish:
+                # the file says that this is the end.
                 order = attempt.order = StopOrder(time.time(), 0.0, 0.0)
-            if order is not None and not order.is_overridden:
+            if not order.is_overridden:
                 order.is_overridden = True
                 with suppress(OSError):
                     order.write(self._path(attempt))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-from bisect import insort
 from typing import Any, Callable, ClassVar, Dict, List, Optional
 
 HISTORY = 100  # epochs that a progress remembers
@@ -42,7 +41,6 @@ class Fold:
         self._epoch_steps = 0
         self._step_seconds = 0.0
         self._has_steps = False
-        self._durations: List[float] = []  # of its epochs, sorted
         self._history: List[Dict[str, Any]] = []
         self._ended: Dict[str, Any] = {}  # an epoch that is over and may not be saved yet
         self._ended_steps = 0  # of the attempt, at the end of the last such epoch
@@ -105,13 +103,13 @@ class Fold:
             self._has_any = True
 
     def _hello(self, report: Dict[str, Any]) -> None:
+        if report.get("yields"):  # first: what it says of itself holds whatever it counts
+            self._values["can_yield"] = True
         total, done = _optional(report, "epochs"), _optional(report, "done")
         if total is not None and total > 0:
             self._total = int(total)
-        if done is not None and self._known_done is None:
+        if done is not None:  # said again when a checkpoint knows better than the yard
             self._known_done = self._count(done)
-        if report.get("yields"):
-            self._values["can_yield"] = True
 
     def _start(self, report: Dict[str, Any]) -> None:
         at = _number(report, "at")
@@ -140,8 +138,6 @@ class Fold:
         if done < 1 or is_again:
             return
         self._epoch_steps += steps
-        if seconds:
-            insort(self._durations, seconds)
         epoch: Dict[str, Any] = {"number": done, "seconds": seconds, "steps": steps, "metrics": metrics}
         self._history.append(epoch)
         del self._history[:-HISTORY]
@@ -240,7 +236,7 @@ class Fold:
             return {}
         taken = {}
         for name, value in list(metrics.items())[:_MOST_METRICS]:
-            name = name[:_LONGEST_NAME]
+            name = _readable(name[:_LONGEST_NAME])
             if isinstance(value, (int, float)) and not isinstance(value, bool) and _is_sane(value):
                 taken[name] = float(value)
             else:
@@ -262,10 +258,6 @@ class Fold:
         return 0
 
     @property
-    def epochs_total(self) -> Optional[int]:
-        return self._total
-
-    @property
     def has_yielded(self) -> bool:
         return bool(self._values.get("has_yielded"))
 
@@ -273,6 +265,11 @@ class Fold:
     def is_in_last_epoch(self) -> bool:
         done = self.epochs_done if self._epoch_done is None else self._epoch_done
         return self._total is not None and done >= self._total - 1
+
+    @property
+    def has_an_end(self) -> bool:
+        """Do its reports tell how much there is to do?"""
+        return self._total is not None or "percent" in self._values
 
     @property
     def is_unfinished(self) -> bool:
@@ -301,11 +298,11 @@ class Fold:
             "epochs_total": self._total,
             "steps": max(self._steps, self._epoch_steps),
             "step_seconds": self._step_seconds,
-            "epoch_seconds": _median(self._durations),
+            "epoch_seconds": _median(sorted(epoch["seconds"] for epoch in self._history if epoch["seconds"])),
             **self._values,
             "metrics": dict(self._metrics),
             "history": list(self._history),
-            "trouble": self._trouble,
+            "trouble": _readable(self._trouble),
         }
         return {name: value for name, value in result.items() if value or name in ("percent", "remaining_seconds")}
 
@@ -333,6 +330,11 @@ def _number(report: Dict[str, Any], name: str) -> float:
 
 def _is_sane(value: float) -> bool:
     return math.isfinite(value) and abs(value) < _LARGEST if isinstance(value, float) else abs(value) < _LARGEST
+
+
+def _readable(text: str) -> str:
+    """JSON may escape half a character; whoever passes it on could not write it."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _median(ordered: List[float]) -> float:

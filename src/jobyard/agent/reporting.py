@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -120,21 +121,28 @@ class Reports:
     def _append(self, attempt: Attempt, lines: List[Dict[str, Any]]) -> None:
         """Add to the spool, in one piece. Raises Refused if there is no room."""
         path = self._paths(attempt).spool
-        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
+            descriptor = os.open(path, flags, 0o600)
             try:
-                descriptor = os.open(path, flags)
-            except FileNotFoundError:
-                descriptor = os.open(path, flags | os.O_CREAT, 0o600)
-                lines = [_hello(attempt), _line("start"), *lines]
-            try:
-                if os.fstat(descriptor).st_size > _LARGEST_SPOOL:
+                size = os.fstat(descriptor).st_size
+                if size > _LARGEST_SPOOL:
                     raise Refused(503, "there are too many reports of %s" % attempt.id)
-                os.write(descriptor, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+                if not size:
+                    lines = [_hello(attempt), _line("start"), *lines]
+                _write_whole(descriptor, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
             finally:
                 os.close(descriptor)
         except OSError as error:
             raise Refused(503, "the report cannot be written down: %s" % error.strerror) from error
+
+
+def _write_whole(descriptor: int, data: bytes) -> None:
+    """All of it, or nothing: half a line would take the next one with it. Raises OSError."""
+    written = os.write(descriptor, data)
+    if written < len(data):
+        os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR) - written)
+        raise OSError(errno.ENOSPC, "only a part was written")
 
 
 def _hello(attempt: Attempt) -> Dict[str, Any]:

@@ -167,7 +167,9 @@ class Runner:
         superseded = [attempt for name, attempt in self.attempts.items() if name not in believed]
         for attempt in superseded:
             attempt.is_superseded = True
-        for attempt in self._withdraw(superseded):
+        begun = self._withdraw(superseded)
+        self._orders.override(begun)
+        for attempt in begun:
             self.end([attempt], DEFAULT_GRACE_SECONDS if attempt.grace is None else attempt.grace)
         absent = [name for name in live if not self._report(name)]
         for slot in list(self.slots.values()):
@@ -360,6 +362,9 @@ class Runner:
 
     def finish(self, attempt: Attempt, record: Record) -> None:
         """An attempt is over. `record` holds its end, and its start unless that was seen already."""
+        if not attempt.is_superseded and not self.spools.catches_up(attempt):
+            self._timers.after(0.0, lambda: self._finish_later(attempt, record))
+            return
         faults.point("agent-finishing")
         self.attempts.pop(attempt.id, None)
         if record.started_at is None:
@@ -371,6 +376,10 @@ class Runner:
             self.spools.forget(attempt)
         else:
             self._outbox.finished(attempt.id, self._endings.describe(attempt, record))
+
+    def _finish_later(self, attempt: Attempt, record: Record) -> None:
+        self.finish(attempt, record)
+        self._outbox.flush()
 
     # Stopping
 

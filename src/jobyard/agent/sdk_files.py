@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import zipfile
+from contextlib import suppress
 from typing import Callable, Dict
 
 FOLDER = "sdk/"  # within the zipapp, so that the agent itself does not find it
@@ -79,6 +80,24 @@ def unpack(state_dir: str, log: Callable[[str], None]) -> str:
         return ""
 
 
+def remove_others(state_dir: str, path: str) -> None:
+    """Let go of what other builds unpacked. Only while no task is left that one of their agents started."""
+    with suppress(OSError):
+        for name in os.listdir(state_dir):
+            other = "%s/%s" % (state_dir, name)
+            if name.startswith("sdk-") and other != path:
+                shutil.rmtree(other, ignore_errors=True)
+
+
+def _settle(path: str) -> None:
+    """A directory that appears whole must be whole after a crash of the machine too."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _write(path: str, files: Dict[str, bytes]) -> None:
     draft = "%s.%d.tmp" % (path, os.getpid())
     try:
@@ -87,6 +106,8 @@ def _write(path: str, files: Dict[str, bytes]) -> None:
             os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
             with open(target, "wb") as file:
                 file.write(content)
+        for name in files:  # after all were written: the first one takes most of the others along
+            _settle(os.path.join(draft, name))
         os.rename(draft, path)
     finally:
         shutil.rmtree(draft, ignore_errors=True)

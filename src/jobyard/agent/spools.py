@@ -15,8 +15,7 @@ from jobyard.agent.timers import Timer, Timers
 
 _LOOK_SECONDS = 0.5
 _YOUNG_SECONDS = 0.3  # most tasks of a yard are over by then, and never report
-_CHUNK = 1 << 18
-_MOST_AT_ONCE = 1 << 20  # the rest at the next look
+_MOST_AT_ONCE = 1 << 18  # some 20 ms of work; the rest at the next look
 _MOST_AT_END = 16 << 20
 
 
@@ -47,13 +46,29 @@ class Spool:
             finally:
                 os.close(descriptor)
 
+    def catches_up(self) -> bool:
+        """Is so little left that the rest can be read at once? Reads a piece otherwise."""
+        try:
+            size = os.stat(self._path).st_size
+        except OSError:
+            return True
+        left, offset = size - self._offset, self._offset
+        if left <= _MOST_AT_ONCE:
+            return True
+        self._pass_over(left - _MOST_AT_END)
+        self.look()
+        return self._offset == offset  # nothing that can be read
+
+    def _pass_over(self, size: int) -> None:
+        if size > 0:
+            self.fold.passed_over(size)
+            self._offset += size
+
     def read_to_end(self, descriptor: int) -> None:
         """Nothing more will come."""
         with suppress(OSError):  # a pipe, a directory: nothing that can be read
             size = os.fstat(descriptor).st_size
-            if size - self._offset > _MOST_AT_END:
-                self.fold.passed_over(size - self._offset - _MOST_AT_END)
-                self._offset = size - _MOST_AT_END
+            self._pass_over(size - self._offset - _MOST_AT_END)
             self._take(descriptor, _MOST_AT_END, size)
         self.fold.close()
 
@@ -62,7 +77,7 @@ class Spool:
             self._offset, self.fold = 0, Fold(self._started_at)
         end = self._offset + most
         while self._offset < end:
-            data = os.pread(descriptor, _CHUNK, self._offset)
+            data = os.pread(descriptor, _MOST_AT_ONCE, self._offset)
             if not data:
                 return
             self._offset += len(data)
@@ -88,14 +103,24 @@ class Spools:
 
     def of(self, attempt: Attempt) -> Optional[Fold]:
         """What an attempt has reported until now; None if nothing."""
+        spool = self._known(attempt)
+        if spool is None:
+            return None
+        spool.look()
+        return spool.fold
+
+    def _known(self, attempt: Attempt) -> Optional[Spool]:
         spool = self._spools.get(attempt.id)
         if spool is None:
             path = records.paths(self._state_dir, attempt.id).spool
-            if not os.path.exists(path):
-                return None
-            spool = self._spools[attempt.id] = Spool(path, attempt.started_at)
-        spool.look()
-        return spool.fold
+            if os.path.exists(path):
+                spool = self._spools[attempt.id] = Spool(path, attempt.started_at)
+        return spool
+
+    def catches_up(self, attempt: Attempt) -> bool:
+        """May the end of an attempt be told? Otherwise a piece of the much that it reported has been read meanwhile."""
+        spool = self._known(attempt)
+        return spool is None or spool.catches_up()
 
     def tell_all(self) -> None:
         """A server that knows nothing yet listens."""

@@ -13,6 +13,7 @@ from typing import Any, Callable, ClassVar, Dict, Optional
 from jobyard.agent import messages, probe, processes, sdk_files, snapshots
 from jobyard.agent.connection import Connection
 from jobyard.agent.door import Door
+from jobyard.agent.entrance import Entrance
 from jobyard.agent.forgetting import Forgetter
 from jobyard.agent.forking import Background
 from jobyard.agent.gpus import Gpus
@@ -61,6 +62,7 @@ class Agent:
         background = Background(self._selector, self._timers)
         self._forgetter = Forgetter(background, state_dir)
         self._measurer = Measurer(gpus, self._reservations)
+        self._sdk = sdk_files.unpack(state_dir, log)
         self._door = Door(self._selector, self._timers, state_dir, log)
         self._runner = Runner(
             self._selector,
@@ -71,7 +73,7 @@ class Agent:
             gpus,
             background,
             self._staging,
-            Surroundings(sdk_files.unpack(state_dir, log), self._door.address, self._door.token_file),
+            Surroundings(self._sdk, self._door.address, self._door.token_file),
         )
         self._respawner = Respawner(self._timers, self._needs_server, log)
         self._server: Optional[Connection] = None
@@ -85,10 +87,11 @@ class Agent:
     def run(self) -> None:
         """Serve until told to leave, or until nobody has needed us for long enough."""
         self._runner.adopt_all()
+        if not self._runner.attempts:
+            sdk_files.remove_others(self._state_dir, self._sdk)
         self._forgetter.empty_trash()
         self._door.open(self._runner.attempts, self._runner.spools)
-        self._listener.setblocking(False)
-        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        Entrance(self._selector, self._timers, self._listener, self._welcome_server)
         self._timers.after(_MEASURE_SECONDS, self._measure_regularly)
         self._timers.after(_SAMPLE_SECONDS, self._sample_regularly)
         self._timers.after(0.1, self._leave_if_unused)
@@ -115,11 +118,7 @@ class Agent:
 
     # Connections
 
-    def _accept(self, events: int) -> None:
-        try:
-            stream, _ = self._listener.accept()
-        except OSError:
-            return
+    def _welcome_server(self, stream: socket.socket, peer: Any) -> None:
         uid = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
         if uid not in (0, os.getuid()):
             stream.close()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobyard.engine.job_record import STUCK_SECONDS, JobRecord
-from jobyard.engine.training import can_yield, is_last_epoch
+from jobyard.engine.training import idle_seconds, is_last_epoch, obeys_its_user
 from jobyard.engine.wants import snapshot
 from jobyard.model.effects import Effect, Withdraw
 from jobyard.model.events import (
@@ -123,9 +123,11 @@ def _ask_to_yield(state: YardState, now: float) -> Iterator[Event]:
         if job.stop is not None or not (job.fixed_size or state.drained) or job.is_yielding:
             continue
         leaving = {r.slot.placement.node for r in job.slots.values()} & state.drained
+        if is_last_epoch(job) or not obeys_its_user(job):
+            continue
         if job.fixed_size is not None and job.fixed_size != job.spec.training_size:
             yield YieldRequested(job.id, Reason.RESIZING, f"resized to {job.fixed_size}", now, job.fixed_size)
-        elif leaving and can_yield(job) and not is_last_epoch(job):
+        elif leaving:
             yield YieldRequested(job.id, Reason.PREEMPTED, f"node {', '.join(sorted(leaving))} is drained", now)
 
 
@@ -134,9 +136,9 @@ def _stop_idle(state: YardState, now: float) -> Iterator[Event]:
     for job_id in list(state.remeasured):
         job = state.jobs[job_id]
         training = job.spec.training
-        if training is None or not training.idle_gpu_stop or job.stop is not None or not job.idle_since:
+        if training is None or not training.idle_gpu_stop or job.stop is not None:
             continue
-        if len(job.idle_since) == job.active and now - max(job.idle_since.values()) >= training.idle_gpu_seconds:
+        if idle_seconds(job, now) is not None:
             minutes = f"{training.idle_gpu_seconds / 60:g} minutes"
             yield CancelRequested(job.id, now, message=f"stopped because its GPUs were idle for {minutes}")
 

@@ -83,6 +83,7 @@ class JobRecord:
         self.more_gpu_mib = 0  # what it gets at least after it ran out of memory
         self.more_memory_mib = 0
         self.memory_requeues = 0
+        self.missed_deadline = ""  # what was told of it when it did not stop in time
 
     # -- tasks ------------------------------------------------------------------------------------------------------
 
@@ -118,6 +119,8 @@ class JobRecord:
             self.attempts.pop(number, None)
         else:
             self.tasks.pop(number, None)
+            self.progress.pop(number, None)
+            self.checkpoint_nodes.pop(number, None)
             if task.attempt != (1 if new is State.SUCCEEDED else 0):
                 self.attempts[number] = task.attempt
 

@@ -22,9 +22,10 @@ class AtSize:
 @dataclass(slots=True)
 class Profile:
     by_size: dict[Size, AtSize] = field(default_factory=dict)
-    epochs: int = 0  # most that one attempt was seen to do
+    epochs: int = 0  # that were done while its memory was looked at
     peak_memory_mib: int = 0
     peak_gpu_memory_mib: int = 0  # of one task on one device
+    least_gpu_mib: int = 0  # what one of it gets at least since one ran out of it; until its peak is known
     gpu_percent: int | None = None
     checkpoint_seconds: float = 0.0
     restart_seconds: float = 0.0
@@ -33,10 +34,12 @@ class Profile:
     def is_steady(self) -> bool:
         return self.epochs >= STEADY_EPOCHS and self.peak_gpu_memory_mib > 0
 
-    def learn(self, size: Size, progress: Progress) -> None:
+    def learn(self, size: Size, progress: Progress, epochs: int) -> None:
+        """`epochs` are those that were done since the last time."""
         if progress.epoch_seconds or progress.step_seconds:
             self.by_size[size] = AtSize(progress.epoch_seconds, progress.step_seconds)
-        self.epochs = max(self.epochs, len(progress.history))
+        if self.peak_gpu_memory_mib:
+            self.epochs += epochs
         self.checkpoint_seconds = progress.checkpoint_seconds or self.checkpoint_seconds
         self.restart_seconds = progress.restart_seconds or self.restart_seconds
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.profiles import Profile, kind_of
@@ -12,7 +13,7 @@ from jobyard.model.job import Reason
 from jobyard.model.node import Node
 from jobyard.model.resources import Resources
 from jobyard.model.task import Outcome, Task
-from jobyard.model.training import YIELD_SECONDS, Progress, Size
+from jobyard.model.training import IDLE_GPU_SECONDS, YIELD_SECONDS, Progress, Size
 from jobyard.scheduling.sharing import after_oom, reservation_mib
 from jobyard.scheduling.snapshot import Running
 
@@ -42,17 +43,18 @@ class Trainings:
     def learn_progress(self, job: JobRecord, task: Task, progress: Progress) -> bool:
         """Did it get a whole step further: an epoch, a checkpoint, the word that it can yield?"""
         known = job.progress.get(task.number)
-        job.progress[task.number] = progress
+        job.progress[task.number] = progress = progress.after(known)
         job.request = None
         if progress.epochs_done or progress.saved_at:
             job.checkpoint_nodes[task.number] = task.node
         profile = self.profiles.setdefault(self._kind(job), Profile())
-        profile.learn(job.spec.training_size, progress)
+        before = known.epochs_done if known else 0
+        profile.learn(job.spec.training_size, progress, max(0, progress.epochs_done - before))
         if progress.epoch_seconds and progress.epochs_total and (known is None or not known.epoch_seconds):
             # The first epoch corrects what the user guessed.
             left = progress.epochs_total - progress.epochs_done
             job.estimate_seconds = job.busy_seconds + (left + len(progress.history)) * progress.epoch_seconds
-        return known is None or _milestones(known) != _milestones(progress)
+        return known is None or known.milestones != progress.milestones
 
     def learn_use(self, job: JobRecord, used: Used, at: float) -> None:
         job.used[used.attempt.task] = used
@@ -65,11 +67,13 @@ class Trainings:
             job.idle_since.pop(used.attempt.task, None)
 
     def learn_end(self, job: JobRecord, task: Task, outcome: Outcome) -> None:
-        if outcome.progress is not None:
-            self.learn_progress(job, task, outcome.progress)
         if outcome.peak_gpu_memory_mib:
             profile = self.profiles.setdefault(self._kind(job), Profile())
             profile.learn_use(outcome.peak_memory_mib, outcome.peak_gpu_memory_mib)
+            if outcome.progress is not None:  # its peak is that of all of its epochs
+                profile.epochs = max(profile.epochs, len(outcome.progress.history))
+        if outcome.progress is not None:
+            self.learn_progress(job, task, outcome.progress)
         job.used.pop(task.number, None)
         job.idle_since.pop(task.number, None)
 
@@ -83,26 +87,42 @@ class Trainings:
         profile = self.profile_of(job)
         if ask.gpu_memory_mib and profile is not None and profile.peak_gpu_memory_mib:
             peak, steady = profile.peak_gpu_memory_mib, profile.is_steady
-            ask = replace(ask, gpu_memory_mib=reservation_mib(ask.gpu_memory_mib, peak, steady, largest_device_mib))
+            mib = reservation_mib(ask.gpu_memory_mib, peak, steady, largest_device_mib)
+            ask = replace(ask, gpu_memory_mib=mib if steady else max(mib, profile.least_gpu_mib))
+        elif ask.gpu_memory_mib and profile is not None:
+            ask = replace(ask, gpu_memory_mib=max(ask.gpu_memory_mib, profile.least_gpu_mib))
         if ask.gpus and job.more_gpu_mib > ask.gpu_memory_mib:
             ask = replace(ask, gpu_memory_mib=job.more_gpu_mib)
         return replace(ask, memory_mib=max(ask.memory_mib, job.more_memory_mib)) if job.more_memory_mib else ask
 
     def give_more_memory(self, job: JobRecord, task: Task, outcome: Outcome, nodes: Iterable[Node]) -> bool:
         """It ran out of memory: can it have more, and try again?"""
-        if job.memory_requeues >= MEMORY_REQUEUES_MOST or task.slot not in job.slots:
+        if task.slot not in job.slots:
             return False
         placement = job.slots[task.slot].slot.placement
         if outcome.reason is Reason.OUT_OF_GPU_MEMORY and placement.devices:
+            held = placement.devices[0].memory_mib
+            if held < job.more_gpu_mib:
+                return True  # it ran with less than the job gets by now
+            nodes = list(nodes)
             sizes = [device.memory_mib for node in nodes for device in node.devices]
-            more = after_oom(placement.devices[0].memory_mib, outcome.peak_gpu_memory_mib, sizes)
-            if more is None:
+            # Beside its checkpoint, if it can be; a larger device elsewhere costs what was done.
+            beside = [d.memory_mib for node in nodes if node.id == placement.node for d in node.devices]
+            peak = outcome.peak_gpu_memory_mib
+            more = after_oom(held, peak, beside) if pinned_to(job, [placement.node]) else None
+            more = more or after_oom(held, peak, sizes)
+            if more is None or job.memory_requeues >= MEMORY_REQUEUES_MOST:
                 return False
-            job.more_gpu_mib = more
-            profile = self.profiles.setdefault(self._kind(job), Profile())
-            profile.learn_use(0, more)
+            # Who was alone on its device stays so: all of the largest.
+            is_alone = not placement.resources.shares_gpus
+            job.more_gpu_mib = max(sizes) if is_alone and more not in beside else more
+            self.profiles.setdefault(self._kind(job), Profile()).least_gpu_mib = job.more_gpu_mib
         elif outcome.reason is Reason.OUT_OF_MEMORY:
             held = max(placement.resources.memory_mib, outcome.peak_memory_mib)
+            if held < job.more_memory_mib:
+                return True
+            if job.memory_requeues >= MEMORY_REQUEUES_MOST:
+                return False
             most = max((node.memory_mib for node in nodes), default=0)
             if held >= most or not held:
                 return False
@@ -114,21 +134,21 @@ class Trainings:
         return True
 
 
-def _milestones(progress: Progress) -> tuple[object, ...]:
-    return (progress.epochs_done, progress.can_yield, progress.saved_at, progress.epochs_total, progress.trouble)
-
-
 # -- what may be asked of a job
 
 
 def can_yield(job: JobRecord) -> bool:
-    """Would it stop at a checkpoint if it were asked to? A gang is asked through its first task."""
+    """May it be asked to stop at a checkpoint? If its submitter said so, or it did. A gang speaks by its first task."""
     training = job.spec.training
     if training is not None and training.preemptible is not None:
         return training.preemptible
-    if job.spec.gang:
-        return tells_of_checkpoints(job, 0)
-    return bool(job.slots) and all(tells_of_checkpoints(job, task.number) for task in job.active_tasks())
+    # Of an array all would stop for the sake of one, and come back where their checkpoints are not.
+    return (job.spec.gang or job.spec.size == 1) and tells_of_checkpoints(job, 0)
+
+
+def obeys_its_user(job: JobRecord) -> bool:
+    """Would it stop for its own user? Also if it is not to be preempted for others."""
+    return can_yield(job) or all(tells_of_checkpoints(job, task.number) for task in job.active_tasks())
 
 
 def tells_of_checkpoints(job: JobRecord, number: int) -> bool:
@@ -142,13 +162,27 @@ def is_last_epoch(job: JobRecord) -> bool:
     return any(p.epochs_total is not None and p.epochs_done >= p.epochs_total - 1 for p in running if p is not None)
 
 
-def yield_seconds(job: JobRecord) -> float:
-    return job.spec.training.yield_seconds if job.spec.training else YIELD_SECONDS
+def idle_seconds(job: JobRecord, now: float) -> float | None:
+    """For how long all of its GPUs have done nothing, if that is too long."""
+    if not job.idle_since or len(job.idle_since) < job.active:
+        return None
+    idle = now - max(job.idle_since.values())
+    most = job.spec.training.idle_gpu_seconds if job.spec.training else IDLE_GPU_SECONDS
+    return idle if idle >= most else None
+
+
+def yield_seconds(job: JobRecord, profile: Profile | None) -> float:
+    """How long it may take to its next checkpoint: as the submitter said, or two of its epochs."""
+    if job.spec.training is not None and job.spec.training.yield_seconds is not None:
+        return job.spec.training.yield_seconds
+    epoch = profile.epoch_seconds(job.spec.training_size) if profile else None
+    return max(YIELD_SECONDS, 2 * (epoch or 0.0))
 
 
 def resumes_at(job: JobRecord, number: int, node: str) -> int | None:
     """The epochs that an attempt on this node can build on; None: it begins from nothing."""
-    number = 0 if job.spec.gang else number
+    if job.spec.gang:
+        number, node = 0, job.task(0).node  # the others get it from there
     progress = job.progress.get(number)
     if progress is None or job.checkpoint_nodes.get(number) != node:
         return None
@@ -163,35 +197,50 @@ def pinned_to(job: JobRecord, nodes: Iterable[str]) -> str:
     return node if node in nodes else ""
 
 
-def sizes_of(job: JobRecord, nodes: Iterable[Node]) -> tuple[Size, ...]:
+class Bounds(NamedTuple):
+    """What the nodes of a yard could give at most."""
+
+    device_mib: int  # of the largest device
+    gpus: int  # of one node
+    workers: int
+
+    @classmethod
+    def of(cls, nodes: Iterable[Node]) -> Bounds:
+        nodes = list(nodes)
+        return cls(
+            max((device.memory_mib for node in nodes for device in node.devices), default=0),
+            max((len(node.devices) for node in nodes), default=0),
+            sum(max(len(node.devices), node.cpu_millis // 1000) for node in nodes),
+        )
+
+
+def sizes_of(job: JobRecord, bounds: Bounds) -> tuple[Size, ...]:
     """What an elastic job may have now, smallest first."""
     elastic = job.spec.elastic
     if elastic is None:
         return ()
     if job.fixed_size is not None:
         return (job.fixed_size,)
-    nodes = list(nodes)
-    most_gpus = max((len(node.devices) for node in nodes), default=0)
-    most_workers = sum(max(len(node.devices), node.cpu_millis // 1000) for node in nodes)
-    return elastic.sizes(job.spec.training_size, most_gpus, most_workers)
+    return elastic.sizes(job.spec.training_size, bounds.gpus, bounds.workers)
 
 
-def running(jobs: Iterable[JobRecord], trainings: Trainings, nodes: Iterable[Node], now: float) -> Iterator[Running]:
+def running(jobs: Iterable[JobRecord], trainings: Trainings, bounds: Bounds, now: float) -> Iterator[Running]:
     """Those that may be asked to stop at a checkpoint."""
-    nodes = list(nodes)
     for job in jobs:
         if job.stop is not None or not (job.progress or job.spec.training) or not can_yield(job):
             continue
         profile = trainings.profile_of(job) or Profile()
         restart = profile.checkpoint_seconds + (profile.restart_seconds or RESTART_SECONDS)
+        is_in_time = (profile.epoch_seconds(job.spec.training_size) or 0.0) <= yield_seconds(job, profile)
+        resizable = is_in_time and not job.missed_deadline and job.fixed_size is None
         yield Running(
             job.id,
             job.priority,
             job.age,
             tuple(job.slots),
             job.spec.training_size,
-            sizes_of(job, nodes) if job.fixed_size is None else (),
-            restart + max((_unsaved_seconds(job, task, now) for task in job.active_tasks()), default=0.0),
+            sizes_of(job, bounds) if resizable else (),
+            restart + max((_unsaved_seconds(job, task, now, is_in_time) for task in job.active_tasks()), default=0.0),
             restart,
             epochs_left(job),
             tuple((size, at.epoch_seconds) for size, at in profile.by_size.items() if at.epoch_seconds),
@@ -200,9 +249,9 @@ def running(jobs: Iterable[JobRecord], trainings: Trainings, nodes: Iterable[Nod
         )
 
 
-def _unsaved_seconds(job: JobRecord, task: Task, now: float) -> float:
-    """What a task would do again. One that stops at its next checkpoint loses nothing."""
-    if tells_of_checkpoints(job, task.number):
+def _unsaved_seconds(job: JobRecord, task: Task, now: float, is_in_time: bool) -> float:
+    """What a task would do again. One that stops at its next checkpoint, and in time, loses nothing."""
+    if is_in_time and not job.missed_deadline and tells_of_checkpoints(job, task.number):
         return 0.0
     progress = job.progress.get(task.number)
     return max(0.0, now - max(task.started_at or now, progress.saved_at if progress else 0.0))
@@ -220,8 +269,9 @@ def epochs_left(job: JobRecord) -> float | None:
 
 
 def busy_seconds(job: JobRecord, now: float) -> float:
-    """Of all its attempts together, those that run included."""
-    return job.busy_seconds + sum(max(0.0, now - task.started_at) for task in job.active_tasks() if task.started_at)
+    """Of all its attempts, those that run included; the tasks of a gang are one."""
+    running = sum(max(0.0, now - task.started_at) for task in job.active_tasks() if task.started_at)
+    return (job.busy_seconds + running) / (job.spec.size if job.spec.gang else 1)
 
 
 def has_overrun(job: JobRecord, now: float) -> bool:

@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobyard.engine.job_record import JobRecord
-from jobyard.engine.training import gpu_seconds, pinned_to, running, sizes_of
+from jobyard.engine.training import Bounds, gpu_seconds, pinned_to, running, sizes_of
 from jobyard.model.node import NodeConfig
 from jobyard.model.training import Size
 from jobyard.scheduling import explain
+from jobyard.scheduling.placement import Room
 from jobyard.scheduling.snapshot import HeldSlot, Member, Request, Snapshot
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def snapshot(state: YardState, now: float = 0.0) -> Snapshot:
     held = tuple(HeldSlot(record.slot, job.priority, job.age) for job, record in state.slots.values())
     requests = tuple(request for job in state.unfinished.values() if (request := request_of(state, job, now)))
     nodes = tuple(state.nodes.values())
-    training = running(state.jobs_with_slots(), state.trainings, nodes, now)
+    training = running(state.jobs_with_slots(), state.trainings, bounds_of(state), now)
     state.claims = {job: claim for job, claim in state.claims.items() if state.jobs[job].is_yielding}
     claims = tuple(placement for claim in state.claims.values() for placement in claim)
     return Snapshot(nodes, held, requests, awaited(state), tuple(training), claims)
@@ -66,13 +67,13 @@ def new_request(state: YardState, job: JobRecord, now: float = 0.0) -> Request |
 def _adapted(state: YardState, job: JobRecord, request: Request, now: float) -> Request:
     """By what is known of it: where its checkpoint is, how long it will take, and the sizes that it can have."""
     pin = pinned_to(job, state.nodes)
+    if pin and not Room(state.nodes[pin]).instances(_smallest(state, job, request.members[0]).resources):
+        pin = ""  # it needs more than there is where its checkpoint is: it begins anew elsewhere
     if pin:
         request = replace(request, members=(*_beside(pin, request.members[0]), *request.members[1:]))
     if job.spec.training is not None and job.age == job.number:  # one that was sent to the back goes to the back
         request = replace(request, gpu_seconds=gpu_seconds(job, state.trainings.profile_of(job), now))
-    sizes = [
-        size for size in sizes_of(job, state.nodes.values()) if job.next_size is None or _fits(size, job.next_size)
-    ]
+    sizes = [size for size in sizes_of(job, bounds_of(state)) if job.next_size is None or _fits(size, job.next_size)]
     if not sizes:
         return request
     member = replace(request.members[0], on="")  # of an elastic job there is one kind
@@ -81,6 +82,11 @@ def _adapted(state: YardState, job: JobRecord, request: Request, now: float) -> 
         for size in reversed(sizes)
     ]
     return replace(request, members=options[0], smaller=tuple(options[1:]))
+
+
+def _smallest(state: YardState, job: JobRecord, member: Member) -> Member:
+    sizes = sizes_of(job, bounds_of(state))
+    return replace(member, resources=replace(member.resources, gpus=sizes[0].gpus)) if sizes else member
 
 
 def _beside(node: str, member: Member) -> tuple[Member, ...]:
@@ -102,12 +108,14 @@ def _members(state: YardState, job: JobRecord) -> Iterator[Member]:
             if limited and group.parallelism is not None:
                 wanted = min(wanted, group.parallelism - open_slots[(index, replica)])
             if wanted > 0:
-                resources = state.trainings.resources(job, index, _largest_device_mib(state))
+                resources = state.trainings.resources(job, index, bounds_of(state).device_mib)
                 yield Member(index, resources, wanted, replica)
 
 
-def _largest_device_mib(state: YardState) -> int:
-    return max((device.memory_mib for node in state.nodes.values() for device in node.devices), default=0)
+def bounds_of(state: YardState) -> Bounds:
+    if state.bounds is None:
+        state.bounds = Bounds.of(state.nodes.values())
+    return state.bounds
 
 
 def why_never(state: YardState, job_groups: Iterable[Member], on: str, overcommit: bool = False) -> str | None:

@@ -29,6 +29,7 @@ from jobyard.engine.lifecycle import (
     advance,
 )
 from jobyard.engine.training import (
+    Bounds,
     Trainings,
     tells_of_checkpoints,
     yield_seconds,
@@ -91,6 +92,7 @@ class YardState:
         self._last_environment: Mapping[str, str] = {}
         self.replan = False  # something changed that the scheduler should look at
         self.trainings = Trainings()
+        self.bounds: Bounds | None = None  # of what its nodes have; None: work it out again
         self.claims: dict[str, tuple[Placement, ...]] = {}  # room that is kept for jobs that stop in order to grow
         self.remeasured: dict[str, None] = {}  # jobs whose use of GPUs was measured
 
@@ -239,11 +241,16 @@ class YardState:
             if found is None:
                 continue
             job, task = found
+            if task.is_yielding and job.spec.gang and not outcome.succeeded and job.counts[State.PENDING]:
+                outcome = replace(
+                    outcome, reason=Reason.PREEMPTED
+                )  # its peers have stopped already: it could not go on
             if job.started_at is None:
                 job.started_at = outcome.started_at
             group = job.spec.place_of(task.number).group
             seconds = max(0.0, outcome.finished_at - outcome.started_at)
-            job.learn_duration(group, seconds)
+            if outcome.reason is not Reason.PREEMPTED:
+                job.learn_duration(group, seconds)
             job.busy_seconds += seconds
             job.peak_memory_mib = max(job.peak_memory_mib, outcome.peak_memory_mib)
             job.slots[task.slot].progress_at = at
@@ -253,6 +260,8 @@ class YardState:
             if task.is_yielding and outcome.reason is Reason.PREEMPTED:
                 job.resizes += task.reason is Reason.RESIZING
                 job.preemptions += task.reason is Reason.PREEMPTED
+                if outcome.message and tells_of_checkpoints(job, task.number):
+                    job.missed_deadline = outcome.message
             if task.is_yielding or more:
                 job.slots[task.slot].is_void = True  # the scheduler looks anew
             step = self._advance(job, task, Ended(outcome, more), retries)
@@ -266,6 +275,8 @@ class YardState:
             self.replan = True
             if job.spec.gang and (task.reason not in REQUEUED or not self._stops_together(job)):
                 effects += self._restart_gang(job, task.message or "one of its tasks was given back")
+        elif task.state is State.SUCCEEDED and job.spec.gang and job.stop is None and job.counts[State.PENDING]:
+            effects += self._restart_gang(job, "a part of it was done before the rest stopped")
         elif task.state is State.FAILED:
             effects += self._on_failure(job, task, at)
         if job.is_final:
@@ -330,7 +341,7 @@ class YardState:
             record.is_void = True
         grace = job.spec.grace_seconds
         return [
-            Yield(node, tuple(attempts), yield_seconds(job), grace, at_once)
+            Yield(node, tuple(attempts), yield_seconds(job, self.trainings.profile_of(job)), grace, at_once)
             for (node, at_once), attempts in polite.items()
         ]
 
@@ -412,7 +423,7 @@ class YardState:
             return []  # retrying a few tasks of a running job leaves the rest as it is
         # A job that ended starts afresh: its deadline, its dependencies and its count of restarts too.
         job.stop = job.started_at = job.finished_at = None
-        job.gang_failures = 0
+        job.gang_failures = job.memory_requeues = 0
         self.unfinished[job.id] = job
         return self._check_dependencies(job, event.at)
 
@@ -436,12 +447,14 @@ class YardState:
         effects = self._lose_node(node_id, f"node {node_id} was removed", at)
         self.configs.pop(node_id, None)
         self.nodes.pop(node_id, None)
+        self.bounds = None
         self.drained.discard(node_id)
         self.removed.add(node_id)
         return stops + effects
 
     def _set_node(self, node: Node) -> None:
         self.nodes[node.id] = node
+        self.bounds = None
         self.replan = True
 
     def _state_when_here(self, node_id: str) -> NodeState:

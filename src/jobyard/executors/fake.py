@@ -32,7 +32,7 @@ from jobyard.model.events import (
 from jobyard.model.job import Reason
 from jobyard.model.node import Device, Node
 from jobyard.model.task import AttemptId, Outcome, Slot
-from jobyard.model.training import YIELD_EXIT_CODE, YIELD_SECONDS
+from jobyard.model.training import YIELD_EXIT_CODE
 
 BUILD = "fake"
 Listener = Callable[[Event], None]
@@ -299,12 +299,11 @@ class FakeExecutor:
                 self._launch(item.slot, [item.attempt])
 
     def _stop(self, item: LiveAttempt) -> None:
-        spec = self._yard.job(item.attempt.job).spec
+        grace = self._yard.job(item.attempt.job).spec.grace_seconds
         if item.is_yielding:
-            deadline = spec.training.yield_seconds if spec.training else YIELD_SECONDS
-            self._machine.ask_to_yield([item.attempt], deadline, spec.grace_seconds)
+            self._machine.ask_to_yield([item.attempt], 0.0 if item.at_once else item.yield_seconds, grace)
         else:
-            self._machine.stop([item.attempt], spec.grace_seconds)
+            self._machine.stop([item.attempt], grace)
 
     async def observations(self) -> AsyncIterator[Sequence[Event]]:
         while True:

@@ -35,7 +35,6 @@ from jobyard.model.events import (
 from jobyard.model.job import Reason
 from jobyard.model.node import Device, Node
 from jobyard.model.task import AttemptId, Outcome, Slot
-from jobyard.model.training import YIELD_SECONDS
 
 PROTOCOL = 1
 RECONNECT_SECONDS = (0.05, 0.2, 1.0, 2.0, 5.0)
@@ -282,7 +281,7 @@ class MachineExecutor:
         for item in live:
             grace = self._yard.job(item.attempt.job).spec.grace_seconds
             if item.is_yielding:
-                self._yield((item.attempt,), self._yield_seconds(item.attempt), grace, at_once=False)
+                self._yield((item.attempt,), item.yield_seconds, grace, at_once=item.at_once)
             elif item.is_stopping:
                 self._send({"op": "stop", "ids": [str(item.attempt)], "grace": grace})
 
@@ -327,10 +326,6 @@ class MachineExecutor:
     def _yield(self, attempts: Sequence[AttemptId], deadline: float, grace: float, *, at_once: bool) -> None:
         ids = [str(attempt) for attempt in attempts]
         self._send({"op": "yield", "ids": ids, "deadline": deadline, "grace": grace, "at_once": at_once})
-
-    def _yield_seconds(self, attempt: AttemptId) -> float:
-        training = self._yard.job(attempt.job).spec.training
-        return training.yield_seconds if training else YIELD_SECONDS
 
     def announce(self, is_busy: bool) -> None:
         if self._writer is not None and is_busy != self._announced:

@@ -10,6 +10,7 @@ from jobyard.model.effects import Effect, Launch
 from jobyard.model.events import Event
 from jobyard.model.job import JobSpec
 from jobyard.model.task import AttemptId, Slot
+from jobyard.model.training import YIELD_SECONDS
 
 
 class SubmittedJob(NamedTuple):
@@ -25,6 +26,8 @@ class LiveAttempt(NamedTuple):
     slot: Slot
     is_stopping: bool
     is_yielding: bool = False  # stopping at its next checkpoint
+    yield_seconds: float = YIELD_SECONDS  # how long it may take to that checkpoint
+    at_once: bool = False  # yielding, but nobody waits: it does not stop at a checkpoint by itself
 
 
 class YardView(Protocol):

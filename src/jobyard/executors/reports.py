@@ -9,37 +9,56 @@ from typing import Any
 from jobyard.model.codec import decode
 from jobyard.model.events import AttemptsMeasured, AttemptsProgressed, Event, Progressed, Used
 from jobyard.model.task import AttemptId
-from jobyard.model.training import Progress
+from jobyard.model.training import Epoch, Progress
 
-_FIELDS = frozenset(field.name for field in fields(Progress))
+SAVED_SECONDS = 10.0  # a checkpoint that covers no further epoch is written down at most so often
+_FIELDS = frozenset(field.name for field in fields(Progress)) - {"adds_history"}
 
 
 class Reports:
     """Reads the `progress` messages of one machine. Milestones are journalled; steps between them are not."""
 
     def __init__(self) -> None:
-        self._milestones: dict[AttemptId, tuple[object, ...]] = {}
+        self._written: dict[AttemptId, tuple[float, Progress, Epoch | None]] = {}  # the last, with its last epoch
 
     def forget(self) -> None:
         """Whoever forgot everything hears of every milestone anew."""
-        self._milestones.clear()
+        self._written.clear()
 
     def read(self, message: dict[str, Any], ahead: float, at: float) -> list[Event]:
         milestones: list[Progressed] = []
         between: list[Progressed] = []
         for name, seen in message["attempts"].items():
             attempt, progress = AttemptId.parse(name), progress_of(seen, ahead)
-            key = (progress.epochs_done, progress.epochs_total, progress.can_yield, progress.saved_at, progress.trouble)
-            is_new = self._milestones.get(attempt) != key
-            self._milestones[attempt] = key
-            (milestones if is_new else between).append(Progressed(attempt, progress))
+            if self._is_milestone(attempt, progress, at):
+                milestones.append(Progressed(attempt, self._news(attempt, progress, at)))
+            else:
+                between.append(Progressed(attempt, progress))
         events: list[Event] = [AttemptsProgressed(tuple(milestones), at)] if milestones else []
         return [*events, AttemptsMeasured(at, tuple(between))] if between else events
 
+    def _is_milestone(self, attempt: AttemptId, progress: Progress, at: float) -> bool:
+        if attempt not in self._written:
+            return True
+        written_at, written, _ = self._written[attempt]
+        if at - written_at < SAVED_SECONDS:
+            progress = replace(progress, saved_at=written.saved_at)
+        return progress.milestones != written.milestones
+
+    def _news(self, attempt: AttemptId, progress: Progress, at: float) -> Progress:
+        """Without the epochs that were written down before: a history of a hundred each time would fill the journal."""
+        history = progress.history
+        _, _, last = self._written.get(attempt, (0.0, progress, None))
+        self._written[attempt] = at, replace(progress, history=()), history[-1] if history else last
+        if last is None or last not in history:
+            return progress
+        is_older = len(history) - history[::-1].index(last)
+        return replace(progress, history=history[is_older:], adds_history=True)
+
     def ended(self, attempts: Iterable[AttemptId]) -> None:
-        if self._milestones:
+        if self._written:
             for attempt in attempts:
-                self._milestones.pop(attempt, None)
+                self._written.pop(attempt, None)
 
 
 def progress_of(seen: dict[str, Any], ahead: float) -> Progress:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 ALL = 1 << 16  # as the most GPUs or workers of an elastic job: as many as there are
@@ -22,7 +22,7 @@ class Training:
     estimated_seconds: float | None = None  # the user's guess of the whole; corrected by the first epoch
     heartbeat_steps: int = 100  # steps between two reports
     preemptible: bool | None = None  # None: once it has said that it can stop at a checkpoint
-    yield_seconds: float = YIELD_SECONDS  # how long it may take to its next checkpoint once asked to stop
+    yield_seconds: float | None = None  # to its next checkpoint once asked to stop; None: as its epochs allow
     log_dir: str = ""  # where TensorBoard looks
     idle_gpu_seconds: float = IDLE_GPU_SECONDS  # so long it may hold a GPU and not use it
     idle_gpu_stop: bool = False  # then it is stopped, not only told
@@ -85,7 +85,7 @@ class Progress:
     epochs_total: int | None = None
     steps: int = 0  # of this attempt
     step_seconds: float = 0.0  # mean, of this attempt
-    epoch_seconds: float = 0.0  # median of the epochs of this attempt; 0: none is done
+    epoch_seconds: float = 0.0  # median of its last HISTORY epochs; 0: none is done
     saved_at: float = 0.0  # 0: no checkpoint of this attempt is known
     checkpoint_seconds: float = 0.0  # to write one; 0: not known
     restart_seconds: float = 0.0  # from its start to its first step
@@ -96,3 +96,18 @@ class Progress:
     metrics: Mapping[str, float] = field(default_factory=dict)  # the newest
     history: tuple[Epoch, ...] = ()  # the last HISTORY of this attempt
     trouble: str = ""  # a sentence about reports that could not be read
+    adds_history: bool = False  # the history lacks what an earlier one of this attempt had: see `after`
+
+    @property
+    def milestones(self) -> tuple[object, ...]:
+        """What is worth writing down when it changes."""
+        return (self.epochs_done, self.epochs_total, self.can_yield, self.saved_at, self.trouble)
+
+    def after(self, known: Progress | None) -> Progress:
+        """With its whole history, if `known` is what was last known of the same attempt."""
+        if not self.adds_history:
+            return self
+        before = known.history if known is not None else ()
+        if self.history:
+            before = tuple(epoch for epoch in before if epoch.number < self.history[0].number)
+        return replace(self, history=(*before, *self.history)[-HISTORY:], adds_history=False)

@@ -82,7 +82,8 @@ class _Cycle:
             self.waits[request.job] = self._refused[missing[0].ask]
         if missing and (request.gang or request.smaller):  # all or nothing
             self._take_back(openings)
-            while len(self._refused) > refused_before:  # refused beside the rest of the gang; alone it may fit
+            # What was refused beside the rest of the gang may fit alone.
+            while openings and len(self._refused) > refused_before:
                 self._refused.popitem()
             if len(openings) and self.waits[request.job].reason is not Reason.PRIORITY:
                 self.waits[request.job] = why_not_together(len(openings), sum(m.wanted for m in members))

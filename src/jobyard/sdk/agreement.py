@@ -1,7 +1,8 @@
 """Do all ranks stop together? Rank 0 decides, and tells the others through the store that torch keeps for all of them.
 
 Not by a collective: one of a GPU that nobody had chosen yet fails, and one that only rank 0 joins, because the script
-calls the yard there alone, never ends.
+calls the yard there alone, never ends. Every time that they agree leaves one small key in the store: that is once an
+epoch or save.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ trainer.train(resume_from_checkpoint=get_last_checkpoint(args.output_dir))
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from transformers import TrainerCallback
@@ -27,7 +28,8 @@ class YardCallback(TrainerCallback):  # type: ignore[misc]
         self.job.tell_saves()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.job.plan(int(state.num_train_epochs) or None, int(state.epoch or 0))
+        epochs = int(state.num_train_epochs)  # of a dataset without a length the trainer does not know: sys.maxsize
+        self.job.plan(epochs if 0 < epochs < sys.maxsize else None, int(state.epoch or 0))
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.job.start_epoch()

@@ -69,7 +69,7 @@ def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
     if why := state.why_never(members, spec.on, spec.overcommit):
         raise UserError(f"job {spec.name!r} can never run: {why}; ask for less, or for another node with --on")
     if spec.gang:
-        _check_gang(state, spec)
+        check_gang(state, spec)
     after = tuple(_resolve(state, dependency) for dependency in spec.after)
     return replace(spec, after=after)
 
@@ -104,7 +104,7 @@ def _check_workdir(workdir: str) -> None:
         raise UserError(f"workdir {workdir}: not readable for the yard; choose another with --workdir")
 
 
-def _check_gang(state: YardState, spec: JobSpec) -> None:
+def check_gang(state: YardState, spec: JobSpec) -> None:
     """All of a gang must fit at once on empty nodes."""
     members = tuple(Member(i, group.resources, group.size) for i, group in enumerate(spec.groups) if group.size)
     empty = tuple(replace(node, foreign=Foreign(), state=NodeState.UP) for node in state.nodes.values())

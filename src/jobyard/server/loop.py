@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import DatabaseError
 
 from jobyard.agent import faults
-from jobyard.engine.training import resumes_at
+from jobyard.engine.job_record import JobRecord
+from jobyard.engine.training import resumes_at, tells_of_checkpoints, yield_seconds
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import Bug, Unwritable, YardError
 from jobyard.executors.mirror import Mirror
@@ -25,7 +26,7 @@ from jobyard.model.effects import Effect
 from jobyard.model.events import Event
 from jobyard.model.job import State
 from jobyard.model.node import NodeState
-from jobyard.model.task import AttemptId
+from jobyard.model.task import AttemptId, Slot, Task
 from jobyard.server.journal import Journal
 from jobyard.server.snapshots import Snapshots
 
@@ -81,13 +82,20 @@ class YardLoop:
 
     def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
         return [
-            LiveAttempt(AttemptId(job.id, number, task.attempt), record.slot, is_stopping, task.is_yielding)
+            self._live(job, task, record.slot)
             for job, record in self.state.slots.values()
             if record.slot.placement.node == node
             for number in sorted(record.tasks)
             for task in (job.tasks[number],)
-            for is_stopping in (task.state is State.STOPPING,)
         ]
+
+    def _live(self, job: JobRecord, task: Task, slot: Slot) -> LiveAttempt:
+        attempt = AttemptId(job.id, task.number, task.attempt)
+        if not task.is_yielding:
+            return LiveAttempt(attempt, slot, task.state is State.STOPPING)
+        seconds = yield_seconds(job, self.state.trainings.profile_of(job))
+        at_once = not tells_of_checkpoints(job, task.number)
+        return LiveAttempt(attempt, slot, task.state is State.STOPPING, True, seconds, at_once)
 
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
         job = self.state.jobs.get(attempt.job)  # None: a trial

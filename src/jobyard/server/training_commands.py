@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from jobyard.engine.job_record import JobRecord
-from jobyard.engine.training import can_yield, is_last_epoch, tells_of_checkpoints
+from jobyard.engine.training import is_last_epoch, obeys_its_user, pinned_to
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
 from jobyard.model.events import ScaleRequested, YieldRequested
 from jobyard.model.job import Reason
 from jobyard.model.training import ALL, Elastic, Size
-from jobyard.server.commands import find_job
+from jobyard.scheduling.snapshot import Member
+from jobyard.server.commands import check_gang, find_job
 from jobyard.server.loop import Command
 from jobyard.wire.requests import ScaleJob
 
@@ -26,7 +27,7 @@ def yield_job(selector: str) -> Command[str]:
             return [], job.id
         if not job.active:
             raise UserError(f"job {job.id} waits already: nothing of it runs; `yard cancel {job.id}` takes it away")
-        if not _stops_when_asked(job):
+        if not obeys_its_user(job):
             raise UserError(
                 f"job {job.id} has not said that it stops at a checkpoint; `yard cancel {job.id}` ends it without one"
             )
@@ -47,18 +48,26 @@ def scale_job(selector: str, request: ScaleJob) -> Command[str]:
         if elastic is None:
             raise UserError(f"job {job.id} has one size; submit it with a range, as in --gpus 1..8 or --workers 1..4")
         size = None if request.auto else _size_of(job, elastic, request)
-        if size not in (None, job.spec.training_size) and job.active and not _stops_when_asked(job):
-            raise UserError(
-                f"job {job.id} runs and has not said that it stops at a checkpoint, so it cannot change its size now"
-            )
+        if size not in (None, job.spec.training_size):
+            _check_size(state, job, size)
         return [ScaleRequested(job.id, size, now)], job.id
 
     return command
 
 
-def _stops_when_asked(job: JobRecord) -> bool:
-    """A job that is not to be preempted for others still obeys its user."""
-    return can_yield(job) or all(tells_of_checkpoints(job, task.number) for task in job.active_tasks())
+def _check_size(state: YardState, job: JobRecord, size: Size) -> None:
+    if job.active and not obeys_its_user(job):
+        raise UserError(
+            f"job {job.id} runs and has not said that it stops at a checkpoint, so it cannot change its size now"
+        )
+    if job.active and is_last_epoch(job):
+        raise UserError(f"job {job.id} is in its last epoch, which is never stopped; wait for it")
+    sized = job.spec.sized(size)
+    on = pinned_to(job, state.nodes) or sized.on
+    if why := state.why_never([Member(0, sized.groups[0].resources, 1)], on, sized.overcommit):
+        raise UserError(f"job {job.id} can never have {size}: {why}")
+    if sized.gang:
+        check_gang(state, sized)
 
 
 def _refuse_ended(job: JobRecord) -> None:

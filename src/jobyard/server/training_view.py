@@ -7,9 +7,10 @@ from statistics import median
 
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.profiles import Profile
-from jobyard.engine.training import can_yield, epochs_left, has_overrun
+from jobyard.engine.training import can_yield, epochs_left, has_overrun, idle_seconds
 from jobyard.engine.yard_state import YardState
 from jobyard.model.training import ALL, Elastic, Progress
+from jobyard.scheduling.elasticity import predict_epoch_seconds
 from jobyard.wire.views import SizeView, TrainingView
 
 
@@ -21,10 +22,10 @@ def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> T
     now = time.time()
     profile = state.trainings.profile_of(job) or Profile()
     progress = min(job.progress.values(), key=lambda each: each.epochs_done, default=Progress())
-    seconds = progress.epoch_seconds or profile.epoch_seconds(spec.training_size)
+    measured = [(size, at.epoch_seconds) for size, at in profile.by_size.items() if at.epoch_seconds]
+    seconds = progress.epoch_seconds if job.slots else None
+    seconds = seconds or predict_epoch_seconds(measured, spec.training_size)
     low, eta, high = _eta(job, progress, seconds, now)
-    idle = now - max(job.idle_since.values()) if job.idle_since and len(job.idle_since) == job.active else None
-    idle_most = spec.training.idle_gpu_seconds if spec.training else None
     used = [use.gpu_memory_mib for use in job.used.values() if use.gpu_memory_mib]
     return TrainingView(
         epochs_done=progress.epochs_done,
@@ -55,8 +56,8 @@ def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> T
         resizes=job.resizes,
         metrics=dict(progress.metrics),
         history=progress.history if detail else (),
-        trouble=progress.trouble,
-        idle_seconds=idle if idle is not None and idle_most is not None and idle >= idle_most else None,
+        trouble=progress.trouble or job.missed_deadline,
+        idle_seconds=idle_seconds(job, now),
         kind=job.kind,
         log_dir=spec.training.log_dir if spec.training else "",
     )
@@ -69,6 +70,10 @@ def _eta(
     if job.is_final or not job.slots:
         return None, None, None
     left = epochs_left(job)
+    if left is not None and not job.spec.gang and job.spec.size > 1:
+        # Of an array: those that have not reported yet have all of it before them, and slots work side by side.
+        unheard = job.unfinished - sum(not job.task(number).state.is_final for number in job.progress)
+        left = (left + unheard * (progress.epochs_total or 0)) / len(job.slots)
     if left is None or not epoch_seconds:
         told = progress.remaining_seconds
         return None, told, None

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from jobyard.engine.job_record import JobRecord
+from jobyard.engine.training import idle_seconds
 from jobyard.engine.yard_state import YardState
 from jobyard.model.job import Reason, State
 from jobyard.model.node import Node
@@ -100,6 +101,10 @@ def reason_of_job(state: YardState, job: JobRecord) -> tuple[Reason | None, str]
         label = job.spec.label_of(job.first_failure)
         share = f"{job.counts[State.FAILED]} of {job.spec.size} tasks failed"
         return first_task.reason, f"{share}; the first, {label}, {first_task.message}"
+    if job.is_yielding:
+        return next((task.reason, task.message) for task in job.active_tasks() if task.is_yielding)
+    if (idle := idle_seconds(job, time.time())) is not None:
+        return None, f"its GPUs have been idle for {show_seconds(idle)}; `yard cancel {job.id}` gives them back"
     if job.state is State.PENDING:
         if waiting := state.waits_for(job):
             return Reason.DEPENDENCY, f"waits for {', '.join(waiting)} to end"
@@ -112,7 +117,7 @@ def reason_of_job(state: YardState, job: JobRecord) -> tuple[Reason | None, str]
 
 def eta_seconds(state: YardState, job: JobRecord) -> float | None:
     """Of training by its epochs; else remaining tasks times the measured mean, over the slots it has now."""
-    if job.progress and (training := training_view(state, job, detail=False)) and training.eta_seconds is not None:
+    if job.progress and (training := training_view(state, job, detail=False)):
         return training.eta_seconds
     if job.is_final or not job.mean_seconds or not job.slots:
         return None

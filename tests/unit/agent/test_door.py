@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import os
+import selectors
 import shutil
 import socket
 import stat
@@ -12,12 +14,22 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tests.unit.agent.agent_process import PATIENCE_SECONDS, AgentProcess, Client, until
 from tests.unit.agent.conftest import MakeAgent
+
+from jobyard.agent import http_words, peers, records
+from jobyard.agent.attempts import RUNNING, Attempt, Slot
+from jobyard.agent.entrance import Entrance
+from jobyard.agent.outbox import Outbox
+from jobyard.agent.reporting import Reports
+from jobyard.agent.spools import Spools
+from jobyard.agent.timers import Timers
 
 WAITS = "echo ready; until [ -e go ]; do sleep 0.01; done"
 ENV = {"EPOCHS_TO_BE_DONE": "4", "EPOCHS_DONE": "1", "JOB_UUID": "j"}
@@ -270,6 +282,106 @@ def test_requests_may_come_in_pieces_or_all_at_once(task: Task) -> None:
         while received.count(b"\r\n\r\n0") < 4:
             received += stream.recv(65536)
     assert received.count(b"200 OK") == 4
+
+
+def test_who_asks_and_never_listens_is_not_heard_on(task: Task) -> None:
+    request = b"GET /nothing HTTP/1.1\r\n\r\n"
+    most = 64 << 20  # more than the kernel keeps
+    with socket.create_connection(address(task.server), PATIENCE_SECONDS) as stream:
+        stream.settimeout(1.0)
+        sent = 0
+        with suppress(TimeoutError):
+            while sent < most:
+                sent += stream.send((request * 4000)[sent % len(request) :])
+        assert sent < most  # the door takes no more than it can answer
+        assert task.asks() == "0"
+        stream.settimeout(PATIENCE_SECONDS)
+        stream.shutdown(socket.SHUT_WR)
+        received = bytearray()
+        while piece := stream.recv(1 << 20):
+            received += piece
+    assert received.count(b"HTTP/1.1 404") == sent // len(request)
+
+
+def test_a_head_of_blanks_takes_no_longer_than_another() -> None:
+    buffer = bytearray(b"GET / HTTP/1.1\r\nx: " + (b" " * 7000 + b"y") * 2 + b" \r\n\r\n")
+    _, request = http_words.take(buffer)
+    assert request is not None
+    assert len(request.headers["x"]) == 7002
+
+
+def test_a_head_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = bytearray(b"POST /x HTTP/1.1\r\nContent-Length: 2\r\n\r\n{")
+    head, request = http_words.take(buffer)
+    assert request is None
+    monkeypatch.setattr(http_words, "_head", None)
+    buffer += b"}GET"
+    _, request = http_words.take(buffer, head)
+    assert request is not None
+    assert (request.body, bytes(buffer)) == (b"{}", b"GET")
+
+
+def test_a_connection_is_known_by_its_user() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with socket.create_connection(listener.getsockname()) as client, listener.accept()[0] as stream:
+            assert peers.uid_of(stream) == peers.uid_of(client) == os.getuid()
+        with socket.socket(socket.AF_INET6) as client:
+            try:
+                client.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
+            except OSError:
+                pytest.skip("there is no IPv6 here")
+            with listener.accept()[0] as stream:
+                assert peers.uid_of(stream) == os.getuid()
+                client.close()
+                assert peers.uid_of(stream) is None  # nobody's any more, which tells nothing
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+def test_other_users_are_kept_out(task: Task) -> None:
+    host, port = address(task.server)
+    ask = f"import socket; s = socket.create_connection(('{host}', {port})); print(s.recv(9))"
+    done = subprocess.run(["/usr/bin/env", "python3", "-c", ask], user=65534, capture_output=True, text=True, cwd="/")
+    assert (done.stdout, done.stderr) == ("b''\n", "")
+    assert task.asks() == "0"
+
+
+def test_without_room_for_another_file_the_entrance_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    selector, timers, seen = selectors.DefaultSelector(), Timers(), []
+    monkeypatch.setattr("jobyard.agent.entrance._REST_SECONDS", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()):
+        Entrance(selector, timers, listener, lambda stream, peer: seen.append(stream))
+        ((key, events),) = selector.select()
+        with monkeypatch.context() as broken:
+            broken.setattr(socket.socket, "accept", Mock(side_effect=OSError(errno.EMFILE, "too many open files")))
+            key.data(events)
+        assert not selector.get_map()
+        timers.run_due()
+        ((key, events),) = selector.select()
+        key.data(events)
+    selector.close()
+    assert len(seen) == 1
+    seen[0].close()
+
+
+def test_a_report_that_finds_no_room_leaves_no_half_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt, timers = Attempt("j.0.1", Slot("s", "j", {})), Timers()
+    attempt.state = RUNNING
+    reports = Reports({"j.0.1": attempt}, Spools(timers, {}, Outbox(timers), str(tmp_path)), str(tmp_path))
+    spool = Path(records.paths(str(tmp_path), "j.0.1").spool)
+    spool.parent.mkdir(parents=True)
+    ends = http_words.Request("POST", "/end_epoch/j", {}, b'{"done": 1}', True)
+    write = os.write
+    for _ in range(2):
+        before = spool.read_bytes() if spool.exists() else b""
+        with monkeypatch.context() as full:
+            full.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:30]))
+            with pytest.raises(http_words.Refused, match="only a part was written") as refused:
+                reports.serve(ends)
+        assert refused.value.status == 503
+        assert spool.read_bytes() == before
+        reports.serve(ends)
+    kinds = [json.loads(line)["t"] for line in spool.read_text().splitlines()]
+    assert kinds == ["hello", "start", "ended", "ended"]
 
 
 def test_who_hangs_up_in_the_middle_harms_nothing(task: Task) -> None:

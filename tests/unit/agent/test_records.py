@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobyard.agent import records
+from jobyard.agent.lane import note_path, open_note, read_note, write_slot
 
 WHOLE = (
     records.claim_line("boot", 10, 20, 5.5, None)
@@ -99,3 +100,11 @@ def test_the_reason_that_a_task_writes_is_read_without_falling_into_traps(tmp_pa
     assert records.first_line(str(tmp_path / "link")) == ""
     assert records.first_line(str(tmp_path / "none")) == ""
     assert records.first_line(str(tmp_path / "text")) == "broken � disk"
+
+
+def test_a_shorter_note_of_a_lane_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None:
+    note = open_note(str(tmp_path), 7, 8)
+    for slot in ({"slot": "s", "reserve": {"devices": {"0": 12345}}}, {"slot": "t"}, {"slot": "u", "more": 1}):
+        write_slot(note, slot)
+        assert read_note(note_path(str(tmp_path), 7, 8)) == ("", slot)
+    os.close(note)

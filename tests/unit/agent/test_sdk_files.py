@@ -57,6 +57,31 @@ def test_the_sdk_is_unpacked_once_per_build(tree: Path, tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("sdk-*"))) == 2
 
 
+def test_what_other_builds_unpacked_goes(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "sdk-0123456789abcdef").mkdir()
+    (tmp_path / "sdk-0123456789abcdef.77.tmp").mkdir()
+    path = sdk_files.unpack(str(tmp_path), print)
+    sdk_files.remove_others(str(tmp_path), path)
+    assert [str(each) for each in tmp_path.glob("sdk-*")] == [path]
+    sdk_files.remove_others(str(tmp_path / "gone"), path)
+
+
+def test_what_runs_keeps_its_sdk(make_agent: MakeAgent) -> None:
+    agent = make_agent().start()
+    server = agent.connect()
+    server.launch("s", {"id": "j.0.1", "shell": "until [ -e go ]; do sleep 0.01; done"})
+    server.started("j.0.1")
+    agent.kill()
+    (agent.state / "sdk-of-before").mkdir()
+    again = agent.start().connect("j.0.1")
+    assert (agent.state / "sdk-of-before").exists()
+    (agent.work / "go").touch()
+    again.finished("j.0.1")
+    agent.kill()
+    agent.start().connect()
+    assert not (agent.state / "sdk-of-before").exists()
+
+
 def test_a_disk_without_room_costs_only_the_sdk(tree: Path, tmp_path: Path) -> None:
     said: list[str] = []
     (tmp_path / "file").write_text("")

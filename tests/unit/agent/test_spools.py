@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 from tests.unit.agent.agent_process import AgentProcess, Client, until
 
-from jobyard.agent.spools import Spool
+from jobyard.agent import records
+from jobyard.agent.attempts import Attempt, Slot
+from jobyard.agent.outbox import Outbox
+from jobyard.agent.spools import Spool, Spools
+from jobyard.agent.timers import Timers
 
 WAITS = "until [ -e go ]; do sleep 0.01; done; "
 
@@ -96,6 +100,36 @@ def test_a_spool_that_was_begun_anew_is_read_anew(tmp_path: Path) -> None:
     path.write_text('{"t":"epoch","at":1,"done":1}\n')
     spool.look()
     assert spool.fold.epochs_done == 1
+
+
+def test_much_that_is_left_at_the_end_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobyard.agent.spools._MOST_AT_ONCE", 1000)
+    path = Path(records.paths(str(tmp_path), "j.0.1").spool)
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps({"t": "epoch", "done": number}) + "\n" for number in range(1, 101)))
+    attempt = Attempt("j.0.1", Slot("s", "j", {}))
+    timers = Timers()
+    spools = Spools(timers, {}, Outbox(timers), str(tmp_path))
+    pieces = 0
+    while not spools.catches_up(attempt):
+        pieces += 1
+    assert pieces == path.stat().st_size // 1000
+    fold = spools.ended(attempt, str(path), None)
+    assert fold is not None
+    assert [entry["number"] for entry in (fold.progress() or {})["history"]] == list(range(1, 101))
+
+
+def test_the_end_of_a_task_that_reported_much_is_told(server: Client) -> None:
+    shell = f"for i in $(seq 9000); do echo '{json.dumps({'t': 'steps', 'at': 1, 'steps': 7})}'; done >> $YARD_SPOOL"
+    (outcome,) = server.run({"id": "j.0.1", "shell": shell + f"; {report(t='epoch', done=1)}"})
+    assert outcome["progress"]["epochs_done"] == 1
+    assert server.run({"id": "j.1.1", "shell": "exit 3"})[0]["exit_code"] == 3
+
+
+def test_much_that_cannot_be_read_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"x" * 1000000)
+    (tmp_path / "link").symlink_to("large")
+    assert Spool(str(tmp_path / "link"), 0.0).catches_up()
 
 
 def test_of_far_too_many_reports_the_last_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.agent.agent_process import AgentProcess, Client, until
@@ -23,7 +24,7 @@ def begin(agent: AgentProcess, server: Client, shell: str) -> None:
     server.started("j.0.1")
 
 
-def ask(server: Client, *ids: str, deadline: float = 600, grace: float = 20, **more: bool) -> None:
+def ask(server: Client, *ids: str, deadline: float = 600, grace: float = 20, **more: Any) -> None:
     server.send(op="yield", ids=list(ids or ["j.0.1"]), deadline=deadline, grace=grace, **more)
 
 
@@ -33,7 +34,7 @@ def test_who_stops_at_a_checkpoint_is_preempted(agent: AgentProcess, server: Cli
     outcome = server.finished("j.0.1")
     assert (outcome["reason"], outcome["exit_code"]) == ("Preempted", 85)
     assert (outcome["progress"]["epochs_done"], outcome["progress"]["has_yielded"]) == (4, True)
-    assert "message" not in outcome or not outcome["message"]
+    assert "message" not in outcome
 
 
 def test_who_ends_by_itself_meanwhile_has_succeeded(agent: AgentProcess, server: Client) -> None:
@@ -99,6 +100,17 @@ def test_who_ends_well_at_sigterm_is_judged_by_its_reports(
     assert server.finished("j.0.1").get("reason") == reason
 
 
+@pytest.mark.parametrize("report", ["", 'echo \'{"t":"steps","at":1,"steps":3}\' >> $YARD_SPOOL; '])
+@pytest.mark.parametrize(("wish", "reason"), [({"at_once": True}, "Preempted"), ({"deadline": 0.1}, None)])
+def test_who_ends_well_at_sigterm_and_tells_of_no_end_has_stopped_if_nobody_waited(
+    agent: AgentProcess, server: Client, report: str, wish: dict[str, Any], reason: str | None
+) -> None:
+    begin(agent, server, f"trap 'exit 0' TERM; {report}" + DEAF)
+    ask(server, **wish)
+    outcome = server.finished("j.0.1")
+    assert (outcome["exit_code"], outcome.get("reason")) == (0, reason)
+
+
 def test_what_has_not_started_is_withdrawn(agent: AgentProcess, server: Client) -> None:
     server.launch("s", {"id": "j.0.1", "shell": OBEYS + "exit 85"}, {"id": "j.1.1", "shell": "touch ran"})
     until(lambda: is_ready(agent, "j.0.1"))
@@ -125,6 +137,20 @@ def test_who_reports_is_told_that_a_stop_is_the_end(agent: AgentProcess, server:
     server.send(op="stop", ids=["j.0.1"], grace=600)
     outcome = server.finished("j.0.1")
     assert (outcome["signal"], "reason" in outcome) == (15, False)
+
+
+@pytest.mark.parametrize("way", ["stop", "supersede"])
+def test_who_never_reports_is_told_that_too(agent: AgentProcess, server: Client, way: str) -> None:
+    """Of a gang one rank reports, and all of them have the SDK."""
+    shell = "import os, sys, time; from jobyard.sdk import yard_job; job = yard_job(); job.start_epoch()"
+    begin(agent, server, f"RANK=1 exec python3 -c '{shell}; print(\"ready\", flush=True); time.sleep(60)'")
+    assert not os.path.exists(agent.files("j.0.1").spool)
+    if way == "stop":
+        server.send(op="stop", ids=["j.0.1"], grace=600)
+    else:
+        server.send(op="reconcile", live=[])
+    until(lambda: agent.record("j.0.1").ended_at is not None)
+    assert agent.record("j.0.1").signal == 15
 
 
 def test_a_yield_that_a_launcher_turned_into_another_code_is_a_preemption(agent: AgentProcess, server: Client) -> None:

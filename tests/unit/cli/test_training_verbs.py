@@ -168,7 +168,7 @@ def test_a_checkpoint_is_of_whole_jobs(words: tuple[str, ...], yard: Yard) -> No
 @pytest.mark.parametrize(
     ("words", "body", "says"),
     [
-        (("4",), {"size": 4}, "gets 4, from"),
+        (("4",), {"size": 4}, "gets 4 GPUs, from"),
         (("auto",), {"auto": True}, "gets what the scheduler chooses"),
         (("--gpus", "2"), {"gpus": 2}, "gets 2 GPUs, from"),
         (("--workers", "3", "--gpus", "2"), {"workers": 3, "gpus": 2}, "gets 2 GPUs and 3 workers"),

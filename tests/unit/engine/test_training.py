@@ -213,6 +213,85 @@ def test_a_gang_yields_and_resumes_together(yard: TrainingYard) -> None:
     assert resumes_at(job, 1, "here") == 2
 
 
+def test_a_gang_of_which_one_part_was_done_when_the_other_stopped_begins_again_together(yard: TrainingYard) -> None:
+    for order in ((0, 1), (1, 0)):
+        job = yard.submit(a_job(groups=(a_group(count=2, cpus=0),), gang=True, training=Training(epochs=5)))
+        attempts = yard.active(job)
+        yard.start(*attempts)
+        yard.progress(attempts[0], report(1, 5))
+        yard.yield_now(job)
+        for rank in order:
+            if rank == 0:
+                yard.finish(attempts[0], exit_code=85, reason=Reason.PREEMPTED, progress=report(2, 5))
+            else:
+                yard.finish(attempts[1])
+        assert len(yard.launched()) == 2
+        yard.run_to_the_end(job)
+
+
+def test_a_rank_that_fails_because_its_peer_has_stopped_has_stopped_too(yard: TrainingYard) -> None:
+    job = yard.submit(a_job(groups=(a_group(count=2, cpus=0),), gang=True, training=Training(epochs=5)))
+    first, second = yard.active(job)
+    yard.start(first, second)
+    yard.progress(first, report(1, 5))
+    yard.yield_now(job)
+    yard.finish(first, exit_code=85, reason=Reason.PREEMPTED, progress=report(2, 5))
+    yard.finish(second, exit_code=1)
+    assert len(yard.launched()) == 2
+
+
+def test_the_ranks_of_a_gang_resume_together_wherever_they_are() -> None:
+    yard = TrainingYard(a_node("a", gpus=1), a_node("b", gpus=1))
+    job = yard.submit(a_job(groups=(a_group(count=2, cpus=0, gpus=1),), gang=True, training=Training(epochs=5)))
+    first, second = yard.active(job)
+    yard.start(first, second)
+    yard.progress(first, report(1, 5))
+    yard.yield_now(job)
+    yard.finish(second, exit_code=85, reason=Reason.PREEMPTED)
+    yard.finish(first, exit_code=85, reason=Reason.PREEMPTED, progress=report(2, 5))
+    nodes = {job.task(rank).node for rank in (0, 1)}
+    assert nodes == {"a", "b"}
+    assert [resumes_at(job, rank, job.task(rank).node) for rank in (0, 1)] == [2, 2]
+
+
+def test_an_array_is_not_stopped_for_the_sake_of_one_of_its_tasks() -> None:
+    yard = TrainingYard(a_node(gpus=4))
+    array = yard.submit(a_training(tasks=4))
+    for attempt in yard.active(array):
+        yard.start(attempt)
+        yard.progress(attempt, report(3))
+    yard.submit(a_job(gpus=1, priority=10))
+    assert not yard.found(Yield)
+
+
+def test_a_job_that_missed_its_deadline_is_told_so_and_not_resized_again() -> None:
+    yard = TrainingYard(a_node(gpus=4))
+    neighbour = yard.submit(a_job(gpus=2))
+    job = yard.submit(an_elastic())
+    yard.progress(yard.begin(job), report(2, 100))
+    yard.yield_now(job)
+    message = "did not stop at a checkpoint within 600 s; ended by SIGTERM"
+    yard.finish(*yard.active(job), signal=15, reason=Reason.PREEMPTED, message=message)
+    assert job.missed_deadline == message
+    yard.progress(yard.begin(job), report(3, 100))
+    yard.finish(*yard.active(neighbour))
+    assert not yard.found(Yield)
+
+
+def test_a_long_epoch_has_a_long_deadline_and_a_short_deadline_no_resize() -> None:
+    yard = TrainingYard(a_node(gpus=6))
+    neighbour = yard.submit(a_job(gpus=2))
+    jobs = [
+        yard.submit(an_elastic(1, 3, training=Training(epochs=100))),
+        yard.submit(an_elastic(1, 3, training=Training(epochs=100, yield_seconds=60))),
+    ]
+    for job in jobs:
+        yard.progress(yard.begin(job), report(2, 100, seconds=3600))
+    assert [effect.deadline_seconds for effect in yard.yield_now(jobs[0]) if isinstance(effect, Yield)] == [7200.0]
+    yard.finish(*yard.active(neighbour))
+    assert not yard.found(Yield)
+
+
 # -- sizes
 
 
@@ -337,6 +416,33 @@ def test_a_job_that_ran_out_of_gpu_memory_tries_again_with_more_and_the_next_of_
     yard.finish(*yard.active(job))
     next_one = yard.submit(a_training(gpu_mem=10 * GIB))
     assert next_one.slots[next_one.task(0).slot].slot.placement.devices[0].memory_mib >= held
+
+
+def test_tasks_that_run_out_of_memory_together_learn_one_lesson() -> None:
+    yard = TrainingYard(a_node(gpus=1, gpu_mib=80 * GIB))
+    job = yard.submit(a_training(tasks=8, gpu_mem=8 * GIB, training=None))
+    attempts = yard.active(job)
+    yard.start(*attempts)
+    yard.finish(*attempts, exit_code=1, reason=Reason.OUT_OF_GPU_MEMORY, peak_gpu_memory_mib=8 * GIB)
+    assert (job.counts[State.FAILED], job.memory_requeues) == (0, 1)
+
+
+def test_who_was_alone_on_a_small_device_is_alone_on_the_largest() -> None:
+    yard = TrainingYard(a_node("small", gpus=1, gpu_mib=16 * GIB), a_node("large", gpus=1, gpu_mib=80 * GIB))
+    job = yard.submit(a_training(on="small,large"))
+    assert job.task(0).node == "small"
+    yard.finish(yard.begin(job), exit_code=1, reason=Reason.OUT_OF_GPU_MEMORY)
+    assert job.task(0).node == "large"
+    assert job.slots[job.task(0).slot].slot.placement.devices[0].memory_mib == 80 * GIB
+
+
+def test_one_glance_after_a_restart_makes_no_reservation_smaller(yard: TrainingYard) -> None:
+    """What was measured is not in the journal; epochs that were done before anybody looked prove nothing."""
+    job = yard.submit(a_training(gpu_mem=40 * GIB))
+    attempt = yard.begin(job)
+    yard.progress(attempt, report(5, 100))
+    yard.use(attempt, 3 * GIB)
+    assert not yard.found(Reserve)
 
 
 def test_who_had_the_largest_device_alone_and_ran_out_of_memory_has_failed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pickle
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -363,3 +365,15 @@ def test_the_agent_reads_every_report(yard: Yard) -> None:
     assert [epoch["number"] for epoch in progress["history"]] == [1, 2, 3]
     assert progress["restart_seconds"] >= 5
     assert progress["checkpoint_seconds"] == 0.25
+
+
+@pytest.mark.parametrize(("planned", "told"), [(3, 3), (sys.maxsize, None), (0, None)])
+def test_the_trainer_of_a_dataset_without_a_length_knows_no_end(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, planned: int, told: int | None
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(TrainerCallback=object))
+    monkeypatch.delitem(sys.modules, "jobyard.sdk.huggingface", raising=False)
+    callback = importlib.import_module("jobyard.sdk.huggingface").YardCallback()
+    monkeypatch.delitem(sys.modules, "jobyard.sdk.huggingface")
+    callback.on_train_begin(None, SimpleNamespace(num_train_epochs=planned, epoch=0), None)
+    assert yard.records("hello")[0]["epochs"] == told

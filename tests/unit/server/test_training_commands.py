@@ -15,13 +15,14 @@ from jobyard.model.job import Reason, State
 from jobyard.model.training import ALL, Elastic, Progress, Size, Training
 from jobyard.server.training_commands import scale_job, yield_job
 from jobyard.wire.requests import ScaleJob
-from tests.builders import a_job, submitted
+from tests.builders import a_job, a_node, joined, submitted
 
 CAN_YIELD = Progress(epochs_done=3, epochs_total=10, can_yield=True)
 
 
 def a_state(progress: Progress | None = None, *, runs: bool = True, **spec: Any) -> tuple[YardState, JobRecord]:
     state = YardState()
+    state.handle(joined(a_node(cpus=100, gpus=64)))
     state.handle(submitted("j1", 1, a_job(gpus=1, **spec)))
     job = state.jobs["j1"]
     if runs:
@@ -138,3 +139,15 @@ def test_a_running_job_must_be_able_to_stop_before_it_changes() -> None:
         scale_job("j1", ScaleJob(size=2))(state, 7.0)
     waits, _ = a_state(runs=False, elastic=Elastic(gpus=(1, 4)))
     assert len(scale_job("j1", ScaleJob(size=2))(waits, 7.0)[0]) == 1
+
+
+def test_a_size_that_no_node_has_is_refused() -> None:
+    state, _ = a_state(CAN_YIELD, elastic=Elastic(gpus=(1, ALL)))
+    with pytest.raises(UserError, match="job j1 can never have 1000 GPUs"):
+        scale_job("j1", ScaleJob(size=1000))(state, 7.0)
+
+
+def test_the_last_epoch_is_not_stopped_for_another_size() -> None:
+    state, _ = a_state(replace(CAN_YIELD, epochs_done=9), elastic=Elastic(gpus=(1, ALL)))
+    with pytest.raises(UserError, match="last epoch"):
+        scale_job("j1", ScaleJob(size=2))(state, 7.0)

@@ -31,10 +31,15 @@ def command(session: Session, job: str, size: str | None, gpus: int | None, work
     if session.is_json:
         print_json(view)
         return 0
-    wanted = [f"{gpus} GPUs" if gpus else "", f"{workers} workers" if workers else "", size or ""]
+    unit = "workers" if view.training and view.training.sizes.endswith("workers") else "GPUs"
+    wanted = [_count(gpus, "GPUs"), _count(workers, "workers"), _count(number, unit)]
     what = "what the scheduler chooses" if size == AUTO else " and ".join(filter(None, wanted))
     click.echo(f"{title(view)} gets {what}, from its next checkpoint or start")
     return 0
+
+
+def _count(number: int | None, unit: str) -> str:
+    return f"{number} {unit.removesuffix('s') if number == 1 else unit}" if number else ""
 
 
 def _number(size: str | None) -> int | None:

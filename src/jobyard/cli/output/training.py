@@ -51,8 +51,9 @@ def eta_text(training: TrainingView) -> str:
     if training.eta_seconds is None:
         return ""
     low, high = training.eta_low_seconds, training.eta_high_seconds
-    between = f" ({show_seconds(low)} to {show_seconds(high)})" if low is not None and high is not None else ""
-    return show_seconds(training.eta_seconds) + between
+    if low is None or high is None or show_seconds(low) == show_seconds(high):
+        return show_seconds(training.eta_seconds)
+    return f"{show_seconds(training.eta_seconds)} ({show_seconds(low)} to {show_seconds(high)})"
 
 
 def epochs_bar(training: TrainingView) -> str:
