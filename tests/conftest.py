@@ -7,10 +7,15 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.yards import TemporaryYard
 
 MakeYard = Callable[..., TemporaryYard]
+
+# These machines are shared: how long an example takes says nothing.
+settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared machine")
 
 
 @pytest.hookimpl(tryfirst=True)
