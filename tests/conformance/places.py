@@ -171,6 +171,9 @@ class StubYard:
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
         return None
 
+    def gang_addresses(self, job_id: str) -> Sequence[str]:
+        return ()
+
     @property
     def is_busy(self) -> bool:
         return bool(self.live)

@@ -29,6 +29,26 @@ for epoch in job.epochs(12):
 shutil.copy(path, "story")
 """
 
+# Rank 0 waits where MASTER_ADDR says that it is; the other one finds it there.
+MEET = """
+import os, socket, time
+rank, where = int(os.environ["RANK"]), (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+if rank == 0:
+    with socket.create_server(("", where[1])) as server:
+        server.accept()[0].sendall(b"hello from rank 0")
+else:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            link = socket.create_connection(where, timeout=5)
+            break
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+    print(link.recv(100).decode(), flush=True)
+"""
+
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[TemporaryYard]:
@@ -83,3 +103,13 @@ def test_a_drained_machine_is_soon_free_and_gives_the_job_back_when_it_is_resume
     lab.ok("wait", "--timeout", "120s", job)
     assert lab.tasks(job)[0]["node"] == node
     assert story(tmp_path) == list(range(12))
+
+
+def test_the_ranks_of_a_gang_on_two_machines_find_each_other(lab: TemporaryYard, tmp_path: Path) -> None:
+    lab.work = tmp_path
+    (tmp_path / "meet.py").write_text(MEET)
+    cpus = str(lab.json("nodes")[0]["cpu_millis"] // 1000)  # all of a machine, so that each has one
+    job = lab.submit("--on", "lab", "--cpus", cpus, "--workers", "2", "--", "python3", "meet.py")
+    lab.ok("wait", "--timeout", "120s", job)
+    assert len({task["node"] for task in lab.tasks(job)}) == 2
+    assert "hello from rank 0" in lab.logs(job)

@@ -99,6 +99,9 @@ class UnsettledYard:
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
         return None
 
+    def gang_addresses(self, job_id: str) -> Sequence[str]:
+        return ()
+
     async def settled(self) -> None:
         await asyncio.sleep(0)
         self.live = []
@@ -106,6 +109,7 @@ class UnsettledYard:
 
 class SocketTransport:
     build = "b"
+    address = sees_us_as = ""
 
     def __init__(self, directory: Path) -> None:
         self.state_dir = directory

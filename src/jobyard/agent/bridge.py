@@ -14,7 +14,6 @@ from typing import Dict, List
 from jobyard.agent import places
 from jobyard.agent.places import Place
 
-GREETING = b"jobyard bridge\n"
 EXIT_READ_ONLY = 68
 _CHUNK = 1 << 18
 _MOST_WAITING = 1 << 20
@@ -38,7 +37,7 @@ def run(yard: str, fake_gpus: str) -> int:
         print("jobyard agent: %s" % error, file=sys.stderr)
         return error.exit_code if isinstance(error, CannotBridge) else 1
     with stream:
-        os.write(1, GREETING)
+        os.write(1, _greeting())
         relay(0, 1, stream)
     return 0
 
@@ -110,6 +109,12 @@ def _call(command: List[str], seconds: float = _PATIENCE_SECONDS) -> "tuple[int,
         return 1, str(error)
     said = done.stdout.decode("utf-8", "replace").strip().splitlines()
     return done.returncode, said[-1] if said else ""
+
+
+def _greeting() -> bytes:
+    """Whatever a login prints before this line is not ours. It tells how this machine and the other see each other."""
+    theirs, _, ours, _ = (os.environ.get("SSH_CONNECTION", "").split() + [""] * 4)[:4]
+    return b" ".join(word.encode() for word in ("jobyard bridge", ours, theirs) if word) + b"\n"
 
 
 def _lasting_environment() -> Dict[str, str]:

@@ -14,6 +14,8 @@ from jobyard.errors import Unavailable
 class LocalAgent:
     """A transport: connects to this machine's agent of one yard, starting it when nobody answers."""
 
+    address = sees_us_as = ""  # only others know how this machine is reached
+
     def __init__(self, state_dir: Path, socket: Path, fake_gpus: str = "") -> None:
         self.state_dir = state_dir
         self.socket = socket

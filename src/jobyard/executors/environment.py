@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 
 from jobyard.model.job import GroupSpec, JobSpec, TaskPlace
 from jobyard.model.node import Node
@@ -76,10 +77,10 @@ def task_environment(
     slot_placement: Placement,
     node: Node | None = None,
     *,
-    master_address: str = DEFAULT_MASTER_ADDRESS,
+    addresses: Sequence[str] = (),
     resumes_at: int | None = None,
 ) -> dict[str, str]:
-    """What one attempt has beyond `job_environment`. `node` tells device ids; `master_address` is where rank 0 runs.
+    """What one attempt has beyond `job_environment`. `node` tells device ids; `addresses` are those of a gang's ranks.
 
     `resumes_at` are the epochs that its checkpoint here covers; None: there is no checkpoint.
     """
@@ -102,9 +103,9 @@ def task_environment(
     if group.name:
         env.update(_of_group(spec, group, place))
     if spec.gang:
-        env.update(_of_gang(spec, task_number, job_number, slot_placement, master_address))
+        env.update(_of_gang(spec, task_number, job_number, slot_placement, _address(addresses, 0)))
     if spec.training is not None:
-        env.update(_of_training(job_id, spec, env, slot_placement, resumes_at, job_number))
+        env.update(_of_training(job_id, spec, env, slot_placement, resumes_at, job_number, addresses))
     if spec.training is not None or resumes_at is not None:
         env["YARD_EPOCHS_DONE"] = str(resumes_at or 0)
         env["YARD_RESUMED"] = "0" if resumes_at is None else "1"
@@ -157,8 +158,18 @@ def _of_group(spec: JobSpec, group: GroupSpec, place: TaskPlace) -> dict[str, st
     }
 
 
+def _address(addresses: Sequence[str], rank: int) -> str:
+    return (addresses[rank] if rank < len(addresses) else "") or DEFAULT_MASTER_ADDRESS
+
+
 def _of_training(
-    job_id: str, spec: JobSpec, env: dict[str, str], placement: Placement, resumes_at: int | None, job_number: int
+    job_id: str,
+    spec: JobSpec,
+    env: dict[str, str],
+    placement: Placement,
+    resumes_at: int | None,
+    job_number: int,
+    addresses: Sequence[str],
 ) -> dict[str, str]:
     """KubeProfiler's names. What the user did not tell is not set; what it would crash without has a harmless value."""
     assert spec.training is not None
@@ -167,7 +178,7 @@ def _of_training(
     address = env.get("MASTER_ADDR", DEFAULT_MASTER_ADDRESS)
     port = int(env.get("MASTER_PORT", 20000 + job_number % 10000))
     rank = int(env.get("RANK", 0))
-    workers = [f"{address}:{port + 1 + index}" for index in range(nodes)]
+    workers = [f"{_address(addresses, index)}:{port + 1 + index}" for index in range(nodes)]
     told = {
         "EPOCHS_TO_BE_DONE": training.epochs,
         "YARD_EPOCHS": training.epochs,

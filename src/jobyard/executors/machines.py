@@ -50,6 +50,8 @@ class Transport(Protocol):
     """A way to reach one machine's agent."""
 
     build: str
+    address: str  # by which other machines reach it, once connected; empty: not known
+    sees_us_as: str  # by which it would reach this machine
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Raises Unavailable with a sentence."""
@@ -365,6 +367,7 @@ class MachineExecutor:
             attempt.number,
             slot.placement,
             self._described,
+            addresses=self._yard.gang_addresses(job.id) if spec.gang else (),
             resumes_at=self._yard.resumes_at(attempt, self.node),
         )
         item = {"id": str(attempt), "argv": task_command(spec, attempt.task), "env": env, "grace": spec.grace_seconds}
@@ -409,7 +412,10 @@ class MachineExecutor:
             self._give_up()
 
     def status(self) -> AgentStatus:
-        return AgentStatus(self.node, self._pid, self._build, self._writer is not None, self._problem)
+        transport, is_connected = self._transport, self._writer is not None
+        return AgentStatus(
+            self.node, self._pid, self._build, is_connected, self._problem, transport.address, transport.sees_us_as
+        )
 
 
 def _line(message: dict[str, Any]) -> bytes:

@@ -39,6 +39,9 @@ class YardView(Protocol):
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
         """The epochs that its checkpoint on this node covers; None: there is none."""
 
+    def gang_addresses(self, job_id: str) -> Sequence[str]:
+        """Where each rank of a gang is reached by the others; none where all are on one machine."""
+
     @property
     def is_busy(self) -> bool:
         """Whether any work is pending."""
@@ -54,6 +57,8 @@ class AgentStatus:
     build: str
     is_connected: bool
     problem: str = ""
+    address: str = ""  # by which other machines reach it; empty: not known
+    sees_us_as: str = ""  # by which it would reach this machine
 
 
 class Executor(Protocol):

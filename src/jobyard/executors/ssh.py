@@ -82,6 +82,7 @@ class SshAgent:
         # An agent for each node: were one machine added under two names, each would stop what the other runs.
         self._yard_id = f"{yard_id}.{node}"
         self._control_dir = control_dir
+        self.address = self.sees_us_as = ""  # by which machines reach it, and by which it would reach this one
         self._endings: set[asyncio.Task[tuple[int, str]]] = set()  # of those that a connection goes through
         zipapp, self.build = agent_zipapp()
         self._zipapp = Path(zipapp)
@@ -93,7 +94,8 @@ class SshAgent:
             reader, writer, ending = await self._open(self.run_agent("--bridge", "--yard", self._yard_id))
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    if await _greets(reader):
+                    if (words := await _greeting(reader)) is not None:
+                        self.address, self.sees_us_as = (*words, "", "")[:2]
                         return reader, writer
             except TimeoutError:
                 writer.close()
@@ -203,12 +205,12 @@ def _last_line(said: str) -> str:
     return next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
 
 
-async def _greets(reader: asyncio.StreamReader) -> bool:
-    """The bridge says one known line: whatever a login prints before it is not ours."""
+async def _greeting(reader: asyncio.StreamReader) -> list[str] | None:
+    """The bridge says one known line, and in it addresses: whatever a login prints before it is not ours."""
     while line := await reader.readline():
-        if line == b"jobyard bridge\n":
-            return True
-    return False
+        if line.split()[:2] == [b"jobyard", b"bridge"]:
+            return line.decode(errors="replace").split()[2:]
+    return None
 
 
 async def _ending(process: Process) -> tuple[int, str]:

@@ -101,6 +101,16 @@ class YardLoop:
         job = self.state.jobs.get(attempt.job)  # None: a trial
         return resumes_at(job, attempt.task, node) if job else None
 
+    def gang_addresses(self, job_id: str) -> Sequence[str]:
+        job = self.state.jobs.get(job_id)  # None: a trial
+        nodes = [job.task(rank).node for rank in range(job.spec.size)] if job else []
+        if len(set(nodes)) < 2:
+            return ()
+        status = {each.node: each for each in (executor.status() for executor in self._executors)}
+        seen = [each for node in dict.fromkeys(nodes) if (each := status.get(node))]
+        ours = next((each.sees_us_as for each in seen if each.sees_us_as), "")
+        return [(status[node].address if node in status else "") or ours for node in nodes]
+
     async def settled(self) -> None:
         """Returns when everything that the state holds is on disk; true until the caller waits again."""
         while not self._settled.is_set():

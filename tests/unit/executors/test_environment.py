@@ -141,7 +141,9 @@ def test_devices_are_named_by_uuid_and_without_one_by_index() -> None:
 
 def test_only_a_gang_has_torchs_names() -> None:
     spec = JobSpec("train", (GroupSpec(TRUE, completions=4),), gang=True, env={"MASTER_PORT": "4242"})
-    env = environment(spec, 2, placement=Placement("b", Resources(gpus=2)), master_address="a.example")
+    env = environment(
+        spec, 2, placement=Placement("b", Resources(gpus=2)), addresses=["a.example", "b.example", "c.example"]
+    )
     assert (env["RANK"], env["NODE_RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"]) == ("2", "2", "0", "4")
     assert (env["MASTER_ADDR"], env["MASTER_PORT"]) == ("a.example", "4242")
     assert (env["PET_NNODES"], env["PET_NPROC_PER_NODE"], env["PET_NODE_RANK"]) == ("4", "2", "2")
