@@ -26,12 +26,14 @@ from jobyard.manifests.fields import (
 from jobyard.manifests.files import name_from_file
 from jobyard.manifests.native import DURATION, ENV, GROUP_NAME
 from jobyard.manifests.overrides import Overrides, apply, check_variable, parse_name
-from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.job import Command, GroupSpec, JobSpec, Toleration
 from jobyard.model.resources import Resources
 from jobyard.model.units import parse_cpu_millis
 
 KIND = "AIchorManifest"
 API_VERSIONS = ("0.2.1", "0.2.2", "0.2.3")
+KUBERNETES = "kubernetes"  # as in --on
+GPU_PRODUCT = "nvidia.com/gpu.product"  # the label that NVIDIA's feature discovery puts on nodes
 
 # What the platform sets in every container: a manifest that sets them too is refused at submit.
 PROTECTED_NAMES = frozenset(
@@ -243,7 +245,7 @@ def spec_from_aichor(document: Part, overrides: Overrides, context: SubmitContex
         user=context.user,
         source="aichor",
         image=spec["image"],
-        notes=tuple(_notes(manifest, types)),
+        notes=tuple(_pod_notes(manifest, types) if _is_for_pods(overrides) else _notes(manifest, types)),
     )
     return apply(job, overrides, context)
 
@@ -273,6 +275,7 @@ def _groups(
                     completions=said["completions"],
                     parallelism=said["parallelisms"],
                     resources=resources,
+                    **_of_pods(own["resources"], resources),
                 )
             )
     if not groups:
@@ -301,8 +304,28 @@ def _resources(document: Part, name: str, own: Mapping[str, Any], cpus_flag: str
         )
     millis = parse_cpu_millis(said["cpus"] if cpus_flag is None else cpus_flag, "--cpus")
     gigabytes = said["memory"] if said["memory"] is not None else millis / 1000 * said["ramRatio"]
-    memory_mib = math.ceil(round(gigabytes * 1000**3 / 1024**2, 6))
-    return Resources(cpu_millis=millis, memory_mib=memory_mib, gpus=gpu["count"])
+    return Resources(cpu_millis=millis, memory_mib=_mib(gigabytes), gpus=gpu["count"])
+
+
+def _of_pods(own: Mapping[str, Any], resources: Resources) -> dict[str, Any]:
+    """What only Kubernetes does something with."""
+    said = RESOURCES.filled(own)
+    product = ((said["accelerators"] or {}).get("gpu") or {}).get("product")
+    selector = {name: str(value) for name, value in (said["extraSelectors"] or {}).items()}
+    return {
+        "cpu_limit_millis": math.ceil(round(resources.cpu_millis * said["cpuLimitRatio"], 6)),
+        "shm_mib": _mib(said["shmSizeGB"]),
+        "node_selector": {**selector, **({GPU_PRODUCT: product} if product else {})},
+        "tolerations": tuple(_toleration(TOLERATION.filled(each)) for each in said["extraTolerations"] or ()),
+    }
+
+
+def _toleration(said: Mapping[str, Any]) -> Toleration:
+    return Toleration(**{name: str(said[name] or "") for name in ("key", "operator", "value", "effect")})
+
+
+def _mib(gigabytes: float) -> int:
+    return math.ceil(round(gigabytes * 1000**3 / 1024**2, 6))
 
 
 def _env(document: Part, env: Mapping[str, str]) -> dict[str, str]:
@@ -336,6 +359,22 @@ def _refuse_other_operators(document: Part, operator: str) -> None:
             "spec.operator",
             f"{operator!r} needs the {executor} executor, which this yard does not have; jobset runs on machines",
         )
+
+
+def _is_for_pods(overrides: Overrides) -> bool:
+    return KUBERNETES in (overrides.on or "").split(",")
+
+
+def _pod_notes(manifest: Mapping[str, Any], types: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What is written down and does not reach the pods."""
+    spec = manifest["spec"]
+    yield f"image {spec['image']!r} is not built: the cluster must be able to pull it"
+    for name in ("tensorboard", "rayVersion", "debug", "storage"):
+        if spec.get(name):
+            yield f"spec.{name} has no effect on Kubernetes yet"
+    for name, group in types.items():
+        if (RESOURCES.filled(group["resources"])["rdma"] or {}).get("devices"):
+            yield f"spec.types.{name}.resources.rdma has no effect on Kubernetes yet"
 
 
 def _notes(manifest: Mapping[str, Any], types: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

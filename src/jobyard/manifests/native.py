@@ -51,7 +51,7 @@ from jobyard.manifests.training import (
 )
 from jobyard.model.job import Command, FailurePolicy, GroupSpec, JobSpec
 from jobyard.model.resources import Resources
-from jobyard.model.training import IDLE_GPU_SECONDS, YIELD_SECONDS, Training
+from jobyard.model.training import IDLE_GPU_SECONDS, Training
 from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_percent, parse_size_mib
 
 
@@ -151,7 +151,8 @@ TRAINING = Record(
             Flag(), "Whether it may be stopped for others. Left out: once it has said that it stops at checkpoints."
         ),
         "checkpoint_deadline": Field(
-            DURATION, "How long it may take to its next checkpoint once it is asked to stop.", int(YIELD_SECONDS)
+            DURATION,
+            "How long it may take to its next checkpoint once asked to stop. Left out: ten minutes, or two epochs.",
         ),
         "log_dir": Field(
             Parsed(parse_log_dir, {"type": "string", "pattern": r"\S"}, "a directory"), "What TensorBoard reads."
@@ -255,7 +256,7 @@ def spec_from_native(document: Part, overrides: Overrides, context: SubmitContex
         user=context.user,
         source="native",
         image=said["image"] or "",
-        notes=_notes(said["image"]),
+        notes=_notes(said["image"], overrides.on if overrides.on is not None else said["on"] or ""),
         copy_forward=_copied(document, "copy_forward", said, workdir),
         copy_back=_copied(document, "copy_backwards", said, workdir),
         training=_training(given),
@@ -308,7 +309,7 @@ def _training(given: Mapping[str, Any]) -> Training | None:
         training_set_size=said["training_set_size"],
         estimated_seconds=said["estimate"],
         preemptible=said["preemptible"],
-        yield_seconds=float(said["checkpoint_deadline"]),
+        yield_seconds=said["checkpoint_deadline"],
         log_dir=said["log_dir"] or "",
         idle_gpu_stop=said["idle_gpu"] == "stop",
         idle_gpu_seconds=float(said["idle_gpu_after"]),
@@ -413,5 +414,7 @@ def _refuse_contradictions(document: Part, given: Mapping[str, Any]) -> None:
             raise part.error(f"groups.{name}.parallelism", "a gang starts all its tasks together; leave it or gang out")
 
 
-def _notes(image: str | None) -> tuple[str, ...]:
-    return (f"image {image!r} is not used: tasks run as plain processes on machines",) if image else ()
+def _notes(image: str | None, on: str) -> tuple[str, ...]:
+    if not image or "kubernetes" in on.split(","):
+        return ()
+    return (f"image {image!r} is not used: tasks run as plain processes on machines",)

@@ -167,6 +167,16 @@ class ArrayRange:
 
 
 @dataclass(frozen=True, slots=True)
+class Toleration:
+    """A taint of Kubernetes nodes that does not keep tasks away. An empty key or effect means all of them."""
+
+    key: str = ""
+    operator: str = "Equal"  # or Exists
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSpec:
     """One kind of worker: `count` replicas of `completions` tasks, at most `parallelism` at once in each replica."""
 
@@ -178,6 +188,11 @@ class GroupSpec:
     resources: Resources = field(default_factory=Resources)
     env: Mapping[str, str] = field(default_factory=dict)
     array: ArrayRange | None = None  # only with count == 1: its length is `completions`
+    # Of pods; processes on machines do without:
+    cpu_limit_millis: int = 0  # no more cores than this; 0: no cap
+    shm_mib: int = 0  # of /dev/shm; 0: as the cluster has it
+    node_selector: Mapping[str, str] = field(default_factory=dict)  # labels that a node must have
+    tolerations: tuple[Toleration, ...] = ()
 
     @property
     def size(self) -> int:

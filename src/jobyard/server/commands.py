@@ -22,13 +22,14 @@ from jobyard.model.events import (
 from jobyard.model.job import Dependency, JobSpec, State
 from jobyard.model.node import Foreign, NodeConfig, NodeState
 from jobyard.scheduling.cycle import plan
-from jobyard.scheduling.explain import may_match
+from jobyard.scheduling.explain import may_match, why_unknown
 from jobyard.scheduling.snapshot import Member, Request, Snapshot
 from jobyard.server.loop import Command
 from jobyard.wire.requests import CancelJob, RetryJob, SubmitJob
 
 PRIORITY_RANGE = (-1_000_000, 1_000_000)
 TASKS_MOST = 100_000_000
+KUBERNETES = "kubernetes"
 
 
 def find_job(state: YardState, selector: str) -> JobRecord:
@@ -56,6 +57,24 @@ def find_job(state: YardState, selector: str) -> JobRecord:
 
 def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
     """The spec with its dependencies resolved. Raises UserError with one sentence where it can never be right."""
+    spec = checked_words(state, spec)
+    if is_for_kubernetes(state, spec):
+        raise UserError("the Kubernetes executor does not run jobs yet; --render shows what it will send")
+    members = [Member(i, group.resources, 1) for i, group in enumerate(spec.groups) if group.size]
+    if why := state.why_never(members, spec.on, spec.overcommit):
+        raise UserError(f"job {spec.name!r} can never run: {why}; ask for less, or for another node with --on")
+    if spec.gang:
+        check_gang(state, spec)
+    return spec
+
+
+def is_for_kubernetes(state: YardState, spec: JobSpec) -> bool:
+    """A node or a label of that name comes first."""
+    return KUBERNETES in spec.on.split(",") and bool(why_unknown(state.nodes.values(), state.awaited, KUBERNETES))
+
+
+def checked_words(state: YardState, spec: JobSpec) -> JobSpec:
+    """As `checked_spec`, as far as that can be said without looking at nodes."""
     if not spec.groups or spec.size == 0:
         raise UserError(f"job {spec.name!r} has no tasks; give it at least one")
     if spec.size > TASKS_MOST:
@@ -65,11 +84,6 @@ def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
         raise UserError(f"priority {spec.priority}: must be between {low} and {high}")
     _check_numbers(spec)
     _check_workdir(spec.workdir)
-    members = [Member(i, group.resources, 1) for i, group in enumerate(spec.groups) if group.size]
-    if why := state.why_never(members, spec.on, spec.overcommit):
-        raise UserError(f"job {spec.name!r} can never run: {why}; ask for less, or for another node with --on")
-    if spec.gang:
-        check_gang(state, spec)
     after = tuple(_resolve(state, dependency) for dependency in spec.after)
     return replace(spec, after=after)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 
 from jobyard.engine.job_record import JobRecord
+from jobyard.engine.yard_state import YardState
 from jobyard.executors.protocol import SubmittedJob
+from jobyard.executors.registry import preview_by
 from jobyard.model.effects import Launch
 from jobyard.model.task import AttemptId, Slot
 from jobyard.scheduling.cycle import plan
 from jobyard.scheduling.snapshot import Opening, Snapshot
-from jobyard.server.commands import checked_spec
+from jobyard.server.commands import KUBERNETES, checked_spec, checked_words, is_for_kubernetes
 from jobyard.server.loop import YardLoop
 from jobyard.server.views import job_view
 from jobyard.wire.requests import SubmitJob
@@ -21,6 +23,8 @@ NO_ID = "00000000"
 
 def dry_run(loop: YardLoop, request: SubmitJob) -> PlanView:
     state = loop.state
+    if request.render and is_for_kubernetes(state, request.spec):
+        return _as_objects(state, request)
     job = JobRecord(NO_ID, state.last_number + 1, checked_spec(state, request.spec), time.time())
     snapshot = state.snapshot()
     asked = state.request_of(job)
@@ -33,6 +37,12 @@ def dry_run(loop: YardLoop, request: SubmitJob) -> PlanView:
         rest = "the rest waits" if openings else "it waits"
         sentences.append(f"{rest} ({wait.reason}): {wait.sentence}")
     return PlanView(job_view(state, job), tuple(sentences), _rendered(loop, job, openings) if request.render else "")
+
+
+def _as_objects(state: YardState, request: SubmitJob) -> PlanView:
+    """What the cluster would be sent; nothing is placed, and no cluster is asked."""
+    job = JobRecord(NO_ID, state.last_number + 1, checked_words(state, request.spec), time.time())
+    return PlanView(job_view(state, job), (), preview_by(KUBERNETES)(SubmittedJob(job.id, job.number, job.spec)))
 
 
 def _sentence(job: JobRecord, opening: Opening, index: int) -> str:

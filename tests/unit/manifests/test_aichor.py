@@ -8,6 +8,7 @@ import pytest
 
 from jobyard.errors import UserError
 from jobyard.manifests.overrides import Overrides
+from jobyard.model.job import Toleration
 
 if TYPE_CHECKING:
     from tests.unit.manifests.conftest import Load
@@ -115,6 +116,23 @@ def test_every_field_is_known_and_what_has_no_effect_is_told(load: Load) -> None
     for word in words.split():
         assert told.count(word) >= 1, word
     assert len(spec.notes) == 13
+
+
+def test_what_only_pods_can_have_is_kept_for_kubernetes(load: Load) -> None:
+    spec = load(EVERYTHING, overrides=Overrides(on="kubernetes"))
+    worker, heavy = spec.groups
+    assert (worker.cpu_limit_millis, worker.shm_mib) == (4000, 7630)  # 8 GB
+    assert worker.node_selector == {"zone": "a", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+    assert worker.tolerations == (Toleration("k", "Equal", "v", "NoSchedule"),)
+    assert (heavy.cpu_limit_millis, heavy.shm_mib, heavy.node_selector, heavy.tolerations) == (2000, 0, {}, ())
+    assert spec.notes[0] == "image 'demo' is not built: the cluster must be able to pull it"
+    assert [note.split()[0] for note in spec.notes[1:]] == [
+        "spec.tensorboard",
+        "spec.rayVersion",
+        "spec.debug",
+        "spec.storage",
+        "spec.types.worker.resources.rdma",
+    ]
 
 
 def test_the_deadline_in_seconds_counts_without_a_timeout(load: Load) -> None:

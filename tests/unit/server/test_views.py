@@ -164,3 +164,26 @@ async def test_a_dry_run_places_and_keeps_nothing(tmp_path: Path) -> None:
         assert "echo x" in plan.rendered
         assert "of-the-shell" not in plan.rendered
         assert (yard.loop.seq, yard.loop.state.jobs) == (seq, {})
+
+
+async def test_objects_for_kubernetes_are_shown_and_nothing_is_submitted(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        seq = yard.loop.seq
+        spec = a_job(3, image="demo", on="kubernetes", workdir=str(tmp_path), cpus=999, inherited_env={"A": "shells"})
+        plan = dry_run(yard.loop, SubmitJob(spec, dry_run=True, render=True))
+        assert plan.rendered.startswith("apiVersion: batch/v1\nkind: Job\n")
+        assert "shells" not in plan.rendered
+        with pytest.raises(UserError, match="has no image"):
+            dry_run(yard.loop, SubmitJob(replace(spec, image=""), dry_run=True, render=True))
+        with pytest.raises(UserError, match="does not run jobs yet; --render shows"):
+            dry_run(yard.loop, SubmitJob(spec, dry_run=True))
+        assert (yard.loop.seq, yard.loop.state.jobs) == (seq, {})
+
+
+def test_kubernetes_runs_nothing_yet_unless_a_node_has_that_name() -> None:
+    spec = a_job(image="demo", on="kubernetes", workdir="/tmp")
+    with pytest.raises(UserError, match="the Kubernetes executor does not run jobs yet; --render shows"):
+        checked_spec(a_state(), spec)
+    state = a_state()
+    state.handle(joined(a_node("kubernetes")))
+    checked_spec(state, spec)

@@ -1,0 +1,106 @@
+"""What are our objects called, and by which labels are they found again?"""
+
+from __future__ import annotations
+
+import re
+
+from jobyard.errors import UserError
+from jobyard.executors.protocol import SubmittedJob
+from jobyard.model.job import GroupSpec
+
+JOB = "jobyard.dev/job"
+ATTEMPT = "jobyard.dev/attempt"
+GROUP = "jobyard.dev/group"
+NAME = "jobyard.dev/name"
+USER = "jobyard.dev/user"
+WORKDIR = "jobyard.dev/workdir"
+COMMAND = "jobyard.dev/command"
+# What changes from size to size and from attempt to attempt: environment cannot be patched, annotations can.
+WORKERS = "jobyard.dev/workers"
+GPUS = "jobyard.dev/gpus"
+EPOCHS_DONE = "jobyard.dev/epochs-done"
+RESUMED = "jobyard.dev/resumed"
+RESTARTED = "jobyard.dev/restarted"
+
+LABEL_MOST = 63  # of a DNS label, hence of a pod's host name
+NAME_MOST = 52  # leaves eleven characters for indices and the like
+POD_SUFFIX = "-xxxxx"  # as JobSet counts: five characters that make a pod's name unique
+ANNOTATION_MOST = 1000  # characters; all annotations of an object together may have 256 KiB
+
+_OUTSIDE = re.compile(r"[^a-z0-9]+")
+_LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+
+
+def kind_name(group: GroupSpec) -> str:
+    """Of the container and of the replicated job; a job without groups has tasks."""
+    return group.name or "task"
+
+
+def job_object_name(job: SubmittedJob, attempt: int) -> str:
+    """Of a Job: `<name>-<id>-a<attempt>`. Its pods are hosts `<it>-<index>`."""
+    return _name(job, attempt, [f"-{group.completions - 1}" for group in job.spec.groups])
+
+
+def jobset_object_name(job: SubmittedJob, attempt: int) -> str:
+    """Of a JobSet. Its pods are called `<it>-<group>-<replica>-<index>-<five characters>`."""
+    endings = []
+    for group in job.spec.groups:
+        _refuse_odd_name(group.name)
+        endings.append(f"-{kind_name(group)}-{group.count - 1}-{group.completions - 1}{POD_SUFFIX}")
+    return _name(job, attempt, endings)
+
+
+def host_name(jobset: str, group: GroupSpec, replica: int, completion: int) -> str:
+    """Of a pod of a JobSet, whose headless service has the JobSet's own name."""
+    return f"{jobset}-{kind_name(group)}-{replica}-{completion}.{jobset}"
+
+
+def labels_of(job: SubmittedJob, attempt: int, group: GroupSpec | None = None) -> dict[str, str]:
+    """Of an object, or of the pods of a group."""
+    labels = {
+        "app.kubernetes.io/name": _slug(job.spec.name, LABEL_MOST),
+        "app.kubernetes.io/instance": job.id,
+        "app.kubernetes.io/managed-by": "jobyard",
+        JOB: job.id,
+        ATTEMPT: str(attempt),
+    }
+    if group is not None and group.name:
+        labels |= {"app.kubernetes.io/component": group.name, GROUP: group.name}
+    return labels
+
+
+def annotations_of(job: SubmittedJob) -> dict[str, str]:
+    """For people who look with kubectl. The shell's variables are nowhere among them."""
+    spec = job.spec
+    commands = dict.fromkeys(str(group.command) for group in spec.groups)
+    said = {NAME: spec.name, USER: spec.user, WORKDIR: spec.workdir, COMMAND: "; ".join(commands)}
+    return {key: _cut(value) for key, value in said.items() if value}
+
+
+def _name(job: SubmittedJob, attempt: int, endings: list[str]) -> str:
+    tail = f"-{job.id}-a{attempt}"
+    longest = max(endings, key=len)
+    room = min(NAME_MOST, LABEL_MOST - len(longest)) - len(tail)
+    if room < 1:
+        raise UserError(
+            f"job {job.spec.name!r}: names of its pods would end in {tail + longest!r}, and Kubernetes allows"
+            f" {LABEL_MOST} characters; give the group a shorter name"
+        )
+    return _slug(job.spec.name, room) + tail
+
+
+def _slug(text: str, most: int) -> str:
+    """Lower-case letters, digits and single hyphens, a letter first."""
+    slug = _OUTSIDE.sub("-", text.lower()).strip("-")
+    if not slug[:1].isalpha():
+        slug = f"job-{slug}".strip("-")
+    return slug[:most].strip("-")
+
+
+def _refuse_odd_name(name: str) -> None:
+    if name and not _LABEL.fullmatch(name):
+        raise UserError(f"group {name!r}: Kubernetes wants a letter or digit at the end of a name; choose another")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= ANNOTATION_MOST else text[: ANNOTATION_MOST - 1] + "…"

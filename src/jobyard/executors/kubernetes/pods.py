@@ -1,0 +1,107 @@
+"""What are the pods of a group: resources, volumes, deadlines, where they may run?"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from jobyard.executors.kubernetes import names
+from jobyard.executors.kubernetes.tables import DIRECTORY
+from jobyard.executors.kubernetes.variables import REPORTS, Pod, command_of, variables_of
+from jobyard.model.job import GroupSpec, Toleration
+
+Object = dict[str, Any]
+GPU = "nvidia.com/gpu"
+TABLES = "tables"  # the volume, and the end of the ConfigMap's name
+
+
+def pod_template(pod: Pod) -> Object:
+    spec, group = pod.spec, pod.group
+    volumes, mounts = _volumes(pod)
+    variables = variables_of(pod)
+    container: Object = {
+        "name": names.kind_name(group),
+        "image": spec.image,
+        "command": command_of(pod, variables),
+        "env": variables.env,
+        "resources": resources_of(group),
+    }
+    inside: Object = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": math.ceil(spec.grace_seconds),
+        "automountServiceAccountToken": False,  # a task has no business with the API server
+        "enableServiceLinks": False,  # or every service of the namespace puts its variables among ours
+        "containers": [container],
+    }
+    if spec.timeout_seconds is not None:
+        inside["activeDeadlineSeconds"] = math.ceil(spec.timeout_seconds)
+    if spec.gang and spec.size > 1 and not pod.is_jobset:
+        inside["subdomain"] = pod.name  # a JobSet sees to it itself
+    if group.node_selector:
+        inside["nodeSelector"] = dict(sorted(group.node_selector.items()))
+    if group.tolerations:
+        inside["tolerations"] = [_toleration(each) for each in group.tolerations]
+    if volumes:
+        container["volumeMounts"] = mounts
+        inside["volumes"] = volumes
+    return {"metadata": _metadata(pod), "spec": inside}
+
+
+def resources_of(group: GroupSpec) -> Object:
+    """Memory: request = limit, so that who asked too little is killed, not a neighbour. Cores are reserved, and capped
+    only where the manifest gives a cap. GPUs are whole, and limits alone: Kubernetes makes the request the same."""
+    asked = group.resources
+    requests: Object = {"cpu": _cores(asked.cpu_millis)}
+    limits: Object = {}
+    if group.cpu_limit_millis:
+        limits["cpu"] = _cores(group.cpu_limit_millis)
+    if asked.memory_mib:
+        requests["memory"] = limits["memory"] = f"{asked.memory_mib}Mi"
+    if asked.gpus:
+        limits[GPU] = str(asked.gpus)
+    return {"requests": requests, **({"limits": limits} if limits else {})}
+
+
+def _cores(millis: int) -> str:
+    return str(millis // 1000) if millis % 1000 == 0 else f"{millis}m"
+
+
+def _metadata(pod: Pod) -> Object:
+    metadata: Object = {"labels": names.labels_of(pod.job, pod.attempt, pod.group)}
+    if pod.spec.elastic is not None:
+        size = pod.spec.training_size
+        metadata["annotations"] = {
+            names.WORKERS: str(size.workers),
+            names.GPUS: str(size.gpus),
+            names.EPOCHS_DONE: str(pod.resumes_at or 0),
+            names.RESUMED: "0" if pod.resumes_at is None else "1",
+            names.RESTARTED: "FALSE" if pod.resumes_at is None else "TRUE",
+        }
+    return metadata
+
+
+def _toleration(toleration: Toleration) -> Object:
+    """What is not said is left out: an empty key or effect means all of them."""
+    said = {
+        "key": toleration.key,
+        "operator": toleration.operator,
+        "value": toleration.value,
+        "effect": toleration.effect,
+    }
+    return {name: value for name, value in said.items() if value}
+
+
+def _volumes(pod: Pod) -> tuple[list[Object], list[Object]]:
+    volumes: list[Object] = []
+    mounts: list[Object] = []
+    if pod.group.shm_mib:
+        shm = {"medium": "Memory", "sizeLimit": f"{pod.group.shm_mib}Mi"}
+        volumes.append({"name": "shm", "emptyDir": shm})
+        mounts.append({"name": "shm", "mountPath": "/dev/shm"})
+    if pod.tables.files(pod.group):
+        volumes.append({"name": TABLES, "configMap": {"name": f"{pod.name}-{TABLES}"}})
+        mounts.append({"name": TABLES, "mountPath": DIRECTORY, "readOnly": True})
+    if pod.spec.training is not None:
+        volumes.append({"name": "reports", "emptyDir": {}})
+        mounts.append({"name": "reports", "mountPath": REPORTS})
+    return volumes, mounts

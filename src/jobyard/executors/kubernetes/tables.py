@@ -1,0 +1,78 @@
+"""How does each task of an array find what is its own? In a table with a row per task, mounted from a ConfigMap."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from jobyard.errors import UserError
+from jobyard.executors.environment import task_command
+from jobyard.executors.kubernetes.names import kind_name
+from jobyard.model.job import GroupSpec, JobSpec
+from jobyard.model.units import show_mib
+
+DIRECTORY = "/etc/jobyard"
+LARGEST_BYTES = 1 << 20  # of all data of a ConfigMap; the API server refuses more
+
+
+class Tables(NamedTuple):
+    """The tables that the tasks of one group read; each is a text with a row per task, or None."""
+
+    commands: str | None = None  # what to run, as a line of shell
+    entries: str | None = None  # YARD_LINE
+    ids: str | None = None  # of an array that is not one simple range
+
+    def files(self, group: GroupSpec) -> dict[str, str]:
+        """By file name in DIRECTORY."""
+        found = {f"{kind_name(group)}.{name}": text for name, text in self._asdict().items()}
+        return {name: text for name, text in found.items() if text is not None}
+
+
+def tables_of(spec: JobSpec, index: int) -> Tables:
+    """The tables of one group. Raises UserError where a command does not fit into a row."""
+    group = spec.groups[index]
+    command = group.command
+    entries = command.entries.text if command.entries is not None else None
+    ids = None
+    if group.array is not None and len(group.array.pieces) > 1:
+        ids = "".join(f"{group.array.id_of(ordinal)}\n" for ordinal in range(group.completions))
+    if not has_own_commands(group):
+        return Tables(entries=entries, ids=ids)
+    return Tables("".join(_rows(spec, index)), entries, ids)
+
+
+def has_own_commands(group: GroupSpec) -> bool:
+    """Does each task run something else?"""
+    command = group.command
+    if command.lines is not None:
+        return True
+    return command.entries is not None and any("{}" in text for text in (*command.argv, command.shell))
+
+
+def files_of(spec: JobSpec) -> dict[str, str]:
+    """All tables of the job. Raises UserError where they are more than a ConfigMap holds."""
+    files: dict[str, str] = {}
+    for index, group in enumerate(spec.groups):
+        files |= tables_of(spec, index).files(group)
+    size = sum(len(name) + len(text.encode()) for name, text in files.items())
+    if size > LARGEST_BYTES:
+        raise UserError(
+            f"job {spec.name!r}: the lines of its tasks take {show_mib(-(-size // LARGEST_BYTES))}, and a ConfigMap"
+            " holds 1 MiB; split the job, or put the lines into the image and find them by $JOB_COMPLETION_INDEX"
+        )
+    return files
+
+
+def _rows(spec: JobSpec, index: int) -> Iterator[str]:
+    """Exactly what runs on machines, each as one line."""
+    command = spec.groups[index].command
+    for number in range(spec.offsets[index], spec.offsets[index + 1]):
+        argv = task_command(spec, number)
+        row = shlex.join(argv) if command.argv else argv[-1].rstrip("\n")
+        if "\n" in row:
+            raise UserError(
+                f"job {spec.name!r}: its command has {{}} and several lines, and on Kubernetes each task's command"
+                " is one line of a table; use $YARD_LINE instead of {}, or put the command into a script"
+            )
+        yield f"{row}\n"

@@ -1,0 +1,35 @@
+"""How do people read the objects? As YAML, one document after another, as `kubectl apply -f -` takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from jobyard.executors.kubernetes.manifest import objects_of
+from jobyard.executors.protocol import SubmittedJob
+
+_NUMERIC = tuple("0123456789+-.")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines as blocks."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    # Go's YAML takes an id like 5e711111 for a number where Python's does not: better too many quotes than one too few.
+    style = "|" if "\n" in text else "'" if text[:1] in _NUMERIC else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def render(job: SubmittedJob) -> str:
+    """The first attempt, for `--render`."""
+    return yaml_of(objects_of(job, 1))
+
+
+def yaml_of(objects: list[dict[str, Any]]) -> str:
+    text: str = yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return text

@@ -1,0 +1,226 @@
+"""Which objects a job becomes, and what is said where Kubernetes cannot run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.builders import a_group, a_job
+from tests.yards import ROOT
+
+from jobyard.errors import UserError
+from jobyard.executors.kubernetes.manifest import objects_of, owned
+from jobyard.executors.kubernetes.text import render, yaml_of
+from jobyard.executors.protocol import SubmittedJob
+from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.load import spec_from_file
+from jobyard.manifests.overrides import Overrides
+from jobyard.model.codec import decode, encode
+from jobyard.model.job import Command, FailurePolicy, GroupSpec, JobSpec, Lines, Toleration
+from jobyard.model.resources import Resources
+from jobyard.model.training import Training
+
+GOLDEN = Path(__file__).parent / "golden"
+SCENARIOS = ["5-1-1", "10-1-1", "wkr-heavy-1-1-1", "10-10-10", "10-2-10"]
+LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def objects(spec: JobSpec, attempt: int = 1) -> list[dict[str, Any]]:
+    return objects_of(SubmittedJob("5e7a11ce", 7, replace(spec, image=spec.image or "demo")), attempt)
+
+
+def the_job(**spec: Any) -> dict[str, Any]:
+    found: dict[str, Any] = objects(a_job(**spec))[0]["spec"]
+    return found
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_aichor_scenarios_become_these_objects(scenario: str) -> None:
+    """With JOBYARD_WRITE_GOLDEN=1 the files are written anew: read the difference before you keep it."""
+    context = SubmitContext("/project", {"SECRET": "geheim"}, "ada")
+    spec = spec_from_file(ROOT / "examples" / "aichor" / f"manifest.{scenario}.yaml", Overrides(), context)
+    text = render(SubmittedJob("5e7a11ce", 7, spec))
+    golden = GOLDEN / f"{scenario}.yaml"
+    if os.environ.get("JOBYARD_WRITE_GOLDEN"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+def test_one_replica_of_one_group_is_an_indexed_job_that_waits_to_be_admitted() -> None:
+    (job,) = objects(a_job(5, retries=2, max_fails=3, limit=2, deadline_seconds=3600.5, timeout_seconds=60))
+    spec = job["spec"]
+    assert (job["apiVersion"], job["kind"], spec["suspend"]) == ("batch/v1", "Job", True)
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 5, 2)
+    assert (spec["backoffLimitPerIndex"], spec["maxFailedIndexes"]) == (2, 3)
+    assert (spec["podReplacementPolicy"], spec["ttlSecondsAfterFinished"]) == ("Failed", 86400)
+    assert (spec["activeDeadlineSeconds"], spec["template"]["spec"]["activeDeadlineSeconds"]) == (3601, 60)
+    assert spec["template"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_several_groups_or_replicas_are_a_jobset_in_order_of_their_names() -> None:
+    (made,) = objects(a_job(groups=(a_group("b", 2), a_group("a", 1, completions=4, parallelism=3))))
+    spec = made["spec"]
+    assert (made["apiVersion"], made["kind"], spec["suspend"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet", True)
+    assert [(group["name"], group["replicas"]) for group in spec["replicatedJobs"]] == [("a", 1), ("b", 2)]
+    assert spec["replicatedJobs"][0]["template"]["spec"]["parallelism"] == 3
+    assert spec["failurePolicy"] == {"maxRestarts": 0}
+    (alone,) = objects(a_job(groups=(a_group("a", 1, completions=4),)))
+    assert alone["kind"] == "Job"
+
+
+def test_an_object_is_one_attempt_of_a_gang_and_kubernetes_retries_nothing_of_it() -> None:
+    for spec in (a_job(3, gang=True, retries=5), a_job(training=Training(), retries=5)):
+        made = objects(spec, attempt=4)[0]
+        assert made["metadata"]["name"] == "job-5e7a11ce-a4"
+        assert made["spec"]["backoffLimitPerIndex"] == 0
+        assert "podFailurePolicy" not in made["spec"]
+
+
+def test_a_drained_node_and_a_stop_at_a_checkpoint_cost_no_retry() -> None:
+    rules = the_job(tasks=3, training=Training(), retries=1)["podFailurePolicy"]["rules"]
+    assert [rule["action"] for rule in rules] == ["Ignore", "Ignore"]
+    assert rules[0]["onPodConditions"][0]["type"] == "DisruptionTarget"
+    assert rules[1]["onExitCodes"]["values"] == [85]
+
+
+def test_one_failure_stops_the_rest_where_the_policy_says_so() -> None:
+    assert the_job(tasks=3, on_failure=FailurePolicy.STOP)["maxFailedIndexes"] == 0
+    assert "maxFailedIndexes" not in the_job(tasks=3)
+    assert the_job(tasks=3, max_fails=9)["maxFailedIndexes"] == 3  # the API takes no more than there are
+
+
+def test_memory_is_reserved_and_capped_cores_are_reserved_and_gpus_are_whole() -> None:
+    group = replace(a_group(cpus=1.5, mem=2048, gpus=2, gpu_mem=4096), cpu_limit_millis=3000)
+    (container,) = the_job(groups=(group,))["template"]["spec"]["containers"]
+    assert container["resources"] == {
+        "requests": {"cpu": "1500m", "memory": "2048Mi"},
+        "limits": {"cpu": "3", "memory": "2048Mi", "nvidia.com/gpu": "2"},
+    }
+    (container,) = the_job()["template"]["spec"]["containers"]
+    assert container["resources"] == {"requests": {"cpu": "1"}}
+
+
+def test_shared_memory_selectors_tolerations_and_grace_reach_the_pod() -> None:
+    tolerations = (Toleration("gpu", "Exists"), Toleration("team", "Equal", "a", "NoSchedule"))
+    group = replace(a_group(), shm_mib=512, node_selector={"zone": "a"}, tolerations=tolerations)
+    pod = the_job(groups=(group,), grace_seconds=2.5)["template"]["spec"]
+    assert pod["volumes"] == [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "512Mi"}}]
+    assert pod["containers"][0]["volumeMounts"] == [{"name": "shm", "mountPath": "/dev/shm"}]
+    assert (pod["nodeSelector"], pod["terminationGracePeriodSeconds"]) == ({"zone": "a"}, 3)
+    assert pod["tolerations"] == [
+        {"key": "gpu", "operator": "Exists"},
+        {"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"},
+    ]
+    assert decode(GroupSpec, json.loads(json.dumps(encode(group)))) == group
+
+
+def test_a_child_goes_with_its_owner() -> None:
+    job, table = objects(a_job(groups=(GroupSpec(Command(lines=Lines.of(["a", "b"])), completions=2),)))
+    created = {**job, "metadata": {**job["metadata"], "uid": "u-1"}}
+    (reference,) = owned(table, created)["metadata"]["ownerReferences"]
+    assert (reference["kind"], reference["name"], reference["uid"]) == ("Job", job["metadata"]["name"], "u-1")
+    assert "ownerReferences" not in table["metadata"]
+
+
+def test_who_asked_and_for_what_is_written_on_the_object() -> None:
+    spec = a_job(name="Büro / Sweep №1", user="ada", workdir="/project")
+    metadata = objects_of(SubmittedJob("5e7a11ce", 7, replace(spec, image="x")), 1, "team-a")[0]["metadata"]
+    assert metadata["name"] == "b-ro-sweep-1-5e7a11ce-a1"
+    assert metadata["namespace"] == "team-a"
+    assert metadata["labels"]["app.kubernetes.io/managed-by"] == "jobyard"
+    assert (metadata["labels"]["jobyard.dev/job"], metadata["labels"]["jobyard.dev/attempt"]) == ("5e7a11ce", "1")
+    assert metadata["annotations"] == {
+        "jobyard.dev/name": "Büro / Sweep №1",
+        "jobyard.dev/user": "ada",
+        "jobyard.dev/workdir": "/project",
+        "jobyard.dev/command": "true",
+    }
+
+
+MANY = Lines(("x" * 30 + "\n") * 50_000)
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        (JobSpec("x", (a_group(),)), "job 'x' has no image, and on Kubernetes every task runs in one; write image:"),
+        (a_job(1_000_000, image="x"), "has 1000000 tasks, and Kubernetes takes 100000 in a Job; split it"),
+        (
+            a_job(groups=(GroupSpec(Command(lines=MANY), completions=50_000),), image="x"),
+            "the lines of its tasks take 2 MiB, and a ConfigMap holds 1 MiB",
+        ),
+        (
+            a_job(groups=(GroupSpec(Command(shell="a {}\nb", entries=Lines.of(["1"]))),), image="x"),
+            "has {} and several lines",
+        ),
+        (
+            a_job(groups=(replace(a_group(), resources=Resources(whole_node=True)),), image="x"),
+            "a whole node cannot be asked of Kubernetes yet",
+        ),
+        (a_job(groups=(a_group("a", 2),), image="x", max_fails=1), "max_fails needs one group with count 1"),
+        (
+            a_job(groups=(a_group("a", 2),), image="x", on_failure=FailurePolicy.CONTINUE),
+            "on_failure: continue needs one group",
+        ),
+        (a_job(groups=(a_group("a", 4),), image="x", limit=3), "a limit of 3 tasks over groups or replicas"),
+        (a_job(groups=(a_group("a-", 2),), image="x"), "group 'a-': Kubernetes wants a letter or digit at the end"),
+        (a_job(groups=(a_group("a" * 60, 2),), image="x"), "give the group a shorter name"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "",
+)
+def test_what_kubernetes_cannot_run_gets_one_sentence(spec: JobSpec, says: str) -> None:
+    with pytest.raises(UserError) as caught:
+        objects_of(SubmittedJob("5e7a11ce", 7, spec), 1)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_id_that_looks_like_a_number_stays_a_text() -> None:
+    text = yaml_of(objects_of(SubmittedJob("12345e01", 7, a_job(image="x")), 1))
+    assert "jobyard.dev/job: '12345e01'" in text
+
+
+some_groups = st.lists(
+    st.builds(
+        a_group,
+        st.from_regex(re.compile(r"[a-z]([a-z0-9-]{0,20}[a-z0-9])?", re.ASCII), fullmatch=True),
+        st.integers(1, 50),
+        st.integers(1, 50),
+        st.one_of(st.none(), st.integers(1, 60)),
+        gpus=st.integers(0, 8),
+    ),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda group: group.name,
+)
+
+
+@settings(deadline=None)
+@given(st.text(min_size=1, max_size=200), some_groups, st.booleans(), st.integers(1, 9999))
+def test_every_job_becomes_objects_that_can_be_sent(
+    name: str, groups: list[GroupSpec], gang: bool, attempt: int
+) -> None:
+    made = objects_of(SubmittedJob("5e7a11ce", 7, JobSpec(name, tuple(groups), gang=gang, image="x")), attempt)
+    json.dumps(made)
+    first = made[0]
+    assert all(LABEL.fullmatch(each["metadata"]["name"]) for each in made)
+    assert len(first["metadata"]["name"]) <= 52
+    assert all(re.fullmatch(r"([A-Za-z0-9][-\w.]{0,61})?[A-Za-z0-9]", v) for v in first["metadata"]["labels"].values())
+    if first["kind"] == "JobSet":
+        listed = [each["name"] for each in first["spec"]["replicatedJobs"]]
+        assert listed == sorted(listed)
+        for each in first["spec"]["replicatedJobs"]:
+            last = f"{each['replicas'] - 1}-{each['template']['spec']['completions'] - 1}-xxxxx"
+            assert LABEL.fullmatch(f"{first['metadata']['name']}-{each['name']}-{last}")
+    else:
+        assert LABEL.fullmatch(f"{first['metadata']['name']}-{first['spec']['completions'] - 1}")
+    if name.isprintable():
+        assert list(yaml.safe_load_all(yaml_of(made))) == made
