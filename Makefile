@@ -1,5 +1,5 @@
 # Two commands matter: `make demo` shows the yard, `make test` checks all of it. `make help` lists the rest.
-.PHONY: help setup packages frameworks demo test test-fast lint format soak bench clean
+.PHONY: help setup packages frameworks demo test test-cluster test-fast lint format soak bench clean
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -31,8 +31,13 @@ packages: # what the tests over SSH need; without it they say so and are skipped
 frameworks: setup # torch, Lightning, transformers and TensorFlow for tests/training; without them they say so and are skipped
 	@tools/frameworks >/dev/null || true
 
-test: lint packages frameworks ## everything: style, types, import arrows, all tests
-	pytest
+# Not the cluster yet: its programs take half an hour to build the first time, and nothing of ours runs on it so far.
+test: lint packages frameworks ## everything: style, types, import arrows, all tests but those of the cluster
+	pytest --ignore=tests/cluster
+
+test-cluster: setup ## build Kubernetes once (half an hour), start a real cluster, try it
+	nice -n 19 python -m tests.cluster.build
+	pytest tests/cluster
 
 test-fast: setup ## the inner loop, under a minute
 	ruff check .

@@ -1,0 +1,1 @@
+"""A real Kubernetes for tests: built once from its Go modules, started as processes of ours, gone afterwards."""

@@ -1,0 +1,116 @@
+"""Container images made on this machine: a directory of files is all an image is."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.yards import ROOT
+
+SMALL = "jobyard.test/small:1"
+"""A shell and the usual small commands."""
+PAUSE = "jobyard.test/pause:1"
+"""Holds a pod's namespaces."""
+
+
+class NoBusybox(Exception):
+    """One sentence: images cannot be made here."""
+
+
+def small_images(archive: Path) -> None:
+    """An archive of the two images every test may use."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        _add_shell(tar)
+    write_archive(archive, layer.getvalue(), {SMALL: ["/bin/sh"], PAUSE: ["/bin/tail", "-f", "/dev/null"]})
+
+
+def python_image(archive: Path, name: str, trees: Mapping[str, Path]) -> None:
+    """The Python that runs the tests, a shell, and directories of this machine at the paths that `trees` says."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        _add_shell(tar)
+        library = Path(sysconfig.get_path("stdlib", vars={"base": sys.base_prefix}))
+        program = Path(os.path.realpath(sys.executable))
+        tar.add(library, str(library), filter=_without_ballast)
+        tar.add(program, str(program))
+        for path in _shared_libraries([program, *library.glob("lib-dynload/*.so")]):
+            tar.add(os.path.realpath(path), path)
+        for alias in ("python", "python3"):
+            _add(tar, f"bin/{alias}", link=str(program), kind=tarfile.SYMTYPE)
+        for target, source in trees.items():
+            tar.add(source, target, filter=_without_ballast)
+    write_archive(archive, layer.getvalue(), {name: ["/bin/python3"]})
+
+
+def _without_ballast(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    ballast = re.search(
+        r"/(__pycache__|test|tests|site-packages|idlelib|tkinter|ensurepip|config-[^/]*)(/|$)", entry.name
+    )
+    return None if ballast else entry
+
+
+def _shared_libraries(programs: Sequence[Path]) -> list[str]:
+    """What the loader would load for these, and the loader itself."""
+    said = subprocess.run(["ldd", *programs], capture_output=True, text=True).stdout
+    return sorted(set(re.findall(r"(/\S+) \(0x", said)))
+
+
+def write_archive(archive: Path, layer: bytes, images: Mapping[str, Sequence[str]]) -> None:
+    """Images of one layer, a tar, that differ in their command only, in the form of `docker save`."""
+    digest = hashlib.sha256(layer).hexdigest()
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    manifest = []
+    with tarfile.open(archive, "w") as tar:
+        _add(tar, f"{digest}.tar", layer)
+        for name, command in images.items():
+            config = {
+                "architecture": machine,
+                "os": "linux",
+                "config": {"Env": ["PATH=/usr/local/bin:/usr/bin:/bin"], "Cmd": list(command)},
+                "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+            }
+            data = json.dumps(config).encode()
+            path = f"{hashlib.sha256(data).hexdigest()}.json"
+            _add(tar, path, data)
+            manifest.append({"Config": path, "RepoTags": [name], "Layers": [f"{digest}.tar"]})
+        _add(tar, "manifest.json", json.dumps(manifest).encode())
+
+
+def _add_shell(tar: tarfile.TarFile) -> None:
+    busybox = _busybox()
+    applets = subprocess.run([busybox, "--list"], check=True, capture_output=True, text=True).stdout.split()
+    for directory in ("bin", "etc", "tmp", "var"):
+        _add(tar, directory, mode=0o1777 if directory == "tmp" else 0o755, kind=tarfile.DIRTYPE)
+    _add(tar, "bin/busybox", busybox.read_bytes(), mode=0o755)
+    _add(tar, "etc/passwd", b"root:x:0:0:root:/:/bin/sh\n")
+    for applet in applets:
+        if applet != "busybox":
+            _add(tar, f"bin/{applet}", link="busybox", kind=tarfile.SYMTYPE)
+
+
+def _add(
+    tar: tarfile.TarFile, name: str, data: bytes = b"", *, mode: int = 0o644, link: str = "", kind: bytes = b"0"
+) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.type, entry.linkname = len(data), mode, kind, link
+    tar.addfile(entry, io.BytesIO(data))
+
+
+def _busybox() -> Path:
+    done = subprocess.run([ROOT / "tools/need", "busybox-static", "busybox"], capture_output=True, text=True)
+    found = shutil.which("busybox")
+    if done.returncode != 0 or found is None:
+        raise NoBusybox(done.stderr.strip() or "There is no busybox here.")
+    return Path(found)
