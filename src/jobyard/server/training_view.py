@@ -25,11 +25,13 @@ def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> T
     measured = [(size, at.epoch_seconds) for size, at in profile.by_size.items() if at.epoch_seconds]
     seconds = progress.epoch_seconds if job.slots else None
     seconds = seconds or predict_epoch_seconds(measured, spec.training_size)
+    has_said_nothing = job.is_final and not job.progress  # it may have done them all, and not told
+    asked = spec.training.epochs if spec.training and not has_said_nothing else None
     low, eta, high = _eta(job, progress, seconds, now)
     used = [use.gpu_memory_mib for use in job.used.values() if use.gpu_memory_mib]
     return TrainingView(
         epochs_done=progress.epochs_done,
-        epochs_total=progress.epochs_total or (spec.training.epochs if spec.training else None),
+        epochs_total=progress.epochs_total or asked,
         epoch_seconds=seconds or None,
         step_seconds=progress.step_seconds or None,
         steps=progress.steps,

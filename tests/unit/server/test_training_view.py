@@ -1,0 +1,67 @@
+"""What people see of training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobyard.engine.job_record import JobRecord
+from jobyard.model.events import AttemptsProgressed, Progressed
+from jobyard.model.task import AttemptId
+from jobyard.model.training import Epoch, Progress, Training
+from jobyard.server.training_view import training_view
+from tests.builders import a_job, a_node
+from tests.unit.engine.driving import Yard
+
+
+def begun(yard: Yard, **spec: Any) -> tuple[JobRecord, list[AttemptId]]:
+    job = yard.submit(a_job(**spec))
+    yard.start(*yard.active(job))
+    return job, yard.active(job)
+
+
+def tell(yard: Yard, attempt: AttemptId, done: int, *seconds: float, total: int = 10) -> None:
+    history = tuple(Epoch(number + 1, each) for number, each in enumerate(seconds))
+    middle = sorted(seconds)[len(seconds) // 2] if seconds else 0.0
+    progress = Progress(done, total, epoch_seconds=middle, history=history)
+    yard.apply(AttemptsProgressed((Progressed(attempt, progress),), yard.now))
+
+
+def test_a_job_that_does_not_train_has_none() -> None:
+    yard = Yard()
+    job, _ = begun(yard)
+    assert training_view(yard.state, job) is None
+
+
+def test_the_eta_is_what_is_left_times_what_epochs_took_with_their_range() -> None:
+    yard = Yard()
+    job, (attempt,) = begun(yard, training=Training(epochs=10))
+    tell(yard, attempt, 3, 10.0, 12.0, 20.0)
+    view = training_view(yard.state, job)
+    assert view is not None
+    assert (view.epochs_done, view.epochs_total) == (3, 10)
+    assert (view.eta_low_seconds, view.eta_seconds, view.eta_high_seconds) == (70.0, 84.0, 140.0)
+
+
+def test_tasks_of_an_array_train_side_by_side() -> None:
+    yard = Yard(a_node(cpus=2))
+    job, attempts = begun(yard, tasks=4, training=Training(epochs=10))
+    for attempt in attempts:
+        tell(yard, attempt, 5, 2.0)
+    view = training_view(yard.state, job)
+    assert view is not None
+    # Two have five epochs left, two have not begun: thirty epochs of two seconds, two at a time.
+    assert view.eta_seconds == pytest.approx(30.0)
+
+
+def test_a_job_that_ended_and_never_told_of_epochs_shows_none() -> None:
+    yard = Yard()
+    job, attempts = begun(yard, training=Training(epochs=10))
+    view = training_view(yard.state, job)
+    assert view is not None
+    assert view.epochs_total == 10
+    yard.finish(*attempts)
+    view = training_view(yard.state, job)
+    assert view is not None
+    assert view.epochs_total is None
