@@ -317,9 +317,12 @@ class YardState:
         for attempt, progress in items:
             if found := self._current(attempt):
                 job, task = found
+                known = job.progress.get(task.number)
                 if self.trainings.learn_progress(job, task, progress):
-                    self.replan = True
                     self.remeasured[job.id] = None
+                    # Of a job that has one size, another epoch changes no plan: hundreds of them may come in a second.
+                    can_yield_now = progress.can_yield and not (known and known.can_yield)
+                    self.replan = self.replan or can_yield_now or bool(job.spec.elastic)
 
     def _yield(self, event: YieldRequested) -> list[Effect]:
         """Its tasks stop at their next checkpoints. Slots that are free of them close, and the scheduler looks anew."""

@@ -488,6 +488,16 @@ def test_the_first_epoch_corrects_the_estimate_and_an_overrun_is_noticed(yard: T
     assert has_overrun(job, yard.now + 1300)
 
 
+def test_an_epoch_of_a_job_of_one_size_asks_for_no_new_plan(yard: TrainingYard) -> None:
+    for spec, is_asked in ((a_training(), False), (an_elastic(1, 1), True)):
+        job = yard.submit(spec)
+        attempt = yard.begin(job)
+        yard.progress(attempt, report(1))
+        yard.state.handle(AttemptsProgressed((Progressed(attempt, report(2)),), yard.now))
+        assert yard.state.replan == is_asked
+        yard.apply()
+
+
 def test_the_whole_is_rebuilt_from_the_journal(yard: TrainingYard) -> None:
     events: list[Any] = []
     handle = yard.state.handle
