@@ -99,10 +99,6 @@ def config_dir() -> Path:
     return _xdg("XDG_CONFIG_HOME", ".config") / APP
 
 
-def cache_dir() -> Path:
-    return _xdg("XDG_CACHE_HOME", ".cache") / APP
-
-
 def state_dir() -> Path:
     """Crash reports and the like: worth keeping, not worth moving to another machine."""
     return _xdg("XDG_STATE_HOME", ".local/state") / APP

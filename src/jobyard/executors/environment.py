@@ -13,19 +13,14 @@ import json
 import shlex
 from collections.abc import Sequence
 
+from jobyard.model.environment import YARD_NAMES
 from jobyard.model.job import GroupSpec, JobSpec, TaskPlace
 from jobyard.model.node import Node
 from jobyard.model.resources import Placement
 
 DEFAULT_MASTER_ADDRESS = "127.0.0.1"
 
-# What a yard sets for a task. A job submitted from inside a task inherits that task's environment; it is another job,
-# and must not take these for its own.
-_YARD_NAMES = frozenset(
-    {"YARD_JOB_ID", "YARD_JOB_NAME", "YARD_GROUP", "YARD_TASK", "YARD_ATTEMPT", "YARD_NODE", "YARD_LINE"}
-    | {"YARD_OUTPUT_DIR", "YARD_CHECKPOINT_DIR", "YARD_SPOOL", "YARD_STOP_FILE", "YARD_ERROR_FILE"}
-    | {"YARD_REPORT_ADDRESS", "YARD_EPOCHS", "YARD_EPOCHS_DONE", "YARD_RESUMED", "YARD_HEARTBEAT"}
-)
+# What a yard sets for a task, beside its own names: a job submitted from inside a task is another job.
 _ARRAY_NAMES = frozenset(
     {"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT"}
     | {"SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX"}
@@ -46,7 +41,7 @@ _TRAINING_NAMES = frozenset(
 )
 _DEVICE_NAMES = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
 _OTHER_NAMES = _ARRAY_NAMES | _GROUP_NAMES | _GANG_NAMES | _AICHOR_NAMES | _TRAINING_NAMES | _DEVICE_NAMES
-_OF_A_TASK = _YARD_NAMES | _OTHER_NAMES | {"TMPDIR"}
+_OF_A_TASK = YARD_NAMES | _OTHER_NAMES | {"TMPDIR"}
 
 
 def job_environment(job_id: str, number: int, spec: JobSpec) -> dict[str, str]:
@@ -128,7 +123,7 @@ def task_command(spec: JobSpec, task_number: int) -> tuple[str, ...]:
 
 
 def _inherited(spec: JobSpec) -> dict[str, str]:
-    dropped = _OF_A_TASK if "YARD_JOB_ID" in spec.inherited_env else _YARD_NAMES
+    dropped = _OF_A_TASK if "YARD_JOB_ID" in spec.inherited_env else YARD_NAMES
     return {name: value for name, value in spec.inherited_env.items() if name not in dropped}
 
 

@@ -12,7 +12,6 @@ from jobyard.manifests.arrays import parse_array
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.files import lines_of, read_text
 from jobyard.manifests.training import (
-    WORDS,
     TrainingWords,
     parse_span,
     size_problem,
@@ -21,23 +20,19 @@ from jobyard.manifests.training import (
     with_workers,
     workers_problem,
 )
+from jobyard.model.environment import YARD_NAMES
 from jobyard.model.job import Dependency, GroupSpec, JobSpec, Lines
 from jobyard.model.resources import Resources
 from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_percent, parse_size_mib
 
-# The yard's own names, set for every task: whoever could set them could make a task report as another one.
-RESERVED_NAMES = frozenset(
-    {"YARD_JOB_ID", "YARD_JOB_NAME", "YARD_GROUP", "YARD_TASK", "YARD_ATTEMPT", "YARD_NODE", "YARD_LINE"}
-    | {"YARD_OUTPUT_DIR", "YARD_CHECKPOINT_DIR", "YARD_SPOOL", "YARD_ERROR_FILE", "YARD_STOP_FILE"}
-    | {"YARD_EPOCHS", "YARD_EPOCHS_DONE", "YARD_RESUMED", "YARD_HEARTBEAT", "YARD_REPORT_ADDRESS"}
-)
+RESERVED_NAMES = YARD_NAMES  # whoever could set them could make a task report as another one
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LARGEST = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Overrides:
+class Overrides(TrainingWords):
     """Everything is optional; what is None or empty leaves the job as it was written down."""
 
     name: str | None = None
@@ -62,14 +57,6 @@ class Overrides:
     copy_forward: tuple[str, ...] = ()
     copy_backwards: tuple[str, ...] = ()
     no_copy: bool | None = None
-    epochs: int | None = None
-    batch_size: int | None = None
-    training_set_size: int | None = None
-    estimate: str | None = None
-    preemptible: bool | None = None
-    checkpoint_deadline: str | None = None
-    log_dir: str | None = None
-    idle_gpu: str | None = None
 
 
 # A flag, and the field of Overrides that it sets.
@@ -118,8 +105,7 @@ def apply(spec: JobSpec, overrides: Overrides, context: SubmitContext) -> JobSpe
 
 def _with_training(spec: JobSpec, overrides: Overrides) -> JobSpec:
     """What the flags say of epochs and sizes. Last, because arrays and limits may contradict it."""
-    words = TrainingWords(**{name: getattr(overrides, name) for name in WORDS})
-    spec = replace(spec, training=training_with(spec.training, words))
+    spec = replace(spec, training=training_with(spec.training, overrides))
     if overrides.gpus is not None:
         spec = with_gpus(spec, parse_span(overrides.gpus, "--gpus"))
     if overrides.workers is not None:

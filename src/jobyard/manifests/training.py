@@ -113,7 +113,7 @@ class TrainingWords:
 
 def training_with(training: Training | None, said: TrainingWords) -> Training | None:
     """The training with what the flags say instead; none where nothing is said."""
-    if said == TrainingWords():
+    if all(getattr(said, name) is None for name in WORDS):
         return training
     changed = training or Training()
     if said.epochs is not None:

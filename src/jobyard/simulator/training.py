@@ -45,7 +45,6 @@ class Course:
     done: int  # epochs that are saved
     reports: bool = True  # only the first task of a gang does
     begun: bool = False
-    epoch_began: float = 0.0
     is_asked: bool = False  # to stop at its next checkpoint
     saved_at: float = 0.0
     gpu_mib: int = 0
@@ -68,7 +67,6 @@ class Course:
             self.saved_at = now
             self.history.append(Epoch(self.done, self.seconds))
         self.begun = True
-        self.epoch_began = now
         self.gpu_mib = self.trainee.gpu_mib_in(len(self.history))
 
     def progress(self) -> Progress:
