@@ -11,7 +11,7 @@ from jobyard.engine.profiles import Profile, kind_of
 from jobyard.model.events import Used
 from jobyard.model.job import Reason
 from jobyard.model.node import Node
-from jobyard.model.resources import Resources
+from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import Outcome, Task
 from jobyard.model.training import IDLE_GPU_SECONDS, YIELD_SECONDS, Progress, Size
 from jobyard.scheduling.sharing import after_oom, reservation_mib
@@ -101,37 +101,38 @@ class Trainings:
             return False
         placement = job.slots[task.slot].slot.placement
         if outcome.reason is Reason.OUT_OF_GPU_MEMORY and placement.devices:
-            held = placement.devices[0].memory_mib
-            if held < job.more_gpu_mib:
-                return True  # it ran with less than the job gets by now
-            nodes = list(nodes)
-            sizes = [device.memory_mib for node in nodes for device in node.devices]
-            # Beside its checkpoint, if it can be; a larger device elsewhere costs what was done.
-            beside = [d.memory_mib for node in nodes if node.id == placement.node for d in node.devices]
-            peak = outcome.peak_gpu_memory_mib
-            more = after_oom(held, peak, beside) if pinned_to(job, [placement.node]) else None
-            more = more or after_oom(held, peak, sizes)
-            if more is None or job.memory_requeues >= MEMORY_REQUEUES_MOST:
-                return False
-            # Who was alone on its device stays so: all of the largest.
-            is_alone = not placement.resources.shares_gpus
-            job.more_gpu_mib = max(sizes) if is_alone and more not in beside else more
-            self.profiles.setdefault(self._kind(job), Profile()).least_gpu_mib = job.more_gpu_mib
+            held, given = placement.devices[0].memory_mib, job.more_gpu_mib
+            more = _more_gpu_mib(job, placement, outcome.peak_gpu_memory_mib, list(nodes))
         elif outcome.reason is Reason.OUT_OF_MEMORY:
-            held = max(placement.resources.memory_mib, outcome.peak_memory_mib)
-            if held < job.more_memory_mib:
-                return True
-            if job.memory_requeues >= MEMORY_REQUEUES_MOST:
-                return False
+            held, given = max(placement.resources.memory_mib, outcome.peak_memory_mib), job.more_memory_mib
             most = max((node.memory_mib for node in nodes), default=0)
-            if held >= most or not held:
-                return False
-            job.more_memory_mib = min(most, _MEMORY_GROWTH * held)
+            more = min(most, _MEMORY_GROWTH * held) if 0 < held < most else None
         else:
             return False
+        if held < given:
+            return True  # it ran with less than the job gets by now
+        if more is None or job.memory_requeues >= MEMORY_REQUEUES_MOST:
+            return False
+        if outcome.reason is Reason.OUT_OF_MEMORY:
+            job.more_memory_mib = more
+        else:
+            job.more_gpu_mib = more
+            self.profiles.setdefault(self._kind(job), Profile()).least_gpu_mib = more
         job.memory_requeues += 1
         job.request = None
         return True
+
+
+def _more_gpu_mib(job: JobRecord, placement: Placement, peak_mib: int, nodes: list[Node]) -> int | None:
+    """Beside its checkpoint, if it can be: a larger device elsewhere costs what was done. None: there is no more."""
+    held = placement.devices[0].memory_mib
+    sizes = [device.memory_mib for node in nodes for device in node.devices]
+    beside = [device.memory_mib for node in nodes if node.id == placement.node for device in node.devices]
+    more = after_oom(held, peak_mib, beside) if pinned_to(job, [placement.node]) else None
+    more = more or after_oom(held, peak_mib, sizes)
+    if more is not None and not placement.resources.shares_gpus and more not in beside:
+        return max(sizes)  # who was alone on its device stays so
+    return more
 
 
 # -- what may be asked of a job
