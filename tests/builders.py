@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from jobyard.model.events import JobSubmitted, NodeJoined
@@ -13,6 +14,10 @@ from jobyard.model.resources import Resources
 def a_node(name: str = "here", cpus: float = 4, memory_mib: int = 16384, gpus: int = 0, gpu_mib: int = 80000) -> Node:
     devices = tuple(Device(i, "FakeGPU", gpu_mib, f"GPU-{name}-{i}", fake=True) for i in range(gpus))
     return Node(name, "local", int(cpus * 1000), memory_mib, devices)
+
+
+def a_cluster_node(name: str = "n1", cpus: float = 4, gpus: int = 0, cluster: str = "prod", **other: Any) -> Node:
+    return replace(a_node(f"{cluster}/{name}", cpus=cpus, gpus=gpus), executor="kubernetes", **other)
 
 
 def a_group(

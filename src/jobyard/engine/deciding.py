@@ -23,7 +23,7 @@ from jobyard.model.events import (
     YieldRequested,
 )
 from jobyard.model.job import Reason, State
-from jobyard.model.node import NodeState
+from jobyard.model.node import NodeState, place_of
 from jobyard.model.resources import DeviceSlice, Placement
 from jobyard.model.task import AttemptId, Slot
 from jobyard.model.training import Size
@@ -91,7 +91,7 @@ def _is_usable(state: YardState, node_id: str) -> bool:
 
 
 def _schedule(state: YardState, now: float) -> Iterator[Event]:
-    decided = plan(snapshot(state, now))
+    decided = plan(snapshot(state, now), state.known_rooms)
     state.waits = decided.waits
     for slot_id in state.yielding - decided.yielding:
         state.hungry[slot_id] = None  # it may take tasks again
@@ -122,7 +122,8 @@ def _ask_to_yield(state: YardState, now: float) -> Iterator[Event]:
     for job in state.jobs_with_slots():
         if job.stop is not None or not (job.fixed_size or state.drained) or job.is_yielding:
             continue
-        leaving = {r.slot.placement.node for r in job.slots.values()} & state.drained
+        nodes = {r.slot.placement.node for r in job.slots.values()}
+        leaving = (nodes | set(map(place_of, nodes))) & state.drained
         if is_last_epoch(job) or not obeys_its_user(job):
             continue
         if job.fixed_size is not None and job.fixed_size != job.spec.training_size:

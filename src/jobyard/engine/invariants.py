@@ -9,7 +9,7 @@ from jobyard.engine.job_record import JobRecord
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import Bug
 from jobyard.model.job import JobSpec, State
-from jobyard.model.node import Node
+from jobyard.model.node import Node, cluster_of
 from jobyard.model.resources import Placement
 from jobyard.scheduling.devices import percent_most
 from jobyard.scheduling.placement import CORES_OVERCOMMITTED_MILLIS
@@ -109,7 +109,10 @@ def _gang_is_together(job: JobRecord) -> None:
 def _nobody_is_overbooked(yard: YardState) -> None:
     held: defaultdict[str, list[tuple[JobSpec, Placement]]] = defaultdict(list)
     for job, record in yard.slots.values():
-        held[record.slot.placement.node].append((job.spec, record.slot.placement))
+        if not cluster_of(
+            record.slot.placement.node
+        ):  # there another scheduler has the last word, and the books follow
+            held[record.slot.placement.node].append((job.spec, record.slot.placement))
     for node_id, found in held.items():
         if len(found) > 1 and any(placement.resources.whole_node for _, placement in found):
             raise BrokenInvariant(f"node {node_id}: a task that was given all of it is not alone")

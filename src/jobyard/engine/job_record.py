@@ -11,7 +11,7 @@ from jobyard.model.events import Used
 from jobyard.model.job import ACTIVE, FINAL, JobSpec, Reason, State
 from jobyard.model.task import Slot, Task
 from jobyard.model.training import Progress, Size
-from jobyard.scheduling.snapshot import Request
+from jobyard.scheduling.snapshot import HeldSlot, Request
 
 # Jobs up to this size keep the outcome of every task, so that `yard show` can tell times and peaks.
 # Larger ones keep only what runs or failed: a million successes are one range.
@@ -36,6 +36,7 @@ class SlotRecord:
     is_void: bool = False  # all that it had was given back unstarted: the room may not be there
     progress_at: float = 0.0  # when it last took up or ended something
     asked_back_at: float = float("-inf")  # when what waits in it was last asked back
+    held: HeldSlot | None = None  # as the scheduler saw it last
 
     def is_stuck(self, now: float) -> bool:
         """Something runs longer than expected, and other tasks may be waiting behind it."""
@@ -68,9 +69,10 @@ class JobRecord:
         self.busy_seconds = 0.0
         self.request: Request | None = None  # what it wants of the scheduler; None: work it out again
         self.age = number  # its turn among those of its priority
-        # Training. By task, where a task has reported; the checkpoint is on the node where it was written.
+        # Training. By task, where a task has reported; the checkpoint is on the machine, or in the storage of the
+        # cluster, where it was written.
         self.progress: dict[int, Progress] = {}
-        self.checkpoint_nodes: dict[int, str] = {}
+        self.checkpoint_places: dict[int, str] = {}
         self.used: dict[int, Used] = {}
         self.idle_since: dict[int, float] = {}  # tasks whose GPUs do nothing
         self.kind = ""  # by which its profile is kept
@@ -120,7 +122,7 @@ class JobRecord:
         else:
             self.tasks.pop(number, None)
             self.progress.pop(number, None)
-            self.checkpoint_nodes.pop(number, None)
+            self.checkpoint_places.pop(number, None)
             if task.attempt != (1 if new is State.SUCCEEDED else 0):
                 self.attempts[number] = task.attempt
 
@@ -228,6 +230,12 @@ class JobRecord:
         return not self.unfinished
 
     @property
+    def is_fresh(self) -> bool:
+        """Has none of its tasks had an attempt, except the first ones that run now?"""
+        begun = (task for task in self.tasks.values() if task.attempt)
+        return not (self.attempts or len(self.succeeded)) and all(t.attempt == 1 and t.state.is_active for t in begun)
+
+    @property
     def is_yielding(self) -> bool:
         return bool(self.counts[State.STOPPING]) and any(task.is_yielding for task in self.active_tasks())
 
@@ -242,8 +250,11 @@ class JobRecord:
 
     @property
     def slots_allowed(self) -> int:
-        """How many slots it may have open at once. A gang has one for each task, whatever its limits."""
-        if self.spec.gang:
+        """How many slots it may have open at once. A gang has one for each task, whatever its limits.
+
+        So has what becomes one object of a cluster: nobody can hold back some of its pods.
+        """
+        if self.spec.gang or (self.spec.cluster and self.spec.starts_together):
             return self.spec.size
         return SLOTS_MOST if self.spec.limit is None else min(SLOTS_MOST, self.spec.limit)
 
@@ -263,7 +274,7 @@ class JobRecord:
     def backlog(self, group: int) -> int:
         """How many tasks a slot of this group may hold at once, from how long they have been running so far."""
         mean = self.mean_seconds.get(group)
-        if mean is None or self.spec.gang:
+        if mean is None or self.spec.gang or self.spec.cluster:  # a cluster keeps the next pods ready itself
             return 1
         return max(1, min(BACKLOG_MOST, int(BACKLOG_SECONDS / max(mean, 1e-4))))
 

@@ -45,6 +45,7 @@ class Assigned:
 @dataclass(frozen=True, slots=True)
 class Began:
     at: float
+    unit: str = ""  # the pod that runs it
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +117,10 @@ def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
             return Step(begun, Ask.LAUNCH)
         case State.PENDING, StopAsked(reason=reason, message=message):
             return Step(replace(task, state=State.CANCELLED, reason=reason, message=message))
-        case State.STARTING, Began(at=at):
-            return Step(replace(task, state=State.RUNNING, started_at=at))
-        case State.RUNNING | State.STOPPING, Began():
-            return Step(task)  # told twice, or after it was asked to stop
+        case State.STARTING, Began(at=at, unit=unit):
+            return Step(replace(task, state=State.RUNNING, started_at=at, unit=unit or task.unit))
+        case State.RUNNING | State.STOPPING, Began(at=at, unit=unit):  # told twice, or after it was asked to stop
+            return Step(replace(task, started_at=task.started_at or at, unit=unit or task.unit))
         case State.STARTING | State.RUNNING, Ended(outcome=outcome, wants_more=wants_more):
             return Step(_ended(task, outcome, retries, wants_more))
         case State.STARTING, GivenBack():

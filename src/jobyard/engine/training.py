@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,12 +10,13 @@ from jobyard.engine.job_record import JobRecord
 from jobyard.engine.profiles import Profile, kind_of
 from jobyard.model.events import Used
 from jobyard.model.job import Reason
-from jobyard.model.node import Node
+from jobyard.model.node import Node, cluster_of, place_of
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import Outcome, Task
 from jobyard.model.training import IDLE_GPU_SECONDS, YIELD_SECONDS, Progress, Size
 from jobyard.scheduling.sharing import after_oom, reservation_mib
 from jobyard.scheduling.snapshot import Running
+from jobyard.scheduling.where import Where, needs_of
 
 MEMORY_REQUEUES_MOST = 5
 RESTART_SECONDS = 30.0  # what a restart is believed to cost before one was seen
@@ -30,6 +31,19 @@ class Trainings:
 
     def __init__(self) -> None:
         self.profiles: dict[str, Profile] = {}
+        self.storages: set[str] = set()  # clusters that keep what pods write
+
+    def keeps_checkpoints(self, cluster: str, does_so: bool) -> None:
+        (self.storages.add if does_so else self.storages.discard)(cluster)
+
+    def is_kept_at(self, node: str) -> bool:
+        """Is a checkpoint that is written there still there when its task is gone?"""
+        cluster = cluster_of(node)
+        return not cluster or cluster in self.storages
+
+    def can_go_on(self, job: JobRecord, number: int, node: str) -> bool:
+        """Does what a task reported still hold for an attempt there? Not if its checkpoint is elsewhere, or gone."""
+        return self.is_kept_at(node) and job.checkpoint_places.get(number) in (None, place_of(node))
 
     def profile_of(self, job: JobRecord) -> Profile | None:
         return self.profiles.get(self._kind(job))
@@ -45,8 +59,8 @@ class Trainings:
         known = job.progress.get(task.number)
         job.progress[task.number] = progress = progress.after(known)
         job.request = None
-        if progress.epochs_done or progress.saved_at:
-            job.checkpoint_nodes[task.number] = task.node
+        if (progress.epochs_done or progress.saved_at) and self.is_kept_at(task.node):
+            job.checkpoint_places[task.number] = place_of(task.node)
         profile = self.profiles.setdefault(self._kind(job), Profile())
         before = known.epochs_done if known else 0
         profile.learn(job.spec.training_size, progress, max(0, progress.epochs_done - before))
@@ -97,10 +111,10 @@ class Trainings:
 
     def give_more_memory(self, job: JobRecord, task: Task, outcome: Outcome, nodes: Iterable[Node]) -> bool:
         """It ran out of memory: can it have more, and try again?"""
-        if task.slot not in job.slots:
+        if task.slot not in job.slots or job.spec.manifest:  # what the user wrote is sent as it is
             return False
         placement = job.slots[task.slot].slot.placement
-        if outcome.reason is Reason.OUT_OF_GPU_MEMORY and placement.devices:
+        if outcome.reason is Reason.OUT_OF_GPU_MEMORY and placement.devices and not job.spec.cluster:
             held, given = placement.devices[0].memory_mib, job.more_gpu_mib
             more = _more_gpu_mib(job, placement, outcome.peak_gpu_memory_mib, list(nodes))
         elif outcome.reason is Reason.OUT_OF_MEMORY:
@@ -185,16 +199,19 @@ def resumes_at(job: JobRecord, number: int, node: str) -> int | None:
     if job.spec.gang:
         number, node = 0, job.task(0).node  # the others get it from there
     progress = job.progress.get(number)
-    if progress is None or job.checkpoint_nodes.get(number) != node:
+    if progress is None or job.checkpoint_places.get(number) != place_of(node):
         return None
     return progress.epochs_done
 
 
 def pinned_to(job: JobRecord, nodes: Iterable[str]) -> str:
-    """Where its checkpoint is, for jobs that start as a whole; empty: nowhere, or not known any more."""
+    """The machine where its checkpoint is, for jobs that start as a whole; empty: none, or not known any more.
+
+    One in the storage of a cluster can be read on all of its nodes.
+    """
     if not job.spec.gang and job.spec.size > 1:
         return ""
-    node = job.checkpoint_nodes.get(0, "")
+    node = job.checkpoint_places.get(0, "")
     return node if node in nodes else ""
 
 
@@ -225,11 +242,16 @@ def sizes_of(job: JobRecord, bounds: Bounds) -> tuple[Size, ...]:
     return elastic.sizes(job.spec.training_size, bounds.gpus, bounds.workers)
 
 
-def running(jobs: Iterable[JobRecord], trainings: Trainings, bounds: Bounds, now: float) -> Iterator[Running]:
+def running(
+    jobs: Iterable[JobRecord], trainings: Trainings, bounds_of: Callable[[str], Bounds], now: float
+) -> Iterator[Running]:
     """Those that may be asked to stop at a checkpoint."""
     for job in jobs:
         if job.stop is not None or not (job.progress or job.spec.training) or not can_yield(job):
             continue
+        is_kept = all(trainings.is_kept_at(record.slot.placement.node) for record in job.slots.values())
+        if not is_kept and not (job.spec.training and job.spec.training.preemptible):
+            continue  # it would lose all, and its submitter did not ask for that
         profile = trainings.profile_of(job) or Profile()
         restart = profile.checkpoint_seconds + (profile.restart_seconds or RESTART_SECONDS)
         is_in_time = (profile.epoch_seconds(job.spec.training_size) or 0.0) <= yield_seconds(job, profile)
@@ -240,14 +262,19 @@ def running(jobs: Iterable[JobRecord], trainings: Trainings, bounds: Bounds, now
             job.age,
             tuple(job.slots),
             job.spec.training_size,
-            sizes_of(job, bounds) if resizable else (),
-            restart + max((_unsaved_seconds(job, task, now, is_in_time) for task in job.active_tasks()), default=0.0),
+            sizes_of(job, bounds_of(job.spec.cluster)) if resizable else (),
+            restart + _lost_seconds(job, now, is_in_time and is_kept),
             restart,
             epochs_left(job),
             tuple((size, at.epoch_seconds) for size, at in profile.by_size.items() if at.epoch_seconds),
             is_last_epoch(job),
             job.is_yielding,
+            Where(job.spec.on, job.spec.cluster, *needs_of(job.spec.groups[0])),
         )
+
+
+def _lost_seconds(job: JobRecord, now: float, is_in_time: bool) -> float:
+    return max((_unsaved_seconds(job, task, now, is_in_time) for task in job.active_tasks()), default=0.0)
 
 
 def _unsaved_seconds(job: JobRecord, task: Task, now: float, is_in_time: bool) -> float:

@@ -5,28 +5,40 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from jobyard.engine.job_record import JobRecord
+from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.training import Bounds, gpu_seconds, pinned_to, running, sizes_of
-from jobyard.model.node import NodeConfig
+from jobyard.model.job import JobSpec
+from jobyard.model.node import Node, NodeConfig, cluster_of
+from jobyard.model.resources import Resources
 from jobyard.model.training import Size
 from jobyard.scheduling import explain
 from jobyard.scheduling.placement import Room
 from jobyard.scheduling.snapshot import HeldSlot, Member, Request, Snapshot
+from jobyard.scheduling.where import Where, needs_of
 
 if TYPE_CHECKING:
     from jobyard.engine.yard_state import YardState
 
 
 def snapshot(state: YardState, now: float = 0.0) -> Snapshot:
-    held = tuple(HeldSlot(record.slot, job.priority, job.age) for job, record in state.slots.values())
+    held = tuple(_held(job, record) for job, record in state.slots.values())
     requests = tuple(request for job in state.unfinished.values() if (request := request_of(state, job, now)))
     nodes = tuple(state.nodes.values())
-    training = running(state.jobs_with_slots(), state.trainings, bounds_of(state), now)
+    training = running(state.jobs_with_slots(), state.trainings, partial(bounds_of, state), now)
     state.claims = {job: claim for job, claim in state.claims.items() if state.jobs[job].is_yielding}
     claims = tuple(placement for claim in state.claims.values() for placement in claim)
-    return Snapshot(nodes, held, requests, awaited(state), tuple(training), claims)
+    return Snapshot(nodes, held, requests, awaited(state), tuple(training), claims, state.quotas)
+
+
+def _held(job: JobRecord, record: SlotRecord) -> HeldSlot:
+    """The one of the last cycle, where it still holds: there may be thousands."""
+    held = record.held
+    if held is None or held.slot is not record.slot or held.priority != job.priority or held.age != job.age:
+        held = record.held = HeldSlot(record.slot, job.priority, job.age)
+    return held
 
 
 def awaited(state: YardState) -> tuple[NodeConfig, ...]:
@@ -47,9 +59,11 @@ def request_of(state: YardState, job: JobRecord, now: float = 0.0) -> Request | 
 
 def new_request(state: YardState, job: JobRecord, now: float = 0.0) -> Request | None:
     """The same, worked out afresh, for a job that may start tasks."""
-    starts_together = job.spec.gang or job.spec.elastic is not None
-    if starts_together and (job.slots or len(job.pending) < job.spec.size):
+    spec = job.spec
+    if (spec.gang or spec.elastic is not None) and (job.slots or len(job.pending) < spec.size):
         return None  # its tasks start together, when all of them wait
+    # One object of a cluster starts together too; a task of it that is tried again does so alone.
+    starts_together = spec.starts_together and not job.slots and len(job.pending) == job.unfinished
     allowed = job.slots_allowed - len(job.slots)
     members = []
     for member in _members(state, job):
@@ -59,8 +73,10 @@ def new_request(state: YardState, job: JobRecord, now: float = 0.0) -> Request |
         allowed -= member.wanted
     if not members:
         return None
-    spec = job.spec
-    request = Request(job.id, job.priority, job.age, tuple(members), starts_together, spec.on, spec.overcommit)
+    overcommit = spec.overcommit and not spec.cluster  # Kubernetes never gives more than there is
+    request = Request(
+        job.id, job.priority, job.age, tuple(members), starts_together, spec.on, overcommit, cluster=spec.cluster
+    )
     return _adapted(state, job, request, now) if job.is_adaptive else request
 
 
@@ -73,7 +89,8 @@ def _adapted(state: YardState, job: JobRecord, request: Request, now: float) -> 
         request = replace(request, members=(*_beside(pin, request.members[0]), *request.members[1:]))
     if job.spec.training is not None and job.age == job.number:  # one that was sent to the back goes to the back
         request = replace(request, gpu_seconds=gpu_seconds(job, state.trainings.profile_of(job), now))
-    sizes = [size for size in sizes_of(job, bounds_of(state)) if job.next_size is None or _fits(size, job.next_size)]
+    sizes = sizes_of(job, bounds_of(state, job.spec.cluster))
+    sizes = tuple(size for size in sizes if job.next_size is None or _fits(size, job.next_size))
     if not sizes:
         return request
     member = replace(request.members[0], on="")  # of an elastic job there is one kind
@@ -85,7 +102,7 @@ def _adapted(state: YardState, job: JobRecord, request: Request, now: float) -> 
 
 
 def _smallest(state: YardState, job: JobRecord, member: Member) -> Member:
-    sizes = sizes_of(job, bounds_of(state))
+    sizes = sizes_of(job, bounds_of(state, job.spec.cluster))
     return replace(member, resources=replace(member.resources, gpus=sizes[0].gpus)) if sizes else member
 
 
@@ -108,24 +125,66 @@ def _members(state: YardState, job: JobRecord) -> Iterator[Member]:
             if limited and group.parallelism is not None:
                 wanted = min(wanted, group.parallelism - open_slots[(index, replica)])
             if wanted > 0:
-                resources = state.trainings.resources(job, index, bounds_of(state).device_mib)
-                yield Member(index, resources, wanted, replica)
+                resources = state.trainings.resources(job, index, bounds_of(state, job.spec.cluster).device_mib)
+                yield member_of(job.spec, index, resources, wanted, replica)
 
 
-def bounds_of(state: YardState) -> Bounds:
-    if state.bounds is None:
-        state.bounds = Bounds.of(state.nodes.values())
-    return state.bounds
+def member_of(
+    spec: JobSpec, group: int, resources: Resources | None = None, wanted: int = 1, replica: int | None = None
+) -> Member:
+    """Room for tasks of one group. On a cluster GPUs are whole: Kubernetes counts them, and knows no shares."""
+    resources = resources or spec.groups[group].resources
+    if not spec.cluster:
+        return Member(group, resources, wanted, replica)
+    if resources.shares_gpus:
+        resources = replace(resources, gpu_memory_mib=0, gpu_percent=0)
+    labels, tolerations = needs_of(spec.groups[group])
+    return Member(group, resources, wanted, replica, labels=labels, tolerations=tolerations)
 
 
-def why_never(state: YardState, job_groups: Iterable[Member], on: str, overcommit: bool = False) -> str | None:
+def members_together(spec: JobSpec) -> tuple[Member, ...]:
+    """All that must be there at once for a job that starts together."""
+    at_once = [
+        group.size if spec.gang else group.count * min(group.completions, group.parallelism or group.completions)
+        for group in spec.groups
+    ]
+    return tuple(member_of(spec, index, wanted=wanted) for index, wanted in enumerate(at_once) if wanted)
+
+
+def nodes_of(state: YardState, cluster: str) -> list[Node]:
+    """The machines, or the nodes of a cluster; a queue is no node."""
+    return [node for node in state.nodes.values() if cluster_of(node.id) == cluster and not node.is_queue]
+
+
+def bounds_of(state: YardState, cluster: str = "") -> Bounds:
+    if cluster not in state.bounds:
+        state.bounds[cluster] = Bounds.of(nodes_of(state, cluster))
+    return state.bounds[cluster]
+
+
+def why_never(
+    state: YardState, job_groups: Iterable[Member], on: str, overcommit: bool = False, cluster: str = ""
+) -> str | None:
     """A sentence if some member could run on no node at all, however empty, or `on` names what is not there."""
     nodes = list(state.nodes.values())
-    if unknown := explain.why_unknown(nodes, awaited(state), on):
+    if cluster:
+        return _why_never_on_cluster(state, job_groups, cluster)
+    if unknown := explain.why_unknown(nodes, awaited(state), on, state.clusters):
         return unknown
     if any(explain.may_match(config, on) for config in awaited(state)):
         return None  # nobody knows yet what it has
-    return next((why for m in job_groups if (why := explain.why_never(nodes, m.resources, on, overcommit))), None)
+    found = (explain.why_never(nodes, m.resources, Where(m.on or on), overcommit) for m in job_groups)
+    return next(filter(None, found), None)
+
+
+def _why_never_on_cluster(state: YardState, job_groups: Iterable[Member], cluster: str) -> str | None:
+    nodes = [node for node in state.nodes.values() if cluster_of(node.id) == cluster]
+    if not nodes and cluster not in state.clusters:
+        return f"there is no cluster {cluster!r}; known: {', '.join(sorted(state.clusters)) or 'none'}"
+    if not nodes:
+        return None  # nobody knows yet what it has
+    wheres = ((m, Where("", cluster, m.labels, m.tolerations)) for m in job_groups)
+    return next(filter(None, (explain.why_never(nodes, m.resources, where) for m, where in wheres)), None)
 
 
 def _fits(size: Size, largest: Size) -> bool:

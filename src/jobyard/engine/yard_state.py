@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from jobyard.engine import deciding, wants
+from jobyard.engine.clusters import devices_for
 from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.lifecycle import (
     REQUEUED,
@@ -37,12 +38,16 @@ from jobyard.engine.training import (
 from jobyard.errors import Bug
 from jobyard.model.effects import CloseSlot, Effect, Launch, Reserve, Stop, Yield
 from jobyard.model.events import (
+    AttemptsAwaited,
     AttemptsFinished,
     AttemptsMeasured,
     AttemptsProgressed,
     AttemptsStarted,
     AttemptsWithdrawn,
+    Awaited,
     CancelRequested,
+    ClusterAdded,
+    ClusterRemoved,
     DeadlinePassed,
     Event,
     Finished,
@@ -58,18 +63,22 @@ from jobyard.model.events import (
     NodeWentAway,
     PriorityChanged,
     Progressed,
+    QuotaMeasured,
     RetryRequested,
     ScaleRequested,
     SlotClosed,
+    SlotMoved,
     SlotOpened,
     SlotReserved,
+    Started,
     TasksAssigned,
     YieldRequested,
 )
 from jobyard.model.job import FailurePolicy, JobSpec, Reason, State
-from jobyard.model.node import Foreign, Node, NodeConfig, NodeState
+from jobyard.model.node import ClusterConfig, Foreign, Node, NodeConfig, NodeState, Quota, cluster_of, place_of
 from jobyard.model.resources import Placement
 from jobyard.model.task import AttemptId, Task
+from jobyard.scheduling.rooms import KnownRooms
 from jobyard.scheduling.snapshot import Member, Request, Snapshot, Wait
 
 
@@ -78,13 +87,16 @@ class YardState:
         self.jobs: dict[str, JobRecord] = {}
         self.nodes: dict[str, Node] = {}
         self.configs: dict[str, NodeConfig] = {}  # machines that users added
-        self.drained: set[str] = set()
+        self.clusters: dict[str, ClusterConfig] = {}
+        self.quotas: dict[str, Quota] = {}  # by cluster, as last measured
+        self.drained: set[str] = set()  # machines, clusters, and nodes of clusters
         self.removed: set[str] = set()  # word of them may still be under way
         self.slots: dict[str, tuple[JobRecord, SlotRecord]] = {}
         self.unfinished: dict[str, JobRecord] = {}
         self.dependents: defaultdict[str, list[str]] = defaultdict(list)
         self.keys: dict[str, str] = {}  # submitters' keys -> jobs
         self.waits: dict[str, Wait] = {}  # why jobs wait, from the last cycle
+        self.awaits: dict[AttemptId, tuple[Reason | None, str]] = {}  # why attempts that a cluster has do not run yet
         self.last_number = 0
         self.last_slot = 0
         self.yielding: frozenset[str] = frozenset()
@@ -92,7 +104,10 @@ class YardState:
         self._last_environment: Mapping[str, str] = {}
         self.replan = False  # something changed that the scheduler should look at
         self.trainings = Trainings()
-        self.bounds: Bounds | None = None  # of what its nodes have; None: work it out again
+        self.bounds: dict[
+            str, Bounds
+        ] = {}  # of what machines ("") or the nodes of a cluster have; as they are asked for
+        self.known_rooms = KnownRooms()
         self.claims: dict[str, tuple[Placement, ...]] = {}  # room that is kept for jobs that stop in order to grow
         self.remeasured: dict[str, None] = {}  # jobs whose use of GPUs was measured
 
@@ -104,8 +119,11 @@ class YardState:
             case TasksAssigned():
                 return self._assign(event)
             case AttemptsStarted(items=items):
-                for attempt, at in items:
-                    self._begin(attempt, at)
+                for item in items:
+                    self._begin(item)
+                return []
+            case AttemptsAwaited(items=awaited):
+                self._await(awaited)
                 return []
             case AttemptsFinished(items=items):
                 return self._finish(items, event.at)
@@ -147,6 +165,9 @@ class YardState:
                 record.slot = replace(record.slot, placement=placement)
                 self.replan = True
                 return [Reserve(placement.node, record.slot)]
+            case SlotMoved(slot=slot_id, node=node_id):
+                self._move(slot_id, node_id)
+                return []
             case JobSubmitted():
                 return self._submit(event)
             case CancelRequested():
@@ -174,21 +195,35 @@ class YardState:
                 return []
             case NodeRemoved(node=node_id):
                 return self._remove_node(node_id, event.at)
+            case ClusterAdded(config=added):
+                self._add_cluster(added)
+                return []
+            case ClusterRemoved(cluster=cluster):
+                return self._remove_cluster(cluster, event.at)
+            case QuotaMeasured(cluster=cluster, quota=quota):
+                self.replan = self.replan or self.quotas.get(cluster) != quota
+                self.quotas[cluster] = quota
+                return []
             case NodeDrained(node=node_id) | NodeResumed(node=node_id):
                 (self.drained.add if isinstance(event, NodeDrained) else self.drained.discard)(node_id)
-                known = self.nodes.get(node_id)
-                if known is not None and known.state in (NodeState.UP, NodeState.DRAINING):
-                    self._set_node(replace(known, state=self._state_when_here(node_id)))
+                for known in self._nodes_at(node_id):
+                    if known.state in (NodeState.UP, NodeState.DRAINING):
+                        self._set_node(replace(known, state=self._state_when_here(known.id)))
                 return []
             case NodeWentAway(node=node_id):
-                known = self.nodes.get(node_id)
-                if known is not None and known.state is not NodeState.DOWN:
-                    self._set_node(replace(known, state=NodeState.AWAY))
+                for known in self._nodes_at(node_id):
+                    if known.state is not NodeState.DOWN:
+                        self._set_node(replace(known, state=NodeState.AWAY))
                 return []
             case NodeMeasured(node=node_id, foreign=foreign, load=load, device_use=device_use):
                 if known := self.nodes.get(node_id):
                     self.replan = self.replan or known.foreign != foreign
                     self.nodes[node_id] = replace(known, foreign=foreign, load=load, device_use=device_use)
+                return []
+            case NodeLost(node=node_id) if cluster_of(node_id) or node_id in self.clusters:
+                # Its cluster knows what became of the pods there, and its executor says so, pod by pod.
+                for known in self._nodes_at(node_id):
+                    self._set_node(replace(known, state=NodeState.DOWN))
                 return []
             case NodeLost(node=node_id, message=message):
                 return self._lose_node(node_id, message or f"node {node_id} was lost", event.at)
@@ -220,19 +255,43 @@ class YardState:
             record.progress_at = event.at
         for first, last in event.ranges:
             for number in range(first, last + 1):
-                if job.progress and job.checkpoint_nodes.get(number) not in (None, record.slot.placement.node):
-                    del job.progress[number], job.checkpoint_nodes[number]  # its checkpoint is elsewhere
+                if job.progress and not self.trainings.can_go_on(job, number, record.slot.placement.node):
+                    job.progress.pop(number, None)
+                    job.checkpoint_places.pop(number, None)
                 step = self._advance(job, job.task(number), Assigned(event.slot, record.slot.placement.node))
                 record.tasks.add(number)
                 attempts.append(AttemptId(job.id, number, step.task.attempt))
         return [Launch(record.slot.placement.node, record.slot, tuple(attempts))]
 
-    def _begin(self, attempt: AttemptId, at: float) -> None:
-        if found := self._current(attempt):
+    def _begin(self, started: Started) -> None:
+        if found := self._current(started.attempt):
             job, task = found
-            self._advance(job, task, Began(at))
+            self._advance(job, task, Began(started.at, started.unit))
             if job.started_at is None:
-                job.started_at = at
+                job.started_at = started.at
+
+    def _await(self, items: Iterable[Awaited]) -> None:
+        for attempt, reason, sentence in items:
+            found = self._current(attempt)
+            if sentence and found and not found[1].started_at:
+                self.awaits[attempt] = (reason, sentence)
+            else:
+                self.awaits.pop(attempt, None)
+
+    def _move(self, slot_id: str, node_id: str) -> None:
+        """A cluster put it elsewhere; the books follow, also where they would then be overbooked."""
+        job, record = self.slots.get(slot_id, (None, None))
+        if job is None or record is None:
+            return
+        placement = record.slot.placement
+        if node_id == placement.node or place_of(node_id) != place_of(placement.node):
+            return
+        others = (other.slot.placement for _, other in self.slots.values())
+        devices = devices_for(placement.resources, self.nodes.get(node_id), others)
+        record.slot = replace(record.slot, placement=replace(placement, node=node_id, devices=devices))
+        for number in record.tasks:
+            job.put(replace(job.tasks[number], node=node_id))
+        self.replan = True
 
     def _finish(self, items: Iterable[Finished], at: float) -> list[Effect]:
         effects: list[Effect] = []
@@ -256,7 +315,7 @@ class YardState:
             job.slots[task.slot].progress_at = at
             retries = 0 if job.spec.gang else job.spec.retries
             self.trainings.learn_end(job, task, outcome)
-            more = not outcome.succeeded and self.trainings.give_more_memory(job, task, outcome, self.nodes.values())
+            more = not outcome.succeeded and self.trainings.give_more_memory(job, task, outcome, self.nodes_for(job))
             if task.is_yielding and outcome.reason is Reason.PREEMPTED:
                 job.resizes += task.reason is Reason.RESIZING
                 job.preemptions += task.reason is Reason.PREEMPTED
@@ -415,7 +474,7 @@ class YardState:
             for number in job.final_within(first, last):
                 if job.task(number).state is State.SUCCEEDED:  # it is to be done once more, not to be gone on with
                     job.progress.pop(number, None)
-                    job.checkpoint_nodes.pop(number, None)
+                    job.checkpoint_places.pop(number, None)
                 self._advance(job, job.task(number), RetryAsked())
         if job.is_final:
             return []  # none of them had ended
@@ -432,13 +491,17 @@ class YardState:
 
     def _join(self, node: Node) -> None:
         """What it has replaces what was known; what others hold of it stays as last measured, until the next time."""
-        if node.id in self.removed:
+        if not self.removed.isdisjoint((node.id, place_of(node.id))):
             return
         config, known = self.configs.get(node.id), self.nodes.get(node.id)
         if known is not None and node.foreign == Foreign():
             node = replace(node, foreign=known.foreign, load=known.load, device_use=known.device_use)
         labels = config.labels if config else node.labels
-        self._set_node(replace(node, labels=labels, state=self._state_when_here(node.id)))
+        # A cluster says itself which of its nodes take nothing new.
+        is_kept_off = bool(cluster_of(node.id)) and node.state is not NodeState.UP
+        node = replace(node, labels=labels, state=node.state if is_kept_off else self._state_when_here(node.id))
+        if node != known:  # a cluster tells of a thousand nodes again and again
+            self._set_node(node)
 
     def _remove_node(self, node_id: str, at: float) -> list[Effect]:
         """Its tasks run elsewhere; what runs there is asked to stop, if it still can be."""
@@ -450,32 +513,75 @@ class YardState:
         effects = self._lose_node(node_id, f"node {node_id} was removed", at)
         self.configs.pop(node_id, None)
         self.nodes.pop(node_id, None)
-        self.bounds = None
+        self.bounds.clear()
         self.drained.discard(node_id)
         self.removed.add(node_id)
         return stops + effects
 
+    def _add_cluster(self, config: ClusterConfig) -> None:
+        known = self.clusters.get(config.id)
+        if known is not None and known.storage != config.storage:
+            for job in self.unfinished.values():
+                if job.spec.cluster == config.id:
+                    job.checkpoint_places.clear()  # they are in the storage that it had
+        self.clusters[config.id] = config
+        self.removed.discard(config.id)
+        self.trainings.keeps_checkpoints(config.id, bool(config.storage))
+        self.replan = True
+
+    def _remove_cluster(self, cluster: str, at: float) -> list[Effect]:
+        """Its jobs can run nowhere else: they are stopped. Word of their end is not waited for."""
+        effects: list[Effect] = []
+        for job in [job for job in self.unfinished.values() if job.spec.cluster == cluster]:
+            effects += self._stop_job(job, Reason.CANCELLED, f"cluster {cluster} was removed from the yard", at)
+        lost = [item for item in self.slots.values() if cluster_of(item[1].slot.placement.node) == cluster]
+        self._lose_slots(lost, f"cluster {cluster} was removed", at)
+        self.nodes = {node_id: node for node_id, node in self.nodes.items() if cluster_of(node_id) != cluster}
+        self.drained = {name for name in self.drained if place_of(name) != cluster}
+        self.clusters.pop(cluster, None)
+        self.quotas.pop(cluster, None)
+        self.bounds.clear()
+        self.removed.add(cluster)
+        self.trainings.keeps_checkpoints(cluster, False)
+        self.replan = True
+        return effects
+
+    def _nodes_at(self, place: str) -> list[Node]:
+        """One node, or all nodes of a cluster."""
+        if place in self.nodes:
+            return [self.nodes[place]]
+        return [node for node in self.nodes.values() if cluster_of(node.id) == place]
+
+    def nodes_for(self, job: JobRecord) -> list[Node]:
+        """The machines, or the nodes of the job's cluster."""
+        return wants.nodes_of(self, job.spec.cluster)
+
     def _set_node(self, node: Node) -> None:
         self.nodes[node.id] = node
-        self.bounds = None
+        self.bounds.clear()
         self.replan = True
 
     def _state_when_here(self, node_id: str) -> NodeState:
-        return NodeState.DRAINING if node_id in self.drained else NodeState.UP
+        is_drained = not self.drained.isdisjoint((node_id, place_of(node_id)))
+        return NodeState.DRAINING if is_drained else NodeState.UP
 
     def _lose_node(self, node_id: str, message: str, at: float) -> list[Effect]:
         if node := self.nodes.get(node_id):
             self.nodes[node_id] = replace(node, state=NodeState.DOWN)
-        effects: list[Effect] = []
         lost = [item for item in self.slots.values() if item[1].slot.placement.node == node_id]
+        effects = self._lose_slots(lost, message, at)
+        self.replan = True
+        return [effect for effect in effects if effect.node != node_id]
+
+    def _lose_slots(self, lost: list[tuple[JobRecord, SlotRecord]], message: str, at: float) -> list[Effect]:
+        effects: list[Effect] = []
         for job, record in lost:
             for number in list(record.tasks):
                 step = self._advance(job, job.tasks[number], LostItsNode(message))
                 effects += self._after_end(job, step.task, at)
             if record.slot.id in self.slots:
                 self._close(record.slot.id)
-        self.replan = True
-        return [effect for effect in effects if effect.node != node_id]
+        return effects
 
     # -- jobs -------------------------------------------------------------------------------------------------------
 
@@ -512,6 +618,8 @@ class YardState:
     def _advance(self, job: JobRecord, task: Task, happening: Happening, retries: int = 0) -> Step:
         step = advance(task, happening, retries)
         job.put(step.task)
+        if self.awaits and (step.task.started_at or not step.task.slot):
+            self.awaits.pop(AttemptId(job.id, task.number, task.attempt), None)
         if task.slot and not step.task.slot and (record := job.slots.get(task.slot)):
             record.tasks.discard(task.number)
             self.hungry[task.slot] = None
@@ -555,9 +663,11 @@ class YardState:
         """The same, worked out afresh, for a job that may start tasks."""
         return wants.new_request(self, job)
 
-    def why_never(self, job_groups: Iterable[Member], on: str, overcommit: bool = False) -> str | None:
+    def why_never(
+        self, job_groups: Iterable[Member], on: str, overcommit: bool = False, cluster: str = ""
+    ) -> str | None:
         """A sentence if some member could run on no node at all, however empty, or `on` names what is not there."""
-        return wants.why_never(self, job_groups, on, overcommit)
+        return wants.why_never(self, job_groups, on, overcommit, cluster)
 
     def jobs_with_slots(self) -> list[JobRecord]:
         return list({job.id: job for job, _ in self.slots.values()}.values())

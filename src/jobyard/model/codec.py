@@ -86,8 +86,7 @@ def _decoder(kind: Any) -> Decoder:
     if issubclass(kind, Enum):
         return lambda data, where: _enum_member(kind, data, where)
     if issubclass(kind, tuple):  # a NamedTuple
-        decode_items = _tuple_decoder(tuple(get_type_hints(kind).values()))
-        return lambda data, where: kind(*decode_items(data, where))
+        return _named_tuple_decoder(kind)
     if dataclasses.is_dataclass(kind):
         return lambda data, where: _dataclass(cast(type, kind), data, where)
     return lambda data, where: _expect(kind, data, where)
@@ -123,6 +122,18 @@ def _tuple_decoder(args: tuple[Any, ...]) -> Decoder:
         return tuple(each(item, f"{where}[{i}]") for i, (each, item) in enumerate(zip(decoders, data, strict=True)))
 
     return decode_fixed
+
+
+def _named_tuple_decoder(kind: Any) -> Decoder:
+    """The last fields may be missing if they have defaults: whoever wrote it did not know them yet."""
+    decode_items = _tuple_decoder(tuple(get_type_hints(kind).values()))
+    defaults = kind._field_defaults
+
+    def decode_named(data: Any, where: str) -> Any:
+        missing = kind._fields[len(_expect(list, data, where)) :]
+        return kind(*decode_items([*data, *(encode(defaults[name]) for name in missing if name in defaults)], where))
+
+    return decode_named
 
 
 def _mapping_decoder(decode_value: Decoder) -> Decoder:

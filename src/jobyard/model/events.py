@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from jobyard.model.job import JobSpec, Reason
-from jobyard.model.node import DeviceUse, Foreign, Node, NodeConfig
+from jobyard.model.node import ClusterConfig, DeviceUse, Foreign, Node, NodeConfig, Quota
 from jobyard.model.resources import Placement
 from jobyard.model.task import AttemptId, Outcome, Slot
 from jobyard.model.training import Progress, Size
@@ -15,6 +15,15 @@ from jobyard.model.training import Progress, Size
 class Started(NamedTuple):
     attempt: AttemptId
     at: float
+    unit: str = ""  # the pod that runs it
+
+
+class Awaited(NamedTuple):
+    """Why an attempt that was handed to a cluster does not run yet, in the cluster's words."""
+
+    attempt: AttemptId
+    reason: Reason | None
+    sentence: str  # empty: nothing holds it any more
 
 
 class Finished(NamedTuple):
@@ -107,6 +116,50 @@ class NodeMeasured(Event):
     at: float
     load: float | None = None
     device_use: tuple[DeviceUse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAdded(Event):
+    """A user wants this cluster to be used; the same name again replaces how it is reached."""
+
+    config: ClusterConfig
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRemoved(Event):
+    """A user no longer wants it: what still runs there is given up."""
+
+    cluster: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaMeasured(Event):
+    """What this yard may have of a cluster in all, as quotas and what others use leave it."""
+
+    ephemeral: ClassVar[bool] = True
+    cluster: str
+    quota: Quota
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsAwaited(Event):
+    """What attempts wait for that were handed to a cluster and do not run yet."""
+
+    ephemeral: ClassVar[bool] = True
+    items: tuple[Awaited, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlotMoved(Event):
+    """A cluster runs a slot's task on another node than the scheduler had thought of."""
+
+    slot: str
+    node: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True)

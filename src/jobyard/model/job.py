@@ -177,6 +177,15 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
+class Volume:
+    """A PersistentVolumeClaim of a cluster, and where tasks find it."""
+
+    claim: str
+    path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSpec:
     """One kind of worker: `count` replicas of `completions` tasks, at most `parallelism` at once in each replica."""
 
@@ -193,6 +202,7 @@ class GroupSpec:
     shm_mib: int = 0  # of /dev/shm; 0: as the cluster has it
     node_selector: Mapping[str, str] = field(default_factory=dict)  # labels that a node must have
     tolerations: tuple[Toleration, ...] = ()
+    count_most: int = 0  # so many replicas may another scheduler make of them by itself (Ray); 0: `count`
 
     @property
     def size(self) -> int:
@@ -245,6 +255,11 @@ class JobSpec:
     subdir: str = ""  # where in the tree a task starts
     copy_back: tuple[str, ...] = ()  # paths in the tree whose new or changed files come home
     results_dir: str = ""  # where they come home to
+    # On a Kubernetes cluster:
+    cluster: str = ""  # which one; the yard sets it when `on` names one, and then the job runs nowhere else
+    kind: str = ""  # PyTorchJob, RayJob; empty: Job or JobSet, by its shape
+    manifest: str = ""  # the object as the user wrote it, in JSON; then the groups only say what it amounts to
+    volumes: tuple[Volume, ...] = ()
     # Training:
     training: Training | None = None
     elastic: Elastic | None = None  # only with one group; the spec itself says the size that it has now
@@ -263,7 +278,19 @@ class JobSpec:
 
     @property
     def failure_policy(self) -> FailurePolicy:
-        return self.on_failure or (FailurePolicy.STOP if self.gang else FailurePolicy.CONTINUE)
+        ends_together = self.gang or self.is_one_object
+        return self.on_failure or (FailurePolicy.STOP if ends_together else FailurePolicy.CONTINUE)
+
+    @property
+    def is_one_object(self) -> bool:
+        """On a cluster: is it let in, and does it fail, as a whole? Only an Indexed Job is more than its object."""
+        is_indexed = len(self.groups) == 1 and self.groups[0].count == 1 and not self.manifest and not self.kind
+        return bool(self.cluster) and not is_indexed
+
+    @property
+    def starts_together(self) -> bool:
+        """Do all its tasks need room at once?"""
+        return self.gang or self.elastic is not None or self.is_one_object
 
     @property
     def training_size(self) -> Size:

@@ -58,6 +58,51 @@ class NodeConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """How a Kubernetes cluster is reached, and what is used of it."""
+
+    id: str  # its nodes are called `<id>/<node>`
+    kubeconfig: str = ""  # paths as in KUBECONFIG; empty: the service account of the pod that the server runs in
+    context: str = ""  # empty: the current one
+    namespace: str = ""  # empty: the context's own
+    storage: str = ""  # a PersistentVolumeClaim for checkpoints and results; empty: they end with their pod
+    queue: str = ""  # a LocalQueue of Kueue, which then decides who runs; empty: the yard decides
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """Keeps tasks away from a Kubernetes node that do not tolerate it."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a yard may have of a cluster in all; None: as much as there is."""
+
+    cpu_millis: int | None = None
+    memory_mib: int | None = None
+    gpus: int | None = None
+    tasks: int | None = None
+
+
+def place_of(node: str) -> str:
+    """Where a node belongs: the cluster of `cluster/node`, or itself. A checkpoint can be read in all of a place."""
+    return node.partition("/")[0]
+
+
+def cluster_of(node: str) -> str:
+    """The cluster that a node belongs to; empty: it is a machine."""
+    cluster, slash, _ = node.partition("/")
+    return cluster if slash else ""
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     id: str
     executor: str
@@ -68,6 +113,8 @@ class Node:
     boot_id: str = ""
     state: NodeState = NodeState.UP
     foreign: Foreign = field(default_factory=Foreign)
+    taints: tuple[Taint, ...] = ()
+    is_queue: bool = False  # no machine: who goes here waits for another scheduler, and any number may
     # The last measurement, for people: nothing is decided by it.
     load: float | None = None
     device_use: tuple[DeviceUse, ...] = ()

@@ -70,6 +70,7 @@ class Task:
     message: str = ""
     slot: str = ""
     node: str = ""  # where the newest attempt ran
+    unit: str = ""  # the pod of the newest attempt that began on a cluster
     failures: int = 0  # attempts that ended badly; what `retries` counts
     outcome: Outcome | None = None  # of the newest attempt that ended
     started_at: float = 0.0  # of the attempt that runs

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from itertools import chain
+from itertools import groupby
 from typing import NamedTuple
 
 from jobyard.model.job import Reason
-from jobyard.model.node import NodeState
+from jobyard.model.node import NodeState, cluster_of
+from jobyard.model.resources import Placement
 from jobyard.scheduling.elasticity import choose_growth
 from jobyard.scheduling.explain import why_not_now, why_not_together
 from jobyard.scheduling.missing import Ask, Missing, ask_of
 from jobyard.scheduling.ordering import order_requests, rank
-from jobyard.scheduling.placement import Protected, Room, choose_node, matches
+from jobyard.scheduling.placement import Protected, Room
 from jobyard.scheduling.preemption import make_room
+from jobyard.scheduling.quotas import Allowance, amounts_of
+from jobyard.scheduling.rooms import KnownRooms
 from jobyard.scheduling.snapshot import HeldSlot, Member, Opening, Plan, Request, Snapshot, StopOrder, Wait
+from jobyard.scheduling.where import schedulable
 
 
-def plan(snapshot: Snapshot) -> Plan:
-    """Decide what to open now. Pure: the same snapshot gives the same plan.
+def plan(snapshot: Snapshot, known: KnownRooms | None = None) -> Plan:
+    """Decide what to open now. Pure: the same snapshot gives the same plan, sooner with what is `known` of the last.
 
     A request that cannot be met protects what it still lacks: no later one may take it (backfill never delays).
     """
     # 1. What is free.
-    cycle = _Cycle(snapshot)
+    cycle = _Cycle(snapshot, known or KnownRooms())
     # 2. In order, place what fits beside those who come first. Who does not fit waits, says why, and keeps its place.
     #    When all of one priority had their turn, elastic jobs that start now take more of what is left.
     for request in order_requests(snapshot.requests):
@@ -35,12 +39,14 @@ def plan(snapshot: Snapshot) -> Plan:
     # 3. Running jobs that can come back later make room for who waits, or take what nobody waits for.
     stops: tuple[StopOrder, ...] = ()
     if snapshot.running:
-        made = make_room(cycle.rooms, snapshot, cycle.missing)
-        stops = made.stops or choose_growth(cycle.rooms, snapshot, cycle.missing)
+        made = make_room(cycle.rooms.by_node, snapshot, cycle.missing)
+        stops = made.stops or choose_growth(cycle.rooms.by_node, snapshot, cycle.missing, cycle.allowances)
         for job, note in made.notes.items():
             cycle.waits[job] = Wait(cycle.waits[job].reason, f"{cycle.waits[job].sentence}; {note}")
     # 4. Slots of later jobs whose room an earlier job waits for take no new tasks.
-    yielding = _choose_yielding(cycle.rooms, snapshot.held, cycle.missing) if cycle.missing else frozenset()
+    yielding = _choose_yielding(cycle.rooms.by_node, snapshot.held, cycle.missing) if cycle.missing else frozenset()
+    if cycle.over_quota:
+        yielding |= _choose_yielding_quota(cycle.allowances, snapshot.held, cycle.over_quota)
     return Plan(tuple(cycle.openings), yielding, cycle.waits, stops)
 
 
@@ -52,20 +58,28 @@ class _Begun(NamedTuple):
 
 
 class _Cycle:
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.rooms = {node.id: Room(node) for node in snapshot.nodes}
-        for placement in chain((held.slot.placement for held in snapshot.held), snapshot.claims):
-            if placement.node in self.rooms:
-                self.rooms[placement.node].give(placement)
+    def __init__(self, snapshot: Snapshot, known: KnownRooms) -> None:
+        placements = [*(held.slot.placement for held in snapshot.held), *snapshot.claims]
+        nodes = schedulable(snapshot.nodes)
+        self.rooms = known.of(nodes, placements)
+        queued = {cluster_of(node.id) for node in nodes if node.is_queue}  # there its quota is that scheduler's matter
+        self.allowances = {
+            cluster: Allowance(cluster, quota) for cluster, quota in snapshot.quotas.items() if cluster not in queued
+        }
+        for placement in placements if self.allowances else ():
+            if allowance := self.allowances.get(cluster_of(placement.node)):
+                allowance.give(placement.resources)
         self.awaited = snapshot.awaited
         self.openings: list[Opening] = []
         self.elastic: list[_Begun] = []  # of the priority whose turn it is
         self.missing: list[Missing] = []
+        self.over_quota: list[Missing] = []  # what a quota keeps out, not the nodes
         self.waits: dict[str, Wait] = {}
         self._wanted: Counter[Ask] = Counter()  # what blocked requests lack, and nobody else may take
         self._ahead = ""  # the first request that was blocked
         # Room only shrinks during a cycle, so an ask that was refused once is refused again, for the same reason.
         self._refused: dict[Ask, Wait] = {}
+        self._refused_together: dict[tuple[tuple[Ask, int], ...], Wait] = {}
 
     def place(self, request: Request) -> None:
         """Open what there is room for; of an elastic request its smallest size, until all others had their turn."""
@@ -73,6 +87,8 @@ class _Cycle:
         missing: list[Missing] = []
         refused_before = len(self._refused)
         members = request.smaller[-1] if request.smaller else request.members
+        if (request.gang or request.smaller) and self._is_refused_together(request, members):
+            return
         for member in members:
             found = self._open(request, member)
             openings += found
@@ -88,11 +104,26 @@ class _Cycle:
             if len(openings) and self.waits[request.job].reason is not Reason.PRIORITY:
                 self.waits[request.job] = why_not_together(len(openings), sum(m.wanted for m in members))
             openings, missing = [], [Missing(request, member, member.wanted) for member in members]
+            self._refused_together[_together(missing)] = self.waits[request.job]
         if request.smaller and not missing:
             self.elastic.append(_Begun(request, openings))
         else:
             self.openings += openings
         self._keep_place(request, missing)
+
+    def _is_refused_together(self, request: Request, members: tuple[Member, ...]) -> bool:
+        """Is it seen at once that not all of it can be had? Then it waits."""
+        missing = [Missing(request, member, member.wanted) for member in members]
+        allowance = self.allowances.get(request.cluster)
+        amounts = amounts_of((member.resources, member.wanted) for member in members)
+        if allowance is not None and not allowance.allows(amounts):
+            self.waits[request.job] = allowance.why_not(amounts)
+        elif wait := self._refused_together.get(_together(missing)):
+            self.waits[request.job] = wait
+        else:
+            return False
+        self._keep_place(request, missing)
+        return True
 
     def enlarge(self) -> None:
         """What is left goes to those elastic requests that start now: in turns, one size up at a time."""
@@ -121,12 +152,20 @@ class _Cycle:
             return True
         self._take_back(larger)
         for opening in begun.openings:
-            self.rooms[opening.placement.node].give(opening.placement)
+            self._give(opening.placement)
         return False
+
+    def _give(self, placement: Placement) -> None:
+        self.rooms.give(placement)
+        if self.allowances and (allowance := self.allowances.get(cluster_of(placement.node))):
+            allowance.give(placement.resources)
 
     def _take_back(self, openings: Iterable[Opening]) -> None:
         for opening in openings:
-            self.rooms[opening.placement.node].take_back(opening.placement)
+            placement = opening.placement
+            self.rooms.take_back(placement)
+            if self.allowances and (allowance := self.allowances.get(cluster_of(placement.node))):
+                allowance.take_back(placement.resources)
 
     def _open(self, request: Request, member: Member) -> list[Opening]:
         """As many of the member's slots as there is room for."""
@@ -135,32 +174,87 @@ class _Cycle:
             return []
         openings = self._find(request, member)
         if len(openings) < member.wanted:
-            rooms = list(self.rooms.values())
-            self._refused[ask] = why_not_now(rooms, *ask, ahead=self._ahead, awaited=self.awaited)
+            self._refused[ask] = self._why_not(ask)
         return openings
+
+    def _why_not(self, ask: Ask) -> Wait:
+        allowance, one = self.allowances.get(ask.where.cluster), amounts_of([(ask.resources, 1)])
+        if allowance is not None and not allowance.allows(one):
+            return allowance.why_not(one)
+        rooms = list(self.rooms.by_node.values())
+        return why_not_now(rooms, *ask, ahead=self._ahead, awaited=self.awaited)
 
     def _find(self, request: Request, member: Member) -> list[Opening]:
         openings: list[Opening] = []
         ask = ask_of(request, member)
         protected = [
-            Protected(each.resources, wanted, each.on, each.overcommit) for each, wanted in self._wanted.items()
+            Protected(each.resources, wanted, each.where, each.overcommit)
+            for each, wanted in self._wanted.items()
+            if each.where.cluster == request.cluster
         ]
-        rooms = self.rooms.values()
+        allowance, one = self.allowances.get(request.cluster), amounts_of([(member.resources, 1)])
         while len(openings) < member.wanted:
-            placement = choose_node(rooms, ask.resources, ask.on, protected, ask.overcommit)
+            if allowance is not None and not allowance.allows(one):
+                break
+            placement = self.rooms.choose(ask, protected)
             if placement is None:
                 break
-            self.rooms[placement.node].give(placement)
+            self._give(placement)
             openings.append(Opening(request.job, member.group, placement, member.replica))
         return openings
 
     def _keep_place(self, request: Request, missing: list[Missing]) -> None:
         if not missing:
             return
+        if self.waits[request.job].reason is not Reason.NEVER_FITS and self._keep_quota(request, missing):
+            return  # nodes are not what it waits for
         self._ahead = self._ahead or request.job
         self.missing += missing
         for each in missing:
             self._wanted[each.ask] += each.lacking
+
+    def _keep_quota(self, request: Request, missing: list[Missing]) -> bool:
+        """Is it the quota that it waits for? A job that wants more than there ever is keeps nothing from others."""
+        allowance = self.allowances.get(request.cluster)
+        if allowance is None:
+            return False
+        lacking = amounts_of((each.member.resources, each.lacking) for each in missing)
+        is_together = request.gang or request.smaller
+        least = lacking if is_together else amounts_of([(missing[0].member.resources, 1)])
+        is_over = bool(allowance.lacking(least))
+        if allowance.could_ever(least):
+            allowance.keep(lacking, request.job)
+            self.over_quota += missing if is_over else []
+        return is_over
+
+
+def _together(missing: list[Missing]) -> tuple[tuple[Ask, int], ...]:
+    return tuple((each.ask, each.lacking) for each in missing)
+
+
+def _choose_yielding_quota(
+    allowances: dict[str, Allowance], held: tuple[HeldSlot, ...], missing: list[Missing]
+) -> frozenset[str]:
+    """Slots of the same cluster, last in order first, whose end would leave enough of its quota."""
+    yielding: set[str] = set()
+    last_first = sorted(held, key=rank, reverse=True)
+    for request, items in groupby(missing, key=lambda each: each.request):
+        allowance = allowances[request.cluster]
+        wanted = [(each.member.resources, each.lacking) for each in items]
+        amounts = amounts_of(wanted)
+        for item in last_first:
+            placement = item.slot.placement
+            lacking = allowance.lacking(amounts)
+            if not lacking or rank(item) <= rank(request):
+                break
+            if cluster_of(placement.node) == request.cluster and item.slot.id not in yielding:
+                gives = amounts_of([(placement.resources, 1)])
+                if any(gives[name] for name in lacking):
+                    allowance.take_back(placement.resources)
+                    yielding.add(item.slot.id)
+        for resources, count in wanted:
+            allowance.give(resources, count)
+    return frozenset(yielding)
 
 
 def _choose_yielding(rooms: dict[str, Room], held: tuple[HeldSlot, ...], missing: list[Missing]) -> frozenset[str]:
@@ -169,6 +263,7 @@ def _choose_yielding(rooms: dict[str, Room], held: tuple[HeldSlot, ...], missing
     Where no number of later slots makes enough room, all that hold some of it yield: the rest comes from earlier jobs.
     """
     yielding: set[str] = set()
+    rooms = dict(rooms)  # one that changes is copied before
     left = sorted(held, key=rank, reverse=True)
     for each in missing:
         request, lacking, ask = each.request, each.lacking, each.ask
@@ -176,16 +271,20 @@ def _choose_yielding(rooms: dict[str, Room], held: tuple[HeldSlot, ...], missing
         if not left:
             break  # nobody who comes after it, or after those behind it, has anything
         usable = [
-            room
-            for room in rooms.values()
+            name
+            for name, room in rooms.items()
             if room.node.state is NodeState.UP
-            and matches(room.node, ask.on)
+            and ask.where.allows(room.node)
             and room.instances(ask.resources, ask.overcommit)
         ]
-        later = {room.node.id: [item for item in left if item.slot.placement.node == room.node.id] for room in usable}
-        options = {room.node.id: _fewest(room, later[room.node.id], ask) for room in usable}
+        later: dict[str, list[HeldSlot]] = {name: [] for name in usable}
+        for item in left:
+            if item.slot.placement.node in later:
+                later[item.slot.placement.node].append(item)
+        options = {name: _fewest(rooms[name], later[name], ask) for name in usable}
         while lacking and (found := [(len(items), name) for name, items in options.items() if items is not None]):
             name = min(found)[1]
+            rooms[name] = rooms[name].copy()
             yielding |= _end(rooms[name], options[name] or [])
             if placement := rooms[name].place(ask.resources, ask.overcommit):
                 rooms[name].give(placement)
@@ -193,10 +292,11 @@ def _choose_yielding(rooms: dict[str, Room], held: tuple[HeldSlot, ...], missing
             later[name] = [item for item in later[name] if item.slot.id not in yielding]
             options[name] = _fewest(rooms[name], later[name], ask)
         if lacking:
-            for room in usable:
-                for item in later[room.node.id]:
-                    if _helps(room, item, ask):
-                        yielding |= _end(room, [item])
+            for name in usable:
+                rooms[name] = rooms[name].copy()
+                for item in later[name]:
+                    if _helps(rooms[name], item, ask):
+                        yielding |= _end(rooms[name], [item])
     return frozenset(yielding)
 
 

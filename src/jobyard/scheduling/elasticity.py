@@ -1,7 +1,8 @@
 """Which running elastic job grows into free room, and does that pay?
 
-A checkpoint is on a machine, so a job grows on the nodes that it is on. One job per cycle: higher priority first, then
-who lost least since its last checkpoint (it will be the first to come back), then who came first.
+A checkpoint is on a machine, so a job grows on the nodes that it is on; on a cluster, wherever there is room. One job
+per cycle: higher priority first, then who lost least since its last checkpoint (it will be the first to come back),
+then who came first.
 """
 
 from __future__ import annotations
@@ -16,15 +17,21 @@ from jobyard.model.resources import Placement
 from jobyard.model.training import Size
 from jobyard.scheduling.missing import Missing
 from jobyard.scheduling.placement import Protected, Room, choose_node
+from jobyard.scheduling.quotas import Allowance, amounts_of
 from jobyard.scheduling.snapshot import Running, Snapshot, StopOrder
+from jobyard.scheduling.where import Where
 
 MARGIN = 2.0  # what is gained, over what the restart costs: predictions are not that good
 # Epoch time falls with size as n to the power of minus this: 1 would be perfect. 0.9 until two sizes are measured.
 DEFAULT_EXPONENT = 0.9
+NO_QUOTAS: Mapping[str, Allowance] = {}
 
 
 def choose_growth(
-    rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[Missing] = ()
+    rooms: Mapping[str, Room],
+    snapshot: Snapshot,
+    missing: Sequence[Missing] = (),
+    allowances: Mapping[str, Allowance] = NO_QUOTAS,
 ) -> tuple[StopOrder, ...]:
     """At most one job that stops in order to come back larger. It takes nothing that anybody in `missing` waits for.
 
@@ -35,14 +42,19 @@ def choose_growth(
     if not able:
         return ()
     placements = {held.slot.id: held.slot.placement for held in snapshot.held}
+    free_gpus = {name: sum(not device.users for device in room.devices) for name, room in rooms.items()}
     for running in sorted(able, key=lambda each: (-each.priority, each.lost_seconds, each.age)):
         has = [placements[slot] for slot in running.slots if slot in placements]
         if len(has) != running.size.workers:
             continue  # it is about to start or to end
+        near = _nodes_to_grow_on(rooms, has, running.where)
+        free = sum(map(free_gpus.__getitem__, near))
         for size in larger_sizes(running):
-            if not pays(running, size):
+            more_gpus = 0 if has[0].resources.shares_gpus else size.devices - running.size.devices
+            if more_gpus > free or not pays(running, size):
                 continue
-            if claim := _room_to_grow(rooms, has, running.size, size, protected):
+            claim = _room_to_grow(near, has, running, size, protected)
+            if claim and _is_allowed(allowances.get(running.where.cluster), claim):
                 sentence = f"goes from {running.size} to {size} at its next checkpoint: there is room for it"
                 return (StopOrder(running.job, Reason.RESIZING, sentence, size, claim),)
     return ()
@@ -89,29 +101,40 @@ def _amount(size: Size) -> int:
     return size.devices or size.workers
 
 
+def _is_allowed(allowance: Allowance | None, claim: Iterable[Placement]) -> bool:
+    return allowance is None or allowance.allows(amounts_of((each.resources, 1) for each in claim))
+
+
+def _nodes_to_grow_on(rooms: Mapping[str, Room], has: Sequence[Placement], where: Where) -> dict[str, Room]:
+    """Where its checkpoint can be read: the nodes that it is on, or all of a cluster."""
+    if where.cluster:
+        return {name: room for name, room in rooms.items() if where.allows(room.node)}
+    return {each.node: rooms[each.node] for each in has if each.node in rooms}
+
+
 def _room_to_grow(
-    rooms: Mapping[str, Room], has: Sequence[Placement], now: Size, size: Size, protected: Sequence[Protected]
+    rooms: Mapping[str, Room], has: Sequence[Placement], running: Running, size: Size, protected: Sequence[Protected]
 ) -> tuple[Placement, ...] | None:
-    """What it needs beyond what it has, on the nodes where it is; None if there is no room for that."""
-    more_gpus = 0 if has[0].resources.shares_gpus else size.devices - now.devices
-    nodes = {each.node for each in has if each.node in rooms}
-    if more_gpus > sum(not device.users for node in nodes for device in rooms[node].devices):
-        return None  # seen at once, without trying
-    trial = {node: rooms[node].copy() for node in nodes}
+    """What it needs beyond what it has, on these nodes; None if there is no room for that."""
+    now, trial = running.size, dict(rooms)
     claim: list[Placement] = []
+
+    def take(placement: Placement) -> None:
+        trial[placement.node] = trial[placement.node].copy()
+        trial[placement.node].give(placement)
+        claim.append(placement)
+
     for each in has if size.gpus > now.gpus else ():
         more = _more_gpus(trial.get(each.node), each, size.gpus - now.gpus)
         if more is None or trial[each.node].hurts(more, protected):
             return None
-        trial[each.node].give(more)
-        claim.append(more)
+        take(more)
     ask = replace(has[0].resources, gpus=size.gpus)
     for _ in range(size.workers - now.workers):
-        another = choose_node(trial.values(), ask, "", protected)
+        another = choose_node(trial.values(), ask, running.where, protected)
         if another is None:
             return None
-        trial[another.node].give(another)
-        claim.append(another)
+        take(another)
     return tuple(claim)
 
 

@@ -5,31 +5,52 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from jobyard.model.job import Reason
-from jobyard.model.node import Node, NodeConfig, NodeState
+from jobyard.model.node import Node, NodeConfig, NodeState, cluster_of
 from jobyard.model.resources import Resources
 from jobyard.model.units import show_cpus, show_mib
-from jobyard.scheduling.placement import Room, matches
+from jobyard.scheduling.placement import Room
 from jobyard.scheduling.snapshot import Wait
+from jobyard.scheduling.where import ANYWHERE, Where, schedulable
 
+NAMED_MOST = 5  # a cluster may have a thousand nodes that are down
 SSH = "ssh"  # the executor of all machines that users add
 
 
-def why_never(nodes: Sequence[Node], ask: Resources, on: str, overcommit: bool = False) -> str | None:
-    """A sentence if no node, even empty, could ever run it; it names the largest. None where one could."""
-    suitable = [node for node in nodes if matches(node, on)]
+def why_never(nodes: Iterable[Node], ask: Resources, where: Where = ANYWHERE, overcommit: bool = False) -> str | None:
+    """A sentence if no node, even empty, could ever run it; it names the largest. None where one could.
+
+    Taints come and go: they are no reason for never.
+    """
+    nodes = schedulable(node for node in nodes if cluster_of(node.id) == where.cluster)
+    suitable = [node for node in nodes if where.has_labels(node)]
     if not suitable:
-        return why_unknown(nodes, (), on) or "the yard has no nodes"
+        return _why_nowhere(nodes, where)
     if any(Room(node).instances(ask, overcommit) for node in suitable):
         return None
     largest = max(suitable, key=lambda node: _closeness(node, ask))
     return f"a task needs {ask}; the largest node, {largest.id}, has {describe(largest)}"
 
 
-def why_unknown(nodes: Iterable[Node], awaited: Iterable[NodeConfig], on: str) -> str | None:
+def _why_nowhere(nodes: Sequence[Node], where: Where) -> str:
+    if not nodes:
+        return f"cluster {where.cluster} has no nodes" if where.cluster else "the yard has no nodes"
+    if not where.cluster:
+        return why_unknown(nodes, (), where.on) or "the yard has no nodes"
+    lacking = [label for label in where.labels if not any(label in node.labels for node in nodes)]
+    if lacking:
+        return f"no node of cluster {where.cluster} has label {lacking[0]}"
+    return f"no node of cluster {where.cluster} has all of the labels {', '.join(where.labels)}"
+
+
+def why_unknown(
+    nodes: Iterable[Node], awaited: Iterable[NodeConfig], on: str, clusters: Iterable[str] = ()
+) -> str | None:
     """A sentence if `on` has a name that is no node, executor or label; it says which there are."""
-    names: set[str] = set()
+    names: set[str] = set(clusters)
     labels: set[str] = set()
     for node in nodes:
+        if cluster_of(node.id):
+            continue  # whoever wants to go there names its cluster
         names |= {node.id, node.executor}
         labels |= set(node.labels)
     for config in awaited:
@@ -57,23 +78,29 @@ def describe(node: Node) -> str:
 def why_not_now(
     rooms: Sequence[Room],
     ask: Resources,
-    on: str,
+    where: Where = ANYWHERE,
     overcommit: bool = False,
     *,
     ahead: str = "",
     awaited: Sequence[NodeConfig] = (),
 ) -> Wait:
     """It does not fit now. `ahead` is the earlier job whose room it may not take, if that is why."""
-    suitable = [room for room in rooms if matches(room.node, on) and room.instances(ask, overcommit)]
-    able = [room for room in suitable if room.node.state is NodeState.UP]
-    unable = [f"{room.node.id} is {room.node.state.lower()}" for room in suitable if room not in able]
-    unable += [f"{config.id} has not been reached yet" for config in awaited if may_match(config, on)]
+    rooms = [room for room in rooms if cluster_of(room.node.id) == where.cluster]
+    suitable = [room for room in rooms if where.has_labels(room.node) and room.instances(ask, overcommit)]
+    allowed = [room for room in suitable if not where.untolerated(room.node)]
+    able = [room for room in allowed if room.node.state is NodeState.UP]
+    unable = [f"{room.node.id} is {room.node.state.lower()}" for room in allowed if room.node.state is not NodeState.UP]
+    if not where.cluster:
+        unable += [f"{config.id} has not been reached yet" for config in awaited if may_match(config, where.on)]
     if not able and unable:
-        return Wait(Reason.NODE_DOWN, f"no node can take it now: {', '.join(unable)}")
+        return Wait(Reason.NODE_DOWN, f"no node can take it now: {_some_of(unable)}")
     if not rooms:
-        return Wait(Reason.NODE_DOWN, "the yard has no nodes yet")
-    if never := why_never([room.node for room in rooms], ask, on, overcommit):
+        there = f"cluster {where.cluster}" if where.cluster else "the yard"
+        return Wait(Reason.NODE_DOWN, f"{there} has no nodes yet")
+    if not suitable and (never := why_never([room.node for room in rooms], ask, where, overcommit)):
         return Wait(Reason.NEVER_FITS, never)
+    if not allowed:
+        return Wait(Reason.RESOURCES, _why_kept_off(suitable, where))
     if any(room.place(ask, overcommit) for room in able):
         return Wait(Reason.PRIORITY, f"job {ahead} is ahead of it and waits for the same resources")
     nearest = min(able, key=lambda room: (len(_lacking(room, ask, overcommit)), room.slots))
@@ -82,7 +109,18 @@ def why_not_now(
         sentence += f" (others hold part of it: {', '.join(nearest.node.foreign.holders[:3])})"
     if len(able) > 1:
         sentence += f", and the other {len(able) - 1} suitable node{'s' if len(able) > 2 else ''} no more"
-    return Wait(Reason.RESOURCES, "; ".join([sentence, *unable]))
+    return Wait(Reason.RESOURCES, "; ".join(filter(None, (sentence, _some_of(unable, "; ")))))
+
+
+def _some_of(names: Sequence[str], between: str = ", ") -> str:
+    more = f" and {len(names) - NAMED_MOST} more" if len(names) > NAMED_MOST else ""
+    return between.join(names[:NAMED_MOST]) + more
+
+
+def _why_kept_off(rooms: Sequence[Room], where: Where) -> str:
+    nodes = [room.node for room in rooms]
+    told = [f"{node.id} is tainted {', '.join(map(str, where.untolerated(node)))}" for node in nodes]
+    return f"it tolerates the taints of no node of cluster {where.cluster}: {_some_of(told)}"
 
 
 def may_match(config: NodeConfig, on: str) -> bool:

@@ -6,14 +6,15 @@ from typing import NamedTuple
 
 from jobyard.model.resources import Resources
 from jobyard.scheduling.snapshot import Member, Request
+from jobyard.scheduling.where import ANYWHERE, Where
 
 
 class Ask(NamedTuple):
     """What one slot of a member needs; two with the same ask are refused for the same reason."""
 
     resources: Resources
-    on: str
-    overcommit: bool
+    where: Where = ANYWHERE
+    overcommit: bool = False
 
 
 class Missing(NamedTuple):
@@ -29,4 +30,5 @@ class Missing(NamedTuple):
 
 
 def ask_of(request: Request, member: Member) -> Ask:
-    return Ask(member.resources, member.on or request.on, request.overcommit)
+    where = Where(member.on or request.on, request.cluster, member.labels, member.tolerations)
+    return Ask(member.resources, where, request.overcommit)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from jobyard.model.node import Node, NodeState
 from jobyard.model.resources import DeviceSlice, Placement, Resources
 from jobyard.scheduling.devices import choose_devices, free_devices, gpu_instances
+from jobyard.scheduling.where import ANYWHERE, Where
 
 CORES_OVERCOMMITTED_MILLIS = 2000  # the limit of execute_batch
 _ANY_NUMBER = 1 << 30
@@ -20,7 +21,7 @@ class Protected(NamedTuple):
 
     resources: Resources
     wanted: int
-    on: str
+    where: Where = ANYWHERE
     overcommit: bool = False
 
 
@@ -67,6 +68,8 @@ class Room:
         return choose_devices(self.devices, ask, overcommit)
 
     def place(self, ask: Resources, overcommit: bool = False) -> Placement | None:
+        if self.node.is_queue:
+            return Placement(self.node.id, ask)
         if self.is_whole:
             return None
         # Measured use of others may exceed what is there: who asks for nothing of it still fits.
@@ -98,6 +101,8 @@ class Room:
 
     def instances(self, ask: Resources, overcommit: bool = False) -> int:
         """How many such tasks the node could hold if it were empty; 0: never."""
+        if self.node.is_queue:
+            return _ANY_NUMBER
         cpu_millis = self.node.cpu_millis + (CORES_OVERCOMMITTED_MILLIS if overcommit else 0)
         return min(
             cpu_millis // ask.cpu_millis if ask.cpu_millis else _ANY_NUMBER,
@@ -108,10 +113,12 @@ class Room:
 
     def hurts(self, placement: Placement, protected: Iterable[Protected]) -> bool:
         """Would this placement take something that the tasks of earlier jobs, all of them together, still need here?"""
+        if self.node.is_queue:
+            return False
         needs = [
             (each, needed)
             for each in protected
-            if matches(self.node, each.on)
+            if each.where.allows(self.node)
             and (needed := min(each.wanted, self.instances(each.resources, each.overcommit)))
         ]
         if not needs:
@@ -158,26 +165,39 @@ class Room:
         return left
 
 
-def matches(node: Node, on: str) -> bool:
-    """`on` names nodes, executors or labels, with commas between; empty: any."""
-    return not on or any(name in (node.id, node.executor) or name in node.labels for name in on.split(","))
+class Candidate(NamedTuple):
+    """A node that could take it. The smallest is the best: the tightest GPUs, then the tightest node."""
+
+    waste_mib: int
+    leftover: float
+    node: str
+    version: int  # of the node's room, where that is counted
+    placement: Placement
+
+
+def candidate_on(room: Room, ask: Resources, overcommit: bool = False, version: int = 0) -> Candidate | None:
+    placement = room.place(ask, overcommit)
+    if placement is None:
+        return None
+    waste_mib = room.waste_mib(placement) if ask.gpus else 0
+    return Candidate(waste_mib, room.leftover(ask), room.node.id, version, placement)
 
 
 def choose_node(
-    rooms: Iterable[Room], ask: Resources, on: str, protected: Sequence[Protected] = (), overcommit: bool = False
+    rooms: Iterable[Room],
+    ask: Resources,
+    where: Where = ANYWHERE,
+    protected: Sequence[Protected] = (),
+    overcommit: bool = False,
 ) -> Placement | None:
-    """The node with the tightest GPUs, then the tightest node, that takes it without hurting anyone in `protected`."""
-    best: tuple[int, float, str, Placement] | None = None
+    """The best node that takes it without hurting anyone in `protected`."""
+    best: Candidate | None = None
     for room in rooms:
-        if room.node.state is not NodeState.UP or not matches(room.node, on):
+        if room.node.state is not NodeState.UP or not where.allows(room.node):
             continue
-        placement = room.place(ask, overcommit)
-        if placement is None:
+        found = candidate_on(room, ask, overcommit)
+        if found is None or (protected and room.hurts(found.placement, protected)):
             continue
-        if protected and room.hurts(placement, protected):
-            continue
-        waste_mib = room.waste_mib(placement) if ask.gpus else 0
-        candidate = (waste_mib, room.leftover(ask), room.node.id, placement)
-        if best is None or candidate[:3] < best[:3]:
-            best = candidate
-    return best[3] if best else None
+        if best is None or found[:3] < best[:3]:
+            best = found
+    return best.placement if best else None

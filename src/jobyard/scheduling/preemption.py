@@ -19,7 +19,7 @@ from jobyard.model.training import Size
 from jobyard.scheduling.devices import slice_mib
 from jobyard.scheduling.missing import Ask, Missing
 from jobyard.scheduling.ordering import rank
-from jobyard.scheduling.placement import Protected, Room, choose_node, matches
+from jobyard.scheduling.placement import Protected, Room, choose_node
 from jobyard.scheduling.snapshot import Request, Running, Snapshot, StopOrder
 
 Rooms = dict[str, Room]
@@ -227,7 +227,7 @@ def _after(rooms: Rooms, changes: Iterable[_Change]) -> Rooms:
 def _place_all(rooms: Rooms, asks: Sequence[Ask], protected: Sequence[Protected]) -> list[Placement] | None:
     trial, placements = dict(rooms), []
     for ask in asks:
-        placement = choose_node(trial.values(), ask.resources, ask.on, protected, ask.overcommit)
+        placement = choose_node(trial.values(), ask.resources, ask.where, protected, ask.overcommit)
         if placement is None:
             return None
         placements.append(placement)
@@ -286,7 +286,7 @@ def _on_node(room: Room, ask: Ask, options: Iterable[_Change], protected: Sequen
     """The changes with the least loss per unit of what the ask lacks, until it fits on this node."""
     node = room.node.id
     here = [each for each in options if any(placement.node == node for placement in each.has)]
-    if not here or room.node.state is not NodeState.UP or not matches(room.node, ask.on):
+    if not here or room.node.state is not NodeState.UP or not ask.where.allows(room.node):
         return None
     rooms, chosen = {node: room}, list[_Change]()
     worth = [(units, _only_on(node, each), each) for each in here if (units := _units_freed(room, ask, each)) > 0]

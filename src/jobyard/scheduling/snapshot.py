@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from jobyard.model.job import Reason
-from jobyard.model.node import Node, NodeConfig
+from jobyard.model.job import Reason, Toleration
+from jobyard.model.node import Node, NodeConfig, Quota
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import Slot
 from jobyard.model.training import Size
+from jobyard.scheduling.where import ANYWHERE, Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,8 @@ class Member:
     wanted: int
     replica: int | None = None
     on: str = ""  # where this member alone may go, if not where its request says: beside a checkpoint
+    labels: tuple[str, ...] = ()  # key=value, that a node of a cluster must have
+    tolerations: tuple[Toleration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class Request:
     overcommit: bool = False  # cores and GPU compute may go a little over what there is
     smaller: tuple[tuple[Member, ...], ...] = ()  # of an elastic job: what it also starts with, largest first
     gpu_seconds: float | None = None  # what it will still take, where that is known and can be relied on
+    cluster: str = ""  # it goes to nodes of this cluster alone; empty: to machines alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class Running:
     epoch_seconds: tuple[tuple[Size, float], ...] = ()  # measured, at the sizes that it or its kind has had
     is_last_epoch: bool = False  # never asked to stop
     is_stopping: bool = False  # asked already
+    where: Where = ANYWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,7 @@ class Snapshot:
     awaited: tuple[NodeConfig, ...] = ()  # machines that were added and have never been reached
     running: tuple[Running, ...] = ()
     claims: tuple[Placement, ...] = ()  # room kept for jobs that stop in order to grow
+    quotas: Mapping[str, Quota] = field(default_factory=dict)  # by cluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,27 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from jobyard.model.job import Command, Dependency, FailurePolicy, GroupSpec, JobSpec
-from jobyard.model.node import Foreign, Node
+from jobyard.model.job import Command, Dependency, FailurePolicy, GroupSpec, JobSpec, Toleration
+from jobyard.model.node import Foreign, Node, Taint
 from jobyard.model.resources import Resources
 from jobyard.model.training import Elastic, Size, Training
-from tests.builders import a_node
+from tests.builders import a_cluster_node, a_node
 
 NODES = {
     "n0": a_node("n0", cpus=4),
     "n1": a_node("n1", cpus=2, gpus=2),
     "n2": a_node("n2", cpus=8, memory_mib=8192, gpus=1, gpu_mib=40000),
 }
+
+
+CLUSTER_NODES = {
+    "prod/n1": a_cluster_node("n1", cpus=4, labels=("zone=a",)),
+    "prod/n2": a_cluster_node("n2", cpus=2, gpus=2, taints=(Taint("gpu", "yes"),)),
+}
+
+
+def big_cluster_node() -> Node:
+    return replace(a_node("prod/big", 256, 1 << 20, gpus=80), executor="kubernetes", labels=("zone=a",))
 
 
 def big_node() -> Node:
@@ -43,6 +53,8 @@ def groups(name: str) -> st.SearchStrategy[GroupSpec]:
         completions=st.integers(1, 5),
         parallelism=st.sampled_from([None, None, 1, 2]),
         resources=resources,
+        node_selector=st.sampled_from([{}, {}, {"zone": "a"}]),
+        tolerations=st.sampled_from([(), (Toleration("gpu", "Exists"),)]),
     )
 
 
@@ -65,6 +77,8 @@ def jobs(known: list[str]) -> st.SearchStrategy[JobSpec]:
             on_failure=st.sampled_from([None, None, FailurePolicy.CONTINUE, FailurePolicy.STOP]),
             after=st.lists(dependencies, max_size=2).map(tuple) if known else st.just(()),
             on=st.sampled_from(["", "", "", "local", "n0,local", "fast,big"]),
+            cluster=st.sampled_from(["", "", "", "prod"]),
+            kind=st.sampled_from(["", "", "PyTorchJob"]),
             overcommit=st.sampled_from([False, False, True]),
             training=st.sampled_from(
                 [None, None, Training(epochs=5), Training(preemptible=True, estimated_seconds=9.0)]
@@ -89,7 +103,7 @@ def _with_possible_sizes(spec: JobSpec) -> JobSpec:
 
 def _fits_together(spec: JobSpec) -> bool:
     """A gang whose tasks want a node each may never find enough of them."""
-    return not spec.gang or spec.size == 1 or not any(group.resources.whole_node for group in spec.groups)
+    return not spec.starts_together or spec.size == 1 or not any(group.resources.whole_node for group in spec.groups)
 
 
 foreign = st.builds(

@@ -518,6 +518,6 @@ def test_the_whole_is_rebuilt_from_the_journal(yard: TrainingYard) -> None:
         state.handle(event)
     rebuilt = state.jobs[job.id]
     assert (rebuilt.spec, rebuilt.progress, rebuilt.counts) == (job.spec, job.progress, job.counts)
-    assert rebuilt.checkpoint_nodes == job.checkpoint_nodes
+    assert rebuilt.checkpoint_places == job.checkpoint_places
     assert state.jobs[guest.id].state is guest.state
     assert state.trainings.profiles == yard.state.trainings.profiles

@@ -21,27 +21,34 @@ from jobyard.engine import job_record
 from jobyard.engine.job_record import JobRecord
 from jobyard.model.effects import Launch
 from jobyard.model.events import (
+    AttemptsAwaited,
     AttemptsMeasured,
     AttemptsProgressed,
+    Awaited,
     CancelRequested,
+    ClusterAdded,
+    ClusterRemoved,
     JobSubmitted,
     NodeAdded,
     NodeDrained,
     NodeJoined,
+    NodeLost,
     NodeMeasured,
     NodeResumed,
     NodeWentAway,
     PriorityChanged,
     Progressed,
+    QuotaMeasured,
     RetryRequested,
     ScaleRequested,
+    SlotMoved,
     Used,
     YieldRequested,
 )
 from jobyard.model.job import Reason
-from jobyard.model.node import NodeConfig, NodeState
+from jobyard.model.node import ClusterConfig, Node, NodeConfig, NodeState, Quota, cluster_of
 from jobyard.model.training import Progress
-from tests.unit.engine.strategies import NODES, big_node, foreign, jobs
+from tests.unit.engine.strategies import CLUSTER_NODES, NODES, big_cluster_node, big_node, foreign, jobs
 from tests.unit.engine.world import World, fingerprint
 
 OUTCOMES: list[dict[str, Any]] = [
@@ -243,6 +250,61 @@ class YardMachine(RuleBasedStateMachine):
     def measure(self, name: str, used: Any) -> None:
         self.world.apply(NodeMeasured(name, used, self.world.now))
 
+    # -- a cluster -----------------------------------------------------------------------------------------------------
+
+    @rule(storage=st.sampled_from(["", "results"]))
+    def add_cluster(self, storage: str) -> None:
+        self.world.rejoin("prod")
+        self.world.apply(ClusterAdded(ClusterConfig("prod", storage=storage), self.world.now))
+
+    @rule(node=st.sampled_from(list(CLUSTER_NODES.values())))
+    def a_node_of_the_cluster_joins(self, node: Node) -> None:
+        self.world.apply(NodeJoined(node, self.world.now))
+        assert (node.id in self.world.yard.nodes) is ("prod" not in self.world.yard.removed)
+
+    @rule(name=st.sampled_from(["prod", *CLUSTER_NODES]), is_lost=st.booleans())
+    def a_part_of_the_cluster_is_away_or_lost(self, name: str, is_lost: bool) -> None:
+        active = {job.id: job.active for job in self.world.yard.jobs.values()}
+        self.world.apply((NodeLost if is_lost and name != "prod" else NodeWentAway)(name, self.world.now))
+        assert {job: count for job, count in active.items() if self.world.yard.jobs[job].active < count} == {}
+
+    @rule(name=st.sampled_from(["prod", *CLUSTER_NODES]), drained=st.booleans())
+    def drain_or_resume_a_part_of_the_cluster(self, name: str, drained: bool) -> None:
+        self.world.apply((NodeDrained if drained else NodeResumed)(name, self.world.now))
+
+    @rule(quota=st.sampled_from([Quota(), Quota(cpu_millis=2000), Quota(gpus=1, tasks=3), Quota(memory_mib=0)]))
+    def measure_its_quota(self, quota: Quota) -> None:
+        self.world.apply(QuotaMeasured("prod", quota, self.world.now))
+
+    @precondition(lambda self: bool(self.world.slots_of("prod")))
+    @rule(data=st.data(), node=st.sampled_from([*CLUSTER_NODES, "prod/unheard-of"]))
+    def a_pod_is_elsewhere(self, data: st.DataObject, node: str) -> None:
+        slot = data.draw(st.sampled_from(self.world.slots_of("prod")))
+        self.world.apply(SlotMoved(slot, node, self.world.now))
+
+    @precondition(lambda self: bool(self.world.live))
+    @rule(data=st.data(), sentence=st.sampled_from(["", "ErrImagePull"]))
+    def an_attempt_is_awaited(self, data: st.DataObject, sentence: str) -> None:
+        attempt = data.draw(st.sampled_from(sorted(self.world.live.values())))
+        self.world.apply(AttemptsAwaited((Awaited(attempt, None, sentence),), self.world.now))
+
+    @rule()
+    def remove_cluster(self) -> None:
+        self.world.apply(ClusterRemoved("prod", self.world.now))
+        assert not self.world.slots_of("prod")
+
+    @invariant()
+    def only_what_has_not_begun_is_awaited(self) -> None:
+        for attempt in self.world.yard.awaits:
+            task = self.world.yard.jobs[attempt.job].task(attempt.task)
+            assert (task.attempt, task.started_at) == (attempt.number, 0.0)
+            assert task.state.is_active
+
+    @invariant()
+    def everybody_is_where_he_belongs(self) -> None:
+        for job, record in self.world.yard.slots.values():
+            assert cluster_of(record.slot.placement.node) == job.spec.cluster
+
     @rule()
     def restart(self) -> None:
         self.world.restart()
@@ -258,6 +320,9 @@ class YardMachine(RuleBasedStateMachine):
             self._join("big")
             for name in NODES:  # a job whose checkpoint is there would wait for it
                 self.world.remove(name)
+            cluster = ClusterAdded(ClusterConfig("prod"), self.world.now)
+            self.world.apply(cluster, QuotaMeasured("prod", Quota(), self.world.now))
+            self.world.apply(NodeJoined(big_cluster_node(), self.world.now), NodeResumed("prod", self.world.now))
             self.world.settle()
             self.world.check_ends()
             self.world.restart()

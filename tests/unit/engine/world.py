@@ -15,6 +15,7 @@ from jobyard.model.events import (
     AttemptsFinished,
     AttemptsStarted,
     AttemptsWithdrawn,
+    ClusterRemoved,
     Event,
     Finished,
     NodeLost,
@@ -22,7 +23,7 @@ from jobyard.model.events import (
     Started,
 )
 from jobyard.model.job import State
-from jobyard.model.node import Foreign
+from jobyard.model.node import Foreign, cluster_of, place_of
 from jobyard.model.task import AttemptId, Outcome
 from jobyard.simulator.fake_agent import FakeAgent
 
@@ -48,7 +49,8 @@ def fingerprint(yard: YardState) -> dict[str, Any]:
     nodes = {key: (node.state, node.cpu_millis, node.memory_mib, node.devices) for key, node in yard.nodes.items()}
     books = (set(yard.slots), set(yard.unfinished), dict(yard.dependents), yard.last_number, yard.last_slot, yard.keys)
     machines = (yard.configs, yard.drained, yard.removed, {node.id: node.labels for node in yard.nodes.values()})
-    return {"jobs": jobs, "nodes": nodes, "books": books, "machines": machines}
+    clusters = (yard.clusters, yard.trainings.storages)
+    return {"jobs": jobs, "nodes": nodes, "books": books, "machines": machines, "clusters": clusters}
 
 
 class World:
@@ -57,6 +59,7 @@ class World:
         self.now = 1000.0
         self.journal: list[str] = []
         self.agents: dict[str, FakeAgent] = {}
+        # A cluster is one place, with one agent for all of its nodes.
         self.outgoing: defaultdict[str, deque[Effect]] = defaultdict(deque)  # effects under way to a node
         self.incoming: defaultdict[str, deque[Event]] = defaultdict(deque)  # reports under way from a node
         self.reported: list[Event] = []  # all that was ever reported
@@ -97,8 +100,11 @@ class World:
             case AttemptsWithdrawn(attempts=attempts):
                 for attempt in attempts:
                     self._is_over(attempt)
-            case NodeLost(node=node) | NodeRemoved(node=node):
-                lost = {record.slot.id for _, record in self.yard.slots.values() if record.slot.placement.node == node}
+            case NodeLost(node=node) if cluster_of(node):
+                pass  # what runs there still counts
+            case NodeLost(node=node) | NodeRemoved(node=node) | ClusterRemoved(cluster=node):
+                placed = [(record.slot.id, record.slot.placement.node) for _, record in self.yard.slots.values()]
+                lost = {slot for slot, where in placed if place_of(where) == node}
                 for job in self.yard.jobs.values():
                     for task in [task for task in job.active_tasks() if task.slot in lost]:
                         self.live.pop((job.id, task.number))
@@ -117,7 +123,7 @@ class World:
                     assert key not in self.live, f"{attempt} while {self.live[key]} may still run"
                     assert attempt.number > self.newest.get(key, 0), f"{attempt} was there before"
                     self.newest[key], self.live[key] = attempt.number, attempt
-            self.outgoing[effect.node].append(effect)
+            self.outgoing[place_of(effect.node)].append(effect)
 
     def restart(self) -> None:
         """The server dies; another one reads the journal."""
@@ -129,8 +135,14 @@ class World:
         for node_id, node in self.yard.nodes.items():
             if node.foreign != Foreign():  # measured again
                 rebuilt.handle(kinds.NodeMeasured(node_id, node.foreign, self.now))
+        for cluster, quota in self.yard.quotas.items():
+            rebuilt.handle(kinds.QuotaMeasured(cluster, quota, self.now))
         self.yard = rebuilt
         self.apply()
+
+    def slots_of(self, place: str) -> list[str]:
+        slots = ((slot_id, record.slot.placement.node) for slot_id, (_, record) in self.yard.slots.items())
+        return [slot_id for slot_id, node in slots if place_of(node) == place]
 
     # -- the agents' side ---------------------------------------------------------------------------------------------
 
@@ -166,7 +178,7 @@ class World:
 
     def _begin(self, node: str, attempt: AttemptId) -> None:
         self.agents[node].began[attempt] = self.now
-        self.incoming[node].append(AttemptsStarted((Started(attempt, self.now),), self.now))
+        self.incoming[node].append(AttemptsStarted((Started(attempt, self.now, f"pod-{attempt}"),), self.now))
 
     def end(self, node: str, attempt: AttemptId, **how: Any) -> None:
         agent = self.agents[node]

@@ -13,7 +13,7 @@ from jobyard.errors import UserError
 from jobyard.model import effects as effect_kinds
 from jobyard.model import events as event_kinds
 from jobyard.model.codec import decode, encode
-from jobyard.model.events import AttemptsStarted, CancelRequested, Event, JobSubmitted
+from jobyard.model.events import AttemptsStarted, CancelRequested, Event, JobSubmitted, Started
 from jobyard.model.job import ArrayRange, Command, FailurePolicy, JobSpec, Lines, Reason
 from jobyard.model.node import Foreign, Node
 from jobyard.model.task import AttemptId, Outcome
@@ -63,6 +63,12 @@ def test_a_million_lines_are_one_string() -> None:
     command = Command(lines=Lines.of(["a", "b"]))
     assert encode(command) == {"lines": "a\nb\n"}
     assert through_json(JobSpec, spec) == spec
+
+
+def test_what_an_older_yard_wrote_of_a_start_is_read_with_what_it_did_not_know_left_empty() -> None:
+    attempt = AttemptId("j", 1, 2)
+    assert decode(AttemptsStarted, {"items": [[["j", 1, 2], 4.5]], "at": 5.0}).items == (Started(attempt, 4.5, ""),)
+    assert through_json(Started, Started(attempt, 4.5, "pod-1")).unit == "pod-1"
 
 
 def test_values_keep_their_kinds() -> None:

@@ -50,7 +50,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     rooms = {node.id: Room(node) for node in yard}
     held = []
     for number in range(draw(st.integers(0, 6))):
-        if placement := choose_node(rooms.values(), draw(asks), ""):
+        if placement := choose_node(rooms.values(), draw(asks)):
             rooms[placement.node].give(placement)
             slot = Slot(f"s{number}", f"h{number}", 0, placement)
             held.append(HeldSlot(slot, draw(st.integers(0, 1)), draw(st.integers(0, 20))))

@@ -13,6 +13,7 @@ from jobyard.model.task import Slot
 from jobyard.scheduling.cycle import plan
 from jobyard.scheduling.explain import why_never
 from jobyard.scheduling.snapshot import HeldSlot, Member, Plan, Request, Snapshot
+from jobyard.scheduling.where import Where
 from tests.builders import a_node
 
 
@@ -189,13 +190,13 @@ def test_a_node_that_could_but_is_down_is_named() -> None:
 def test_what_can_never_run_is_refused_with_the_largest_node(
     nodes: list[Node], resources: Resources, on: str, words: str
 ) -> None:
-    sentence = why_never(nodes, resources, on)
+    sentence = why_never(nodes, resources, Where(on))
     assert sentence is not None
     assert words in sentence
 
 
 def test_what_can_run_somewhere_is_not_refused() -> None:
-    assert why_never([a_node("a", cpus=1), a_node("b", gpus=2)], ask(2, gpus=2, gpu_mem=40000), "") is None
+    assert why_never([a_node("a", cpus=1), a_node("b", gpus=2)], ask(2, gpus=2, gpu_mem=40000)) is None
 
 
 # -- making way --------------------------------------------------------------------------------------------------------

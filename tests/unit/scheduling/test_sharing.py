@@ -130,8 +130,8 @@ def test_two_cores_more_than_there_are_for_who_overcommits() -> None:
     node = a_node(cpus=4)
     assert len(planned([node], wants("j", 1, 99, Resources(1000), overcommit=True)).openings) == 6
     assert len(planned([node], wants("j", 1, 99, Resources(1000))).openings) == 4
-    assert why_never([node], Resources(6000), "", overcommit=True) is None
-    assert why_never([node], Resources(7000), "", overcommit=True)
+    assert why_never([node], Resources(6000), overcommit=True) is None
+    assert why_never([node], Resources(7000), overcommit=True)
 
 
 def test_memory_is_never_overcommitted_nor_cores_where_another_yard_has_some() -> None:

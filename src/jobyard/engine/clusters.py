@@ -1,0 +1,18 @@
+"""Where a cluster put a pod: which GPUs of that node do the books give it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jobyard.model.node import Node
+from jobyard.model.resources import DeviceSlice, Placement, Resources
+
+
+def devices_for(resources: Resources, node: Node | None, others: Iterable[Placement]) -> tuple[DeviceSlice, ...]:
+    """The first ones that nobody else has; where there are too few of them, any. Of a node not known: none."""
+    if node is None or not resources.gpus:
+        return ()
+    taken = {piece.index for other in others if other.node == node.id for piece in other.devices}
+    order = sorted(node.devices, key=lambda device: (device.index in taken, device.index))
+    chosen = sorted(order[: resources.gpus], key=lambda device: device.index)
+    return tuple(DeviceSlice(device.index, device.memory_mib) for device in chosen)

@@ -1,0 +1,67 @@
+"""Which nodes may a task have at all, whatever room they have?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from jobyard.model.job import GroupSpec, Toleration
+from jobyard.model.node import Node, Taint, cluster_of
+
+KEEPING_OFF = frozenset({"NoSchedule", "NoExecute"})  # other taints are wishes
+
+
+class Where(NamedTuple):
+    """Machines that `on` names; with a cluster, its nodes alone, as far as they have the labels."""
+
+    on: str = ""  # machines, executors or labels, with commas between; empty: any machine
+    cluster: str = ""
+    labels: tuple[str, ...] = ()  # key=value
+    tolerations: tuple[Toleration, ...] = ()
+
+    def allows(self, node: Node) -> bool:
+        return self.has_labels(node) and not self.untolerated(node)
+
+    def has_labels(self, node: Node) -> bool:
+        """Could it be there, were it not for taints?"""
+        if cluster_of(node.id) != self.cluster:
+            return False
+        if not self.cluster:
+            return matches(node, self.on)
+        return node.is_queue or all(label in node.labels for label in self.labels)
+
+    def untolerated(self, node: Node) -> list[Taint]:
+        """What keeps it off a node of a cluster."""
+        if not node.taints:
+            return []
+        keeping_off = (taint for taint in node.taints if taint.effect in KEEPING_OFF)
+        return [taint for taint in keeping_off if not any(_tolerates(each, taint) for each in self.tolerations)]
+
+
+ANYWHERE = Where()  # on machines
+
+
+def matches(node: Node, on: str) -> bool:
+    """`on` names nodes, executors or labels, with commas between; empty: any."""
+    return not on or any(name in (node.id, node.executor) or name in node.labels for name in on.split(","))
+
+
+def needs_of(group: GroupSpec) -> tuple[tuple[str, ...], tuple[Toleration, ...]]:
+    """The labels and the tolerations of a Where, as a group has them."""
+    return tuple(sorted(f"{key}={value}" for key, value in group.node_selector.items())), group.tolerations
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """As Kubernetes has it: no key, with Exists, means every taint; no effect means all of them."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.operator == "Exists":
+        return not toleration.key or toleration.key == taint.key
+    return toleration.key == taint.key and toleration.value == taint.value
+
+
+def schedulable(nodes: Iterable[Node]) -> list[Node]:
+    """Those that jobs are placed on: where another scheduler has a queue, the queue stands for its whole cluster."""
+    nodes = list(nodes)
+    queued = {cluster_of(node.id) for node in nodes if node.is_queue}
+    return [node for node in nodes if node.is_queue or cluster_of(node.id) not in queued] if queued else nodes
