@@ -36,6 +36,10 @@ class ServerKnobs:
     """A machine's link is tried this often; three times without an answer, and it counts as cut."""
     db: str = ""
     """The database URL; empty: SQLite in the yard's directory. A variable, because it may carry a password."""
+    token_dir: str = ""
+    """A directory with a file for each token, named as its holder: a mounted Secret. They are valid from the start."""
+    own_machine: bool = True
+    """Whether tasks may run on the server's own machine. Not in a pod: they would end with it."""
 
 
 @dataclass(frozen=True)

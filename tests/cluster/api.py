@@ -174,6 +174,15 @@ class Api:
                 return matching
         raise AssertionError(f"{len(matching)} of {count} at {path} became so in {seconds:.0f} s")
 
+    def until_none(self, path: str, seconds: float = PATIENCE_SECONDS) -> None:
+        """Returns when a collection is empty."""
+        there: set[str] = {item["metadata"]["name"] for item in self.items(path)}
+        for kind, seen in self.watch(path, seconds) if there else ():
+            (there.discard if kind == "DELETED" else there.add)(seen["metadata"]["name"])
+            if not there and not self.items(path):
+                return
+        assert not there, f"{', '.join(sorted(there))} at {path} did not go in {seconds:.0f} s"
+
     def _connection(self) -> http.client.HTTPSConnection:
         found: http.client.HTTPSConnection | None = getattr(self._mine, "connection", None)
         if found is None:

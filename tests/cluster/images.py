@@ -13,10 +13,13 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
-from tests.yards import ROOT
+from packaging.requirements import Requirement
+
+from tests.yards import ROOT, SOURCE
 
 SMALL = "jobyard.test/small:1"
 """A shell and the usual small commands."""
@@ -45,13 +48,41 @@ def python_image(archive: Path, name: str, trees: Mapping[str, Path]) -> None:
         program = Path(os.path.realpath(sys.executable))
         tar.add(library, str(library), filter=_without_ballast)
         tar.add(program, str(program))
-        for path in _shared_libraries([program, *library.glob("lib-dynload/*.so")]):
+        extensions = [path for tree in (library / "lib-dynload", *trees.values()) for path in tree.rglob("*.so")]
+        for path in _shared_libraries([program, *extensions]):
             tar.add(os.path.realpath(path), path)
         for alias in ("python", "python3"):
             _add(tar, f"bin/{alias}", link=str(program), kind=tarfile.SYMTYPE)
         for target, source in trees.items():
             tar.add(source, target, filter=_without_ballast)
     write_archive(archive, layer.getvalue(), {name: ["/bin/python3"]})
+
+
+def yard_image(archive: Path, name: str, place: Path) -> None:
+    """As deploy/Dockerfile makes it: this Python, the `yard` command, and what it needs for a cluster."""
+    site, program = place / "site", place / "yard"
+    for each in _with_needs("jobyard", "kubernetes"):
+        for file in each.files or ():
+            source, target = Path(str(each.locate_file(file))), site / file
+            if ".." not in file.parts and file.suffix != ".pyc" and source.is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(source, target)
+    shutil.copytree(SOURCE, site, dirs_exist_ok=True)
+    program.write_text('#!/bin/sh\nPYTHONPATH=/opt/site exec python3 -m jobyard.cli.main "$@"\n')
+    program.chmod(0o755)
+    python_image(archive, name, {"/opt/site": site, "/bin/yard": program})
+
+
+def _with_needs(*names: str) -> Iterator[Distribution]:
+    """These installed distributions, and those that they cannot do without."""
+    waiting, seen = list(names), set(names)
+    while waiting:
+        found = distribution(waiting.pop())
+        yield found
+        for need in map(Requirement, found.requires or ()):
+            if need.name not in seen and (need.marker is None or need.marker.evaluate({"extra": ""})):
+                seen.add(need.name)
+                waiting.append(need.name)
 
 
 def _without_ballast(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -96,8 +127,12 @@ def _add_shell(tar: tarfile.TarFile) -> None:
     _add(tar, "bin/busybox", busybox.read_bytes(), mode=0o755)
     _add(tar, "etc/passwd", b"root:x:0:0:root:/:/bin/sh\n")
     for applet in applets:
-        if applet != "busybox":
+        if applet not in ("busybox", "bash"):
             _add(tar, f"bin/{applet}", link="busybox", kind=tarfile.SYMTYPE)
+    if bash := shutil.which("bash"):  # what a job's shell commands are for
+        tar.add(os.path.realpath(bash), "bin/bash")
+        for path in _shared_libraries([Path(bash)]):
+            tar.add(os.path.realpath(path), path)
 
 
 def _add(

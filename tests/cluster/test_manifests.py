@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from jobyard.executors.kubernetes.manifest import COMPLETIONS_MOST, objects_of
+from jobyard.executors.kubernetes.kinds import FIELDS, KINDS, PATCHABLE
+from jobyard.executors.kubernetes.manifest import COMPLETIONS_MOST, objects_of, task_objects_of
+from jobyard.executors.kubernetes.raw import templates_of
 from jobyard.executors.kubernetes.tables import LARGEST_BYTES
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.manifests.arrays import parse_array
 from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.kinds import with_kind
 from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
-from jobyard.model.job import Command, GroupSpec, JobSpec, Lines, Toleration
+from jobyard.model.job import Command, GroupSpec, JobSpec, Lines, Toleration, Volume
 from jobyard.model.resources import Resources
 from jobyard.model.training import Elastic, Training
 from tests.builders import a_group, a_job
-from tests.cluster.api import Refused
+from tests.cluster.api import MERGE, Refused
 from tests.cluster.cluster import Cluster
-from tests.cluster.operators import JOBSETS, running
 from tests.yards import ROOT
 
-COLLECTIONS = {
-    "Job": "/apis/batch/v1/namespaces/{}/jobs",
-    "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets",
-    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
-    "Service": "/api/v1/namespaces/{}/services",
-}
+OTHERS = {"ConfigMap": "/api/v1/namespaces/{}/configmaps", "Service": "/api/v1/namespaces/{}/services"}
 ECHO = Command(shell="echo $(hostname) $$")
 POD = GroupSpec(
     ECHO,
@@ -66,30 +63,65 @@ IN_JOBSETS = {
 }
 
 
+GANGS = {
+    "PyTorchJob": a_job(
+        groups=(GroupSpec(ECHO, count=3, resources=Resources(gpus=1)),),
+        gang=True,
+        image="x",
+        kind="PyTorchJob",
+        training=Training(epochs=3),
+        deadline_seconds=60,
+        elastic=Elastic(gpus=(1, 8), workers=(1, 4)),
+    ),
+    "RayJob": with_kind(
+        a_job(
+            groups=(GroupSpec(ECHO, count=2, resources=Resources(1000, 512, 1)),),
+            gang=True,
+            image="x",
+            on="kubernetes",
+            kind="RayJob",
+            timeout_seconds=60,
+            training=Training(epochs=2),
+            elastic=Elastic(workers=(2, 4)),
+        )
+    ),
+}
+CLAIMS = (Volume("data", "/data", read_only=True), Volume("data", "/more"))
+OPERATORS = ("jobset_operator", "training_operator", "ray_operator")
+
+
+def path_of(made: dict[str, Any], namespace: str) -> str:
+    kind = made["kind"]
+    return OTHERS[kind].format(namespace) if kind in OTHERS else KINDS[kind].collection(namespace)
+
+
 def dry(cluster: Cluster, namespace: str, made: dict[str, Any]) -> dict[str, Any]:
     """As the API server would keep it. Unknown fields are refused, so that a slip of the pen is seen."""
     query = {"dryRun": "All", "fieldValidation": "Strict"}
-    answer = cluster.api.raw("POST", COLLECTIONS[made["kind"]].format(namespace), made, query=query)
+    answer = cluster.api.raw("POST", path_of(made, namespace), made, query=query)
     kept: dict[str, Any] = json.loads(answer)
     return kept
 
 
 def assert_taken(cluster: Cluster, namespace: str, spec: JobSpec) -> None:
-    for made in objects_of(SubmittedJob("5e7a11ce", 7, spec), 12, namespace):
+    job = SubmittedJob("5e7a11ce", 7, spec)
+    for made in [*objects_of(job, 12, namespace), *objects_of(job, 1, namespace, yard_id="y", storage="disk")]:
         kept = dry(cluster, namespace, made)
         assert kept["metadata"]["name"] == made["metadata"]["name"]
-        assert kept["kind"] not in ("Job", "JobSet") or kept["spec"]["suspend"] is True
-
-
-@pytest.fixture(scope="module")
-def jobsets(cluster: Cluster) -> Iterator[None]:
-    with running(cluster, JOBSETS):
-        yield
+        if made["kind"] in KINDS:
+            assert KINDS[made["kind"]].is_waiting(kept)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_api_server_takes_every_job(shape: str, cluster: Cluster, namespace: str) -> None:
     assert_taken(cluster, namespace, SHAPES[shape])
+
+
+def test_the_api_server_takes_a_task_alone_and_volumes(cluster: Cluster, namespace: str) -> None:
+    job = SubmittedJob("5e7a11ce", 7, replace(SHAPES["training"], volumes=CLAIMS))
+    for made in task_objects_of(job, 2, 3, namespace, yard_id="y", storage="disk"):
+        kept = dry(cluster, namespace, made)
+        assert kept["metadata"]["labels"]["jobyard.dev/task"] == "2"
 
 
 def test_our_limits_are_those_of_the_api_server(cluster: Cluster, namespace: str) -> None:
@@ -105,13 +137,129 @@ def test_our_limits_are_those_of_the_api_server(cluster: Cluster, namespace: str
 
 
 @pytest.mark.parametrize("shape", IN_JOBSETS)
-@pytest.mark.usefixtures("jobsets")
+@pytest.mark.usefixtures("jobset_operator")
 def test_jobset_takes_groups_and_gangs(shape: str, cluster: Cluster, namespace: str) -> None:
     assert_taken(cluster, namespace, IN_JOBSETS[shape])
 
 
 @pytest.mark.parametrize("manifest", sorted((ROOT / "examples" / "aichor").glob("*.yaml")), ids=lambda path: path.stem)
-@pytest.mark.usefixtures("jobsets")
+@pytest.mark.usefixtures("jobset_operator")
 def test_jobset_takes_the_aichor_scenarios(manifest: Path, cluster: Cluster, namespace: str) -> None:
     spec = spec_from_file(manifest, Overrides(), SubmitContext(str(ROOT), {}, "ada"))
     assert_taken(cluster, namespace, replace(spec, on="kubernetes"))
+
+
+@pytest.mark.parametrize("kind", GANGS)
+@pytest.mark.usefixtures("training_operator", "ray_operator")
+def test_operators_take_gangs(kind: str, cluster: Cluster, namespace: str) -> None:
+    assert_taken(cluster, namespace, GANGS[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures(*OPERATORS)
+def test_the_api_server_takes_what_users_wrote(kind: str, cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    assert_taken(cluster, namespace, written(kind, tmp_path))
+
+
+@pytest.mark.parametrize("field", sorted(FIELDS))
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures(*OPERATORS)
+def test_what_waits_can_be_changed_as_the_table_says(
+    kind: str, field: str, cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    """On a real object, in a dry run."""
+    first, *_ = objects_of(SubmittedJob("5e7a11ce", 7, written(kind, tmp_path)), 1, namespace)
+    path = path_of(first, namespace)
+    kept = cluster.api.create(path, first)
+    query = {"dryRun": "All", "fieldValidation": "Strict"}
+    change = changed(kept, field)
+    if change == kept:  # there is no such thing in this kind
+        assert field not in PATCHABLE[kind]
+        return
+    where = f"{path}/{first['metadata']['name']}"
+    body = {"metadata": {key: change["metadata"].get(key) for key in ("labels", "annotations")}, "spec": change["spec"]}
+    if field in PATCHABLE[kind]:
+        cluster.api.raw("PATCH", where, body, query=query, kind=MERGE)
+    else:
+        with pytest.raises(Refused, match=r"immutable|may not change|[Ff]orbidden"):
+            cluster.api.raw("PATCH", where, body, query=query, kind=MERGE)
+
+
+def written(kind: str, tmp_path: Path) -> JobSpec:
+    path = tmp_path / f"{kind}.yaml"
+    path.write_text(yaml.safe_dump(WRITTEN[kind]))
+    return spec_from_file(path, Overrides(on="kubernetes"), SubmitContext(str(tmp_path), {}, "ada"))
+
+
+def changed(seen: dict[str, Any], field: str) -> dict[str, Any]:
+    """The object with one thing changed, or the same where it has no such thing."""
+    made: dict[str, Any] = json.loads(json.dumps(seen))
+    made["metadata"].pop("managedFields", None)
+    before = json.loads(json.dumps(made))
+    template = templates_of(made)[-1]
+    inside = template["spec"]
+    match field:
+        case "labels" | "annotations":
+            template["metadata"].setdefault(field, {})["jobyard.dev/new"] = "x"
+        case "nodeSelector":
+            inside[field] = {"zone": "a"}
+        case "tolerations":
+            inside[field] = [*inside.get(field, []), {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]
+        case "affinity":
+            term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+            inside[field] = {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+            }
+        case "resources":
+            inside["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
+        case "env":
+            inside["containers"][0]["env"] = [{"name": "NEW", "value": "x"}]
+        case "command":
+            inside["containers"][0]["command"] = ["other"]
+        case "parallelism" if made["kind"] == "Job":
+            made["spec"]["parallelism"] = 1
+        case "parallelism" if made["kind"] == "JobSet":
+            made["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] = 1
+        case "size" if made["kind"] == "Job":
+            made["spec"] |= {"completions": 3, "parallelism": 3}
+        case "size" if made["kind"] == "JobSet":
+            made["spec"]["replicatedJobs"][0]["replicas"] = 3
+        case "size" if made["kind"] == "PyTorchJob":
+            made["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = 3
+        case "size" if made["kind"] == "RayJob":
+            made["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["replicas"] = 3
+    return seen if made == before else made
+
+
+def template(container: str = "main") -> dict[str, Any]:
+    """Of a pod, as users write it."""
+    main = {"name": container, "image": "x", "command": ["true"]}
+    return {"spec": {"restartPolicy": "Never", "containers": [main]}}
+
+
+INDEXED = {"completionMode": "Indexed", "completions": 2, "parallelism": 2, "template": template()}
+REPLICA = {"replicas": 1, "restartPolicy": "Never", "template": template("pytorch")}
+RAY = {
+    "headGroupSpec": {"rayStartParams": {}, "template": template()},
+    "workerGroupSpecs": [
+        {
+            "groupName": "small",
+            "replicas": 1,
+            "minReplicas": 1,
+            "maxReplicas": 5,
+            "rayStartParams": {},
+            "template": template(),
+        }
+    ],
+}
+BODIES: dict[str, Any] = {
+    "Pod": template()["spec"],
+    "Job": INDEXED,
+    "JobSet": {"replicatedJobs": [{"name": "a", "replicas": 2, "template": {"spec": INDEXED}}]},
+    "PyTorchJob": {"pytorchReplicaSpecs": {"Master": REPLICA, "Worker": REPLICA}},
+    "RayJob": {"entrypoint": "true", "shutdownAfterJobFinishes": True, "rayClusterSpec": RAY},
+}
+WRITTEN = {
+    kind: {"apiVersion": KINDS[kind].api_version, "kind": kind, "metadata": {"name": "mine"}, "spec": body}
+    for kind, body in BODIES.items()
+}

@@ -234,7 +234,8 @@ class Link:
         await self._first(lambda: (True for _ in [0] if sum(isinstance(e, NodeJoined) for e in self.events) >= times))
 
     def all_started(self) -> Iterable[tuple[AttemptId, float]]:
-        return [item for event in self.events if isinstance(event, AttemptsStarted) for item in event.items]
+        started = (event for event in self.events if isinstance(event, AttemptsStarted))
+        return [(item.attempt, item.at) for event in started for item in event.items]
 
     def all_finished(self) -> Iterable[tuple[AttemptId, Outcome]]:
         return [item for event in self.events if isinstance(event, AttemptsFinished) for item in event.items]

@@ -12,7 +12,7 @@ from tests.builders import a_job, submitted
 
 from jobyard.engine.yard_state import YardState
 from jobyard.executors.machines import MachineExecutor
-from jobyard.executors.protocol import LiveAttempt, SubmittedJob
+from jobyard.executors.protocol import JobFacts, LiveAttempt, SubmittedJob
 from jobyard.model.events import Event
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import AttemptId, Slot
@@ -95,6 +95,15 @@ class UnsettledYard:
 
     def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
         return self.live
+
+    def live_of(self, job_id: str) -> Sequence[LiveAttempt]:
+        return self.live
+
+    def is_ended(self, job_id: str, task: int) -> bool:
+        return False
+
+    def facts(self, job_id: str) -> JobFacts:
+        return JobFacts(is_over=False)
 
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
         return None

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from jobyard.cli.default_cluster import add_default_cluster
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_fields
 from jobyard.cli.output.text import harmless, say
@@ -80,6 +81,11 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
     @click.option("--max-fails", type=int, metavar="N", help="Stop the job when more tasks than this have failed.")
     @click.option("--limit", type=int, metavar="N", help="At most N tasks at once, as %N in an array.")
     @click.option("--on", metavar="WHERE,...", help="Nodes, labels or executors to choose from.")
+    @click.option("--kind", metavar="pytorchjob|rayjob", help="As which object it runs on a cluster.")
+    @click.option("--image", metavar="IMAGE", help="The container image, for a cluster.")
+    @click.option(
+        "--volume", multiple=True, metavar="CLAIM:PATH[:ro]", help="A PersistentVolumeClaim of the cluster, mounted."
+    )
     @click.option(
         "--copy-forward",
         multiple=True,
@@ -164,6 +170,8 @@ def _user() -> str:
 
 
 def show_plan(session: Session, spec: JobSpec, *, render: bool) -> int:
+    if not render:  # that needs no cluster
+        add_default_cluster(session, spec)
     plan = session.client.plan(spec, render=render)
     if session.is_json:
         print_json(plan)

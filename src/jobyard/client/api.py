@@ -18,10 +18,31 @@ from jobyard.errors import Unreachable, UserError, YardError
 from jobyard.model import codec
 from jobyard.model.events import Event
 from jobyard.model.job import JobSpec
-from jobyard.model.node import NodeConfig
+from jobyard.model.node import ClusterConfig, NodeConfig
 from jobyard.settings import ClientKnobs
-from jobyard.wire.requests import API, AddNode, CancelJob, ChangePriority, CreateToken, RetryJob, ScaleJob, SubmitJob
-from jobyard.wire.views import JobView, LogChunk, NodeView, PlanView, ServerView, TaskView, TokenView, WhyView
+from jobyard.wire.requests import (
+    API,
+    AddCluster,
+    AddNode,
+    CancelJob,
+    ChangePriority,
+    CreateToken,
+    RetryJob,
+    ScaleJob,
+    SubmitJob,
+)
+from jobyard.wire.views import (
+    ClusterView,
+    JobView,
+    LogChunk,
+    NodeView,
+    PlanView,
+    ServerView,
+    TaskView,
+    TokenView,
+    UnitView,
+    WhyView,
+)
 
 T = TypeVar("T")
 Query = Mapping[str, str | int | bool | None]
@@ -83,6 +104,10 @@ class YardClient:
 
     def why(self, selector: str) -> WhyView:
         return self._view(WhyView, self._call("GET", _job(selector, "/why")))
+
+    def unit(self, selector: str, *, task: str | None = None) -> UnitView:
+        """Where a task that runs now is: its pod, or its machine."""
+        return self._view(UnitView, self._call("GET", _job(selector, "/unit") + _query({"task": task})))
 
     def cancel(self, selector: str, *, tasks: tuple[str, ...] = (), force: bool = False, message: str = "") -> JobView:
         request = CancelJob(tasks=tasks, force=force, message=message)
@@ -192,6 +217,18 @@ class YardClient:
     def probe_node(self, node: str) -> NodeView:
         """As it is now: it is measured first."""
         return self._view(NodeView, self._call("POST", _node(node, "/probe")))
+
+    def clusters(self) -> tuple[ClusterView, ...]:
+        return self._views(ClusterView, self._call("GET", "/clusters"))
+
+    def add_cluster(self, config: ClusterConfig, *, force: bool = False) -> ClusterView:
+        """Returns once the cluster has answered; with `force` also if it does not. Again: how it is reached changes."""
+        body = codec.encode(AddCluster(config, force))
+        return self._view(ClusterView, self._call("POST", "/clusters", body, is_long=True))
+
+    def remove_cluster(self, cluster: str, *, force: bool = False) -> None:
+        """Refused while its jobs have not ended; forced, they are cancelled."""
+        self._call("DELETE", f"/clusters/{quote(cluster, safe='')}" + _query({"force": force}), is_long=True)
 
     def events(self, since: int) -> Iterator[Event]:
         """Every journalled event after this number, and those to come, without end.

@@ -283,8 +283,7 @@ class FakeExecutor:
 
     def _connect(self) -> None:
         machine = self._machine
-        node = Node(self.node, self.name, machine.cpu_millis, machine.memory_mib, machine.devices, boot_id="fake")
-        self._seen.put_nowait([NodeJoined(node, time.time())])
+        self._seen.put_nowait([NodeJoined(node, time.time()) for node in self._nodes()])
         machine.listener = lambda event: self._seen.put_nowait([event])
         live = self._yard.live_attempts(self.node)
         absent = set(machine.reconcile([item.attempt for item in live]))
@@ -297,6 +296,10 @@ class FakeExecutor:
         for item in live:
             if item.attempt in absent and not item.is_stopping:
                 self._launch(item.slot, [item.attempt])
+
+    def _nodes(self) -> list[Node]:
+        machine = self._machine
+        return [Node(self.node, self.name, machine.cpu_millis, machine.memory_mib, machine.devices, boot_id="fake")]
 
     def _stop(self, item: LiveAttempt) -> None:
         grace = self._yard.job(item.attempt.job).spec.grace_seconds
@@ -338,6 +341,9 @@ class FakeExecutor:
 
     def announce(self, is_busy: bool) -> None:
         pass  # it could not bring a server back
+
+    async def check(self, job: SubmittedJob) -> None:
+        """It refuses nothing."""
 
     def preview(self, job: SubmittedJob, launch: Launch) -> str:
         lines = [f"{attempt}: {shlex.join(task_command(job.spec, attempt.task))}" for attempt in launch.attempts]

@@ -334,6 +334,9 @@ class MachineExecutor:
             self._announced = is_busy
             self._send({"op": "pending", "value": is_busy})
 
+    async def check(self, job: SubmittedJob) -> None:
+        """A machine refuses nothing: what it has is known, and the yard compares."""
+
     def _launch(self, slot: Slot, attempts: Sequence[AttemptId]) -> None:
         job = self._yard.job(slot.job)
         if self._known_jobs.get(slot.job) != job.spec.size:  # of an elastic job it may be another one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from jobyard.model.effects import Effect, Launch
 from jobyard.model.events import Event
@@ -28,13 +28,34 @@ class LiveAttempt(NamedTuple):
     is_yielding: bool = False  # stopping at its next checkpoint
     yield_seconds: float = YIELD_SECONDS  # how long it may take to that checkpoint
     at_once: bool = False  # yielding, but nobody waits: it does not stop at a checkpoint by itself
+    unit: str = ""  # the pod of the newest attempt that began, be it this one or the one before
+    is_running: bool = False  # this one has begun, and so `unit` is its own
+
+
+class JobFacts(NamedTuple):
+    """What decides about the objects of a job."""
+
+    is_over: bool  # it has ended, or was never heard of
+    is_stopping: bool = False  # none of its tasks may start any more: it was not left to end by itself
+    is_fresh: bool = False  # none of its tasks has had an attempt, except the first ones that are live now
+    slots: int = 0  # so many of its tasks may run at once
+    waiting: int = 0  # so many have no slot
 
 
 class YardView(Protocol):
     """What an executor may ask of the yard, at any time."""
 
     def job(self, job_id: str) -> SubmittedJob: ...
-    def live_attempts(self, node: str) -> Sequence[LiveAttempt]: ...
+    def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
+        """Those on a node, or on all nodes of a cluster."""
+
+    def live_of(self, job_id: str) -> Sequence[LiveAttempt]:
+        """Those of a job, by task."""
+
+    def facts(self, job_id: str) -> JobFacts: ...
+
+    def is_ended(self, job_id: str, task: int) -> bool:
+        """Is nothing more wanted of this task?"""
 
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
         """The epochs that its checkpoint on this node covers; None: there is none."""
@@ -76,6 +97,9 @@ class Executor(Protocol):
     def announce(self, is_busy: bool) -> None:
         """Let the other side know whether work is pending: then it brings a dead server back. Never waits."""
 
+    async def check(self, job: SubmittedJob) -> None:
+        """Before a job is taken: raises UserError, in the executor's own words, where it would refuse it."""
+
     def preview(self, job: SubmittedJob, launch: Launch) -> str:
         """What would be sent for it, for `--render`."""
 
@@ -92,3 +116,12 @@ class Executor(Protocol):
         """Drop what is assumed and reconcile anew."""
 
     def status(self) -> AgentStatus: ...
+
+
+@runtime_checkable
+class InNamespace(Protocol):
+    """An executor whose attempts are in a namespace of Kubernetes."""
+
+    @property
+    def namespace(self) -> str:
+        """Empty: not known yet."""

@@ -11,18 +11,25 @@ from jobyard.executors.protocol import SubmittedJob
 
 KNOWN = {
     "fake": "jobyard.executors.fake:FakeExecutor",
+    "kubernetes": "jobyard.executors.kubernetes.executor:KubernetesExecutor",
     "local": "jobyard.executors.machines:MachineExecutor",
     "ssh": "jobyard.executors.machines:MachineExecutor",
 }
 
-# Executors that can show what they would send, and cannot send it yet.
+# What can show what it would send without anything to send it to.
 PREVIEWS = {"kubernetes": "jobyard.executors.kubernetes.text:render"}
 
 
 def executor_class(name: str) -> Any:
     if name not in KNOWN:
         raise UserError(f"no executor {name!r}; known: {', '.join(sorted(KNOWN))}")
-    return _loaded(KNOWN[name])
+    try:
+        return _loaded(KNOWN[name])
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("jobyard"):  # not a library that is missing, but a part of us
+            raise
+        title = name.capitalize()
+        raise UserError(f"the {title} executor needs its extra; run: pip install 'jobyard[{name}]'") from error
 
 
 def preview_by(name: str) -> Callable[[SubmittedJob], str]:

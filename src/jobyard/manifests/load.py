@@ -19,7 +19,8 @@ _KUBERNETES = re.compile(r"^apiVersion[ \t]*:.*^kind[ \t]*:|^kind[ \t]*:.*^apiVe
 def spec_from_file(path: Path, overrides: Overrides, context: SubmitContext) -> JobSpec:
     """The job in a file, told by its content and name; flags win. Raises UserError, and then nothing was submitted.
 
-    `kind: AIchorManifest` is one; other YAML or JSON is a native manifest; any other text is a batch file.
+    `kind: AIchorManifest` is one; other YAML or JSON with an `apiVersion` is a Kubernetes object, and else a native
+    manifest; any other text is a batch file.
     """
     text = read_text(path, context)
     # Imported on first use: a batch file does not pay for YAML, nor a manifest for subprocess.
@@ -41,10 +42,11 @@ def _spec_from_document(text: str, file: str, overrides: Overrides, context: Sub
     first = documents[0]
     kind = first.text_of("kind")
     is_aichor = kind == KIND or (first.get("spec") is not None and first.get("builder") is not None)
-    if kind and first.get("apiVersion") is not None and not is_aichor:
-        raise first.at("kind").error(
-            "kind", f"{kind!r} is a Kubernetes object, which the kubernetes executor will take; this yard has none yet"
-        )
+    if first.get("apiVersion") is not None and not is_aichor:
+        from jobyard.manifests.objects import refuse_several, spec_from_object
+
+        refuse_several(documents)
+        return spec_from_object(first, overrides, context)
     if len(documents) > 1:
         raise UserError(f"{file}: line {documents[1].line}: a second document; write one job per file")
     if is_aichor:

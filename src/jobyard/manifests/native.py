@@ -25,6 +25,7 @@ from jobyard.manifests.fields import (
     Whole,
 )
 from jobyard.manifests.files import name_from_file
+from jobyard.manifests.kinds import KINDS, parse_kind
 from jobyard.manifests.overrides import (
     Amounts,
     Overrides,
@@ -34,6 +35,7 @@ from jobyard.manifests.overrides import (
     parse_copied,
     parse_name,
     parse_on,
+    parse_volume,
     parse_workdir,
     resources_with,
     spread,
@@ -210,6 +212,14 @@ MANIFEST = Record(
         ),
         "limit": Field(Whole(1), "At most so many tasks of the job at once."),
         "image": Field(Text(), "A container image; not used on plain machines."),
+        "volumes": Field(
+            ListOf(Parsed(parse_volume, {"type": "string", "pattern": "^[^:]+:/"}, "CLAIM:PATH"), or_one=True),
+            "PersistentVolumeClaims of a cluster and where tasks find them: CLAIM:PATH, or CLAIM:PATH:ro.",
+        ),
+        "kind": Field(
+            Parsed(parse_kind, {"enum": [*KINDS, *KINDS.values()]}, "pytorchjob or rayjob"),
+            "As which object it runs on a Kubernetes cluster. Left out: a Job or a JobSet, by its shape.",
+        ),
         "workers": Field(
             _span(1), "The job as a gang of so many tasks; or a range, as in 1..4, for training that can be resized."
         ),
@@ -256,6 +266,8 @@ def spec_from_native(document: Part, overrides: Overrides, context: SubmitContex
         user=context.user,
         source="native",
         image=said["image"] or "",
+        kind=said["kind"] or "",
+        volumes=tuple(said["volumes"] or ()),
         notes=_notes(said["image"], overrides.on if overrides.on is not None else said["on"] or ""),
         copy_forward=_copied(document, "copy_forward", said, workdir),
         copy_back=_copied(document, "copy_backwards", said, workdir),

@@ -11,6 +11,7 @@ from jobyard.errors import UserError
 from jobyard.manifests.arrays import parse_array
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.files import lines_of, read_text
+from jobyard.manifests.kinds import parse_kind, with_kind
 from jobyard.manifests.training import (
     TrainingWords,
     parse_span,
@@ -21,13 +22,14 @@ from jobyard.manifests.training import (
     workers_problem,
 )
 from jobyard.model.environment import YARD_NAMES
-from jobyard.model.job import Dependency, GroupSpec, JobSpec, Lines
+from jobyard.model.job import Dependency, GroupSpec, JobSpec, Lines, Volume
 from jobyard.model.resources import Resources
 from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_percent, parse_size_mib
 
 RESERVED_NAMES = YARD_NAMES  # whoever could set them could make a task report as another one
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _LARGEST = 2**31 - 1
 
 
@@ -57,13 +59,16 @@ class Overrides(TrainingWords):
     copy_forward: tuple[str, ...] = ()
     copy_backwards: tuple[str, ...] = ()
     no_copy: bool | None = None
+    image: str | None = None
+    volume: tuple[str, ...] = ()  # CLAIM:PATH[:ro], on a cluster
+    kind: str | None = None  # pytorchjob or rayjob, on a cluster
 
 
 # A flag, and the field of Overrides that it sets.
 FLAGS = {f"--{field.name.replace('_', '-')}": field.name for field in fields(Overrides)}
 FLAGS |= {"-e": "env", "--exclusive": "whole_node"}
 WHOLE_NUMBERS = frozenset({"priority", "retries", "max_fails", "limit", "epochs", "batch_size", "training_set_size"})
-REPEATABLE = frozenset({"env", "after", "copy_forward", "copy_backwards"})
+REPEATABLE = frozenset({"env", "after", "copy_forward", "copy_backwards", "volume"})
 SWITCHES = frozenset({"whole_node", "no_copy", "preemptible"})  # flags without a value
 
 
@@ -94,11 +99,18 @@ def apply(spec: JobSpec, overrides: Overrides, context: SubmitContext) -> JobSpe
         changed = replace(changed, max_fails=_whole(overrides.max_fails, "--max-fails"))
     if overrides.on is not None:
         changed = replace(changed, on=parse_on(overrides.on, "--on"))
+    if overrides.image is not None:
+        changed = replace(changed, image=parse_image(overrides.image, "--image"))
+    if overrides.volume:
+        changed = replace(changed, volumes=tuple(parse_volume(text, "--volume") for text in overrides.volume))
     changed = _with_copies(changed, overrides)
     changed = spread(changed, overrides.array, overrides.each_line, context)
     if overrides.limit is not None:
         changed = replace(changed, limit=_whole(overrides.limit, "--limit", least=1))
     changed = _with_training(changed, overrides)
+    if overrides.kind is not None:
+        changed = replace(changed, kind=parse_kind(overrides.kind, "--kind"))
+    changed = with_kind(changed, "kind" if overrides.kind is None else "--kind")
     _refuse_nul(changed)
     return changed
 
@@ -190,6 +202,25 @@ def parse_on(text: str, field: str) -> str:
             f"{field}: a name is missing in {text!r}; write a node, a label or an executor, as in gpu1,gpu2"
         )
     return ",".join(dict.fromkeys(names))
+
+
+def parse_image(text: str, field: str) -> str:
+    """A container image's name; whether there is one is for the cluster to say."""
+    if not text or not text.isprintable() or any(character.isspace() for character in text):
+        raise UserError(f"{field}: {text!r} is not an image; write one as in registry.lab/team/train:1")
+    return text
+
+
+def parse_volume(text: str, field: str) -> Volume:
+    """`CLAIM:PATH`, or `CLAIM:PATH:ro` for reading only."""
+    claim, _, rest = text.partition(":")
+    path, _, mode = rest.partition(":")
+    if not _CLAIM.fullmatch(claim) or not path.startswith("/") or mode not in ("", "ro", "rw"):
+        raise UserError(
+            f"{field}: {text!r} is not a volume; write CLAIM:PATH or CLAIM:PATH:ro, with the name of a "
+            "PersistentVolumeClaim and an absolute path"
+        )
+    return Volume(claim, path, read_only=mode == "ro")
 
 
 def parse_name(text: str, field: str) -> str:

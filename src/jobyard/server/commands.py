@@ -7,6 +7,7 @@ import secrets
 from dataclasses import replace
 
 from jobyard.engine.job_record import JobRecord
+from jobyard.engine.wants import member_of, members_together
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, UserError
 from jobyard.model.events import (
@@ -22,14 +23,14 @@ from jobyard.model.events import (
 from jobyard.model.job import Dependency, JobSpec, State
 from jobyard.model.node import Foreign, NodeConfig, NodeState
 from jobyard.scheduling.cycle import plan
-from jobyard.scheduling.explain import may_match, why_unknown
-from jobyard.scheduling.snapshot import Member, Request, Snapshot
+from jobyard.scheduling.explain import may_match
+from jobyard.scheduling.snapshot import Request, Snapshot
+from jobyard.server.clusters import nodes_of, with_cluster
 from jobyard.server.loop import Command
 from jobyard.wire.requests import CancelJob, RetryJob, SubmitJob
 
 PRIORITY_RANGE = (-1_000_000, 1_000_000)
 TASKS_MOST = 100_000_000
-KUBERNETES = "kubernetes"
 
 
 def find_job(state: YardState, selector: str) -> JobRecord:
@@ -57,20 +58,14 @@ def find_job(state: YardState, selector: str) -> JobRecord:
 
 def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
     """The spec with its dependencies resolved. Raises UserError with one sentence where it can never be right."""
-    spec = checked_words(state, spec)
-    if is_for_kubernetes(state, spec):
-        raise UserError("the Kubernetes executor does not run jobs yet; --render shows what it will send")
-    members = [Member(i, group.resources, 1) for i, group in enumerate(spec.groups) if group.size]
-    if why := state.why_never(members, spec.on, spec.overcommit):
-        raise UserError(f"job {spec.name!r} can never run: {why}; ask for less, or for another node with --on")
-    if spec.gang:
+    spec = checked_words(state, with_cluster(state, spec))
+    members = [member_of(spec, i) for i, group in enumerate(spec.groups) if group.size]
+    if why := state.why_never(members, spec.on, spec.overcommit, spec.cluster):
+        other = "cluster" if spec.cluster else "node"
+        raise UserError(f"job {spec.name!r} can never run: {why}; ask for less, or for another {other} with --on")
+    if spec.gang or (spec.cluster and spec.starts_together and spec.elastic is None):
         check_gang(state, spec)
     return spec
-
-
-def is_for_kubernetes(state: YardState, spec: JobSpec) -> bool:
-    """A node or a label of that name comes first."""
-    return KUBERNETES in spec.on.split(",") and bool(why_unknown(state.nodes.values(), state.awaited, KUBERNETES))
 
 
 def checked_words(state: YardState, spec: JobSpec) -> JobSpec:
@@ -83,7 +78,8 @@ def checked_words(state: YardState, spec: JobSpec) -> JobSpec:
     if not low <= spec.priority <= high:
         raise UserError(f"priority {spec.priority}: must be between {low} and {high}")
     _check_numbers(spec)
-    _check_workdir(spec.workdir)
+    if not spec.cluster:  # its pods begin where their image says
+        _check_workdir(spec.workdir)
     after = tuple(_resolve(state, dependency) for dependency in spec.after)
     return replace(spec, after=after)
 
@@ -120,13 +116,19 @@ def _check_workdir(workdir: str) -> None:
 
 def check_gang(state: YardState, spec: JobSpec) -> None:
     """All of a gang must fit at once on empty nodes."""
-    members = tuple(Member(i, group.resources, group.size) for i, group in enumerate(spec.groups) if group.size)
-    empty = tuple(replace(node, foreign=Foreign(), state=NodeState.UP) for node in state.nodes.values())
-    request = Request("gang", 0, 0, members, gang=True, on=spec.on, overcommit=spec.overcommit)
-    if any(may_match(config, spec.on) for config in state.awaited):
+    members = members_together(spec)
+    empty = tuple(replace(node, foreign=Foreign(), state=NodeState.UP, taints=()) for node in state.nodes.values())
+    request = Request("gang", 0, 0, members, True, spec.on, spec.overcommit, cluster=spec.cluster)
+    if _is_awaited(state, spec):
         return  # nobody knows yet what it has
     if not plan(Snapshot(empty, (), (request,))).openings:
         raise UserError(f"job {spec.name!r} can never run: its {spec.size} tasks start together and do not fit at once")
+
+
+def _is_awaited(state: YardState, spec: JobSpec) -> bool:
+    if spec.cluster:
+        return not nodes_of(state, spec.cluster)
+    return any(may_match(config, spec.on) for config in state.awaited)
 
 
 def _resolve(state: YardState, dependency: Dependency) -> Dependency:
@@ -205,8 +207,8 @@ def change_priority(selector: str, priority: int) -> Command[str]:
 
 
 def known_node(state: YardState, node: str) -> None:
-    if node not in state.nodes and node not in state.configs:
-        known = ", ".join(sorted({*state.nodes, *state.configs})) or "none"
+    if node not in state.nodes and node not in state.configs and node not in state.clusters:
+        known = ", ".join(sorted({*state.nodes, *state.configs, *state.clusters})) or "none"
         raise NotFound(f"no node {node!r}; known: {known}")
 
 

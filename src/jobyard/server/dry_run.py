@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 
 from jobyard.engine.job_record import JobRecord
-from jobyard.engine.yard_state import YardState
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.executors.registry import preview_by
 from jobyard.model.effects import Launch
+from jobyard.model.resources import Placement
 from jobyard.model.task import AttemptId, Slot
 from jobyard.scheduling.cycle import plan
 from jobyard.scheduling.snapshot import Opening, Snapshot
-from jobyard.server.commands import KUBERNETES, checked_spec, checked_words, is_for_kubernetes
+from jobyard.server.clusters import KUBERNETES, cluster_named, for_cluster
+from jobyard.server.commands import checked_spec, checked_words
 from jobyard.server.loop import YardLoop
 from jobyard.server.views import job_view
 from jobyard.wire.requests import SubmitJob
@@ -23,12 +24,13 @@ NO_ID = "00000000"
 
 def dry_run(loop: YardLoop, request: SubmitJob) -> PlanView:
     state = loop.state
-    if request.render and is_for_kubernetes(state, request.spec):
-        return _as_objects(state, request)
+    if request.render and (cluster := cluster_named(state, request.spec.on)):
+        return _as_objects(loop, request, cluster)
     job = JobRecord(NO_ID, state.last_number + 1, checked_spec(state, request.spec), time.time())
     snapshot = state.snapshot()
     asked = state.request_of(job)
-    decided = plan(Snapshot(snapshot.nodes, snapshot.held, (*snapshot.requests, *((asked,) if asked else ()))))
+    requests = (*snapshot.requests, *((asked,) if asked else ()))
+    decided = plan(Snapshot(snapshot.nodes, snapshot.held, requests, quotas=snapshot.quotas))
     openings = [opening for opening in decided.openings if opening.job == NO_ID]
     sentences = [_sentence(job, opening, index) for index, opening in enumerate(openings[:20])]
     if waiting := state.waits_for(job):
@@ -39,10 +41,18 @@ def dry_run(loop: YardLoop, request: SubmitJob) -> PlanView:
     return PlanView(job_view(state, job), tuple(sentences), _rendered(loop, job, openings) if request.render else "")
 
 
-def _as_objects(state: YardState, request: SubmitJob) -> PlanView:
-    """What the cluster would be sent; nothing is placed, and no cluster is asked."""
-    job = JobRecord(NO_ID, state.last_number + 1, checked_words(state, request.spec), time.time())
-    return PlanView(job_view(state, job), (), preview_by(KUBERNETES)(SubmittedJob(job.id, job.number, job.spec)))
+def _as_objects(loop: YardLoop, request: SubmitJob, cluster: str) -> PlanView:
+    """What the cluster would be sent; nothing is placed, and none needs to be there."""
+    state = loop.state
+    spec = checked_words(state, for_cluster(request.spec, cluster))
+    job = JobRecord(NO_ID, state.last_number + 1, spec, time.time())
+    submitted = SubmittedJob(job.id, job.number, job.spec)
+    if executor := loop.executor_of(cluster):
+        slot = Slot("1", job.id, 0, Placement(cluster, spec.groups[0].resources))
+        rendered = executor.preview(submitted, Launch(cluster, slot, (AttemptId(job.id, 0, 1),)))
+    else:
+        rendered = preview_by(KUBERNETES)(submitted)
+    return PlanView(job_view(state, job), (), rendered)
 
 
 def _sentence(job: JobRecord, opening: Opening, index: int) -> str:

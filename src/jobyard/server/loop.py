@@ -21,11 +21,11 @@ from jobyard.engine.training import resumes_at, tells_of_checkpoints, yield_seco
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import Bug, Unwritable, YardError
 from jobyard.executors.mirror import Mirror
-from jobyard.executors.protocol import Executor, LiveAttempt, SubmittedJob
+from jobyard.executors.protocol import Executor, JobFacts, LiveAttempt, SubmittedJob
 from jobyard.model.effects import Effect
 from jobyard.model.events import Event
 from jobyard.model.job import State
-from jobyard.model.node import NodeState
+from jobyard.model.node import NodeState, place_of
 from jobyard.model.task import AttemptId, Slot, Task
 from jobyard.server.journal import Journal
 from jobyard.server.snapshots import Snapshots
@@ -84,18 +84,37 @@ class YardLoop:
         return [
             self._live(job, task, record.slot)
             for job, record in self.state.slots.values()
-            if record.slot.placement.node == node
+            if node in (record.slot.placement.node, place_of(record.slot.placement.node))
             for number in sorted(record.tasks)
             for task in (job.tasks[number],)
         ]
 
     def _live(self, job: JobRecord, task: Task, slot: Slot) -> LiveAttempt:
         attempt = AttemptId(job.id, task.number, task.attempt)
+        live = LiveAttempt(
+            attempt, slot, task.state is State.STOPPING, unit=task.unit, is_running=bool(task.started_at)
+        )
         if not task.is_yielding:
-            return LiveAttempt(attempt, slot, task.state is State.STOPPING)
+            return live
         seconds = yield_seconds(job, self.state.trainings.profile_of(job))
         at_once = not tells_of_checkpoints(job, task.number)
-        return LiveAttempt(attempt, slot, task.state is State.STOPPING, True, seconds, at_once)
+        return live._replace(is_yielding=True, yield_seconds=seconds, at_once=at_once)
+
+    def live_of(self, job_id: str) -> Sequence[LiveAttempt]:
+        job = self.state.jobs.get(job_id)
+        slots = job.slots.values() if job else ()
+        found = [self._live(job, job.tasks[number], record.slot) for record in slots for number in record.tasks if job]
+        return sorted(found, key=lambda live: live.attempt)
+
+    def facts(self, job_id: str) -> JobFacts:
+        job = self.state.jobs.get(job_id)
+        if job is None or job.is_final:
+            return JobFacts(is_over=True, is_stopping=job is None or job.stop is not None)
+        return JobFacts(False, job.stop is not None, job.is_fresh, len(job.slots), len(job.pending))
+
+    def is_ended(self, job_id: str, task: int) -> bool:
+        job = self.state.jobs.get(job_id)
+        return job is None or job.task(task).state.is_final
 
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
         job = self.state.jobs.get(attempt.job)  # None: a trial
@@ -148,18 +167,23 @@ class YardLoop:
         return True
 
     def _knows(self, executor: Executor) -> bool:
-        return executor.status().node in self.state.nodes
+        return any(place_of(node) == executor.status().node for node in self.state.nodes)
 
     async def has_joined(self, node: str, seconds: float) -> bool:
-        """Whether this node is up; waits a while for it."""
+        """Whether this node, or any of this cluster, is up; waits a while for it."""
         deadline = time.monotonic() + seconds
-        while (known := self.state.nodes.get(node)) is None or known.state in (NodeState.AWAY, NodeState.DOWN):
+        while not self._is_up(node):
             if time.monotonic() > deadline:
                 return False
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.05):
                     await self.change()
         return True
+
+    def _is_up(self, place: str) -> bool:
+        known = self.state.nodes.get(place)
+        of_place = [known] if known else [node for name, node in self.state.nodes.items() if place_of(name) == place]
+        return any(node.state not in (NodeState.AWAY, NodeState.DOWN) for node in of_place)
 
     async def read_journal(self, after: int) -> list[tuple[int, list[Event]]]:
         """The next rows after a number; none at the end. Not in the writer's thread: nobody's commit waits for it."""
@@ -308,11 +332,11 @@ class YardLoop:
         self._settled.set()
 
     def _act(self, effects: Sequence[Effect]) -> None:
-        by_node: defaultdict[str, list[Effect]] = defaultdict(list)
+        by_place: defaultdict[str, list[Effect]] = defaultdict(list)
         for effect in effects:
-            by_node[effect.node].append(effect)
+            by_place[place_of(effect.node)].append(effect)
         for executor in self._executors:
-            if own := by_node.get(executor.status().node):
+            if own := by_place.get(executor.status().node):
                 executor.perform(own)
 
     def _publish(self, events: list[Event]) -> None:
@@ -327,7 +351,9 @@ class YardLoop:
                     self.unsubscribe(news)
 
     def executor_of(self, node: str) -> Executor | None:
-        return next((executor for executor in self._executors if executor.status().node == node), None)
+        """That of a machine, of a cluster, or of the cluster that a node belongs to."""
+        place = place_of(node)
+        return next((executor for executor in self._executors if executor.status().node == place), None)
 
     def save_snapshot(self) -> None:
         self._snapshots.save(self.seq, self.state)

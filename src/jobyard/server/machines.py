@@ -1,4 +1,4 @@
-"""Which machines does a yard have, and how does its server talk to them? This one, and those that users added."""
+"""Which machines and clusters does a yard have, and how does its server talk to them? This one, and those added."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jobyard import settings
+from jobyard.errors import UserError
 from jobyard.executors.agent_process import LocalAgent
 from jobyard.executors.arrivals import Homecoming
 from jobyard.executors.machines import MachineExecutor
@@ -19,7 +20,7 @@ from jobyard.executors.mirror import Mirror
 from jobyard.executors.registry import executor_class
 from jobyard.executors.ssh import SshAgent, SshTarget
 from jobyard.model.events import NodeRemoved
-from jobyard.model.node import NodeConfig
+from jobyard.model.node import ClusterConfig, NodeConfig, place_of
 from jobyard.model.task import AttemptId
 from jobyard.server.homecoming import bring_home
 from jobyard.server.loop import YardLoop
@@ -35,7 +36,7 @@ def respawn_command(directory: Path, listen: str = "") -> list[str]:
 
 
 class Machines:
-    """Makes an executor for each machine and gives it to the loop."""
+    """Makes an executor for each machine and each cluster, and gives it to the loop."""
 
     def __init__(
         self, loop: YardLoop, directory: Path, yard_id: str, this_machine: str, listen: str, knobs: ServerKnobs
@@ -46,15 +47,25 @@ class Machines:
         self._yard_id = yard_id
         self._knobs = knobs
         self.mirror = loop.mirror = Mirror(directory / "mirror")
+        self.problems: dict[str, str] = {}  # cluster -> why it has no executor
         self._one_at_a_time = threading.Lock()  # tasks of one job share a directory
         self._respawn: dict[str, Any] = {"yard": yard_id, "respawn": respawn_command(directory, listen)}
 
     def start(self) -> None:
-        self._loop.add(self._this_machine())
+        if self._knobs.own_machine:
+            self._loop.add(self._this_machine())
         for config in self._loop.state.configs.values():
             self.add(config)
+        clusters = self._loop.state.clusters
+        for cluster in clusters.values():
+            try:
+                self.add_cluster(cluster)
+            except UserError as error:  # the library went away: all else goes on
+                log.error("cluster %s: %s", cluster.id, error)
+                self.problems[cluster.id] = str(error)
         # A machine that nobody can reach any more must not be given work.
-        gone = [node for node in self._loop.state.nodes if not self._loop.executor_of(node)]
+        known = self._loop.state.nodes
+        gone = [node for node in known if not self._loop.executor_of(node) and place_of(node) not in clusters]
         self._loop.report([NodeRemoved(node, time.time()) for node in gone])
 
     def _this_machine(self) -> MachineExecutor:
@@ -75,8 +86,16 @@ class Machines:
             executor_class("ssh")("ssh", config.id, self.agent(config), self._loop, hello, self.mirror.directory, home)
         )
 
-    def remove(self, node: str) -> None:
-        self._loop.remove(node)
+    def add_cluster(self, config: ClusterConfig) -> None:
+        """Use a cluster from now on. Raises UserError where the library for it is not installed."""
+        kind = executor_class("kubernetes")
+        self.remove(config.id)
+        self._loop.add(kind(config, self._loop, self._yard_id, self.mirror))
+
+    def remove(self, place: str) -> None:
+        """A machine or a cluster, no single node of one."""
+        self.problems.pop(place, None)
+        self._loop.remove(place)
 
     def agent(self, config: NodeConfig) -> SshAgent:
         target = SshTarget(config.host, config.user, config.port, config.key_path)

@@ -23,6 +23,7 @@ from jobyard.server.lifetime import Lifetime
 from jobyard.server.loop import YardLoop
 from jobyard.server.machines import Machines, this_host
 from jobyard.server.snapshots import Snapshots
+from jobyard.server.token_files import adopt_tokens
 from jobyard.server.yard import Yard
 from jobyard.settings import ServerKnobs
 
@@ -58,6 +59,8 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     knobs = settings.knobs(ServerKnobs)
     url = db or knobs.db or f"sqlite:///{directory / 'yard.db'}"
     engine = open_database(url)
+    if knobs.token_dir:
+        adopt_tokens(engine, Path(knobs.token_dir))
     journal = Journal(engine)
     yard_id = journal.fact("yard_id", os.urandom(8).hex())
     build = settings.build_id()

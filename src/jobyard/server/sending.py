@@ -9,7 +9,8 @@ from pathlib import Path
 from jobyard.engine.yard_state import YardState
 from jobyard.model.job import JobSpec
 from jobyard.model.node import Node, NodeConfig
-from jobyard.scheduling.placement import matches
+from jobyard.scheduling.where import matches
+from jobyard.server.clusters import cluster_named
 from jobyard.staging.pack import snapshot
 
 RESULTS = "job_results"
@@ -17,7 +18,9 @@ RESULTS = "job_results"
 
 def may_travel(state: YardState, spec: JobSpec) -> bool:
     """Whether a task of it could be placed on a machine that has a disk of its own."""
-    return not spec.no_copy and any(matches(_seen_from_afar(config), spec.on) for config in state.configs.values())
+    if spec.no_copy or cluster_named(state, spec.on):
+        return False
+    return any(matches(_seen_from_afar(config), spec.on) for config in state.configs.values())
 
 
 def _seen_from_afar(config: NodeConfig) -> Node:

@@ -26,7 +26,7 @@ def create_token(engine: Engine, name: str) -> TokenView:
     secret = PREFIX + secrets.token_urlsafe(32)
     view = TokenView(secrets.token_hex(4), name, time.time(), secret=secret)
     with engine.begin() as connection:
-        row = {"id": view.id, "name": name, "hash": _hash(secret), "created_at": view.created_at}
+        row = {"id": view.id, "name": name, "hash": hash_of(secret), "created_at": view.created_at}
         connection.execute(insert(tokens).values(**row))
     return view
 
@@ -49,7 +49,7 @@ def holder_of(engine: Engine, secret: str) -> str | None:
     A random 256-bit secret needs no slow hash, and comparing hashes leaks nothing of it.
     """
     with engine.connect() as connection:
-        found = connection.execute(select(tokens).where(tokens.c.hash == _hash(secret))).one_or_none()
+        found = connection.execute(select(tokens).where(tokens.c.hash == hash_of(secret))).one_or_none()
     if found is None:
         return None
     now = time.time()
@@ -66,5 +66,5 @@ def _note_use(engine: Engine, token_id: str, now: float) -> None:
         log.warning("the use of token %s is not written down: %s", token_id, error)
 
 
-def _hash(secret: str) -> str:
+def hash_of(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.training import is_last_epoch, obeys_its_user, pinned_to
+from jobyard.engine.wants import member_of
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
 from jobyard.model.events import ScaleRequested, YieldRequested
 from jobyard.model.job import Reason
 from jobyard.model.training import ALL, Elastic, Size
-from jobyard.scheduling.snapshot import Member
 from jobyard.server.commands import check_gang, find_job
 from jobyard.server.loop import Command
 from jobyard.wire.requests import ScaleJob
@@ -64,7 +64,7 @@ def _check_size(state: YardState, job: JobRecord, size: Size) -> None:
         raise UserError(f"job {job.id} is in its last epoch, which is never stopped; wait for it")
     sized = job.spec.sized(size)
     on = pinned_to(job, state.nodes) or sized.on
-    if why := state.why_never([Member(0, sized.groups[0].resources, 1)], on, sized.overcommit):
+    if why := state.why_never([member_of(sized, 0)], on, sized.overcommit, sized.cluster):
         raise UserError(f"job {job.id} can never have {size}: {why}")
     if sized.gang:
         check_gang(state, sized)

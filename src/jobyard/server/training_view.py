@@ -62,6 +62,11 @@ def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> T
         idle_seconds=idle_seconds(job, now),
         kind=job.kind,
         log_dir=spec.training.log_dir if spec.training else "",
+        workers=spec.training_size.workers,
+        gpus=spec.training_size.gpus,
+        gpus_range=spec.elastic.gpus if spec.elastic else None,
+        saved_at=progress.saved_at or None,
+        restarts=max(0, job.task(0).attempt - 1),
     )
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import islice
 
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.training import idle_seconds
 from jobyard.engine.yard_state import YardState
 from jobyard.model.job import Reason, State
-from jobyard.model.node import Node
-from jobyard.model.task import Task
+from jobyard.model.node import Node, place_of
+from jobyard.model.task import AttemptId, Task
 from jobyard.model.units import show_seconds
 from jobyard.server.training_view import training_view
 from jobyard.wire.views import (
@@ -79,6 +80,9 @@ def job_view(state: YardState, job: JobRecord, *, last_lines: tuple[str, ...] = 
         exit_code=only.outcome.exit_code if only and only.outcome else None,
         first_failure=failure,
         training=training_view(state, job, detail=detail),
+        cluster=spec.cluster,
+        kind=spec.kind,
+        image=spec.image,
     )
 
 
@@ -105,6 +109,8 @@ def reason_of_job(state: YardState, job: JobRecord) -> tuple[Reason | None, str]
         return next((task.reason, task.message) for task in job.active_tasks() if task.is_yielding)
     if (idle := idle_seconds(job, time.time())) is not None:
         return None, f"its GPUs have been idle for {show_seconds(idle)}; `yard cancel {job.id}` gives them back"
+    if (held := held_up(state, job)) and not job.counts[State.RUNNING]:
+        return held
     if job.state is State.PENDING:
         if waiting := state.waits_for(job):
             return Reason.DEPENDENCY, f"waits for {', '.join(waiting)} to end"
@@ -113,6 +119,23 @@ def reason_of_job(state: YardState, job: JobRecord) -> tuple[Reason | None, str]
         if job.spec.size == 1 and (message := job.task(0).message):
             return job.task(0).reason, message
     return None, ""
+
+
+def held_up(state: YardState, job: JobRecord) -> tuple[Reason | None, str] | None:
+    """What the cluster says of tasks that were handed to it and do not run yet: most of them, if not all the same."""
+    if not job.spec.cluster or job.is_final:
+        return None
+    found = Counter(
+        said
+        for task in job.active_tasks()
+        if (said := state.awaits.get(AttemptId(job.id, task.number, task.attempt))) and said[1]
+    )
+    if not found:
+        return None
+    (reason, sentence), count = found.most_common(1)[0]
+    if job.spec.size == 1:
+        return reason, sentence
+    return reason, f"{count} of {job.spec.size} tasks wait{'s' if count == 1 else ''} on {job.spec.cluster}: {sentence}"
 
 
 def eta_seconds(state: YardState, job: JobRecord) -> float | None:
@@ -136,6 +159,7 @@ def task_view(job: JobRecord, task: Task) -> TaskView:
         reason=task.reason,
         message=task.message,
         node=task.node,
+        unit=task.unit,
         devices=tuple(piece.index for piece in placement.devices) if placement else (),
         exit_code=outcome.exit_code if outcome else (0 if task.state is State.SUCCEEDED else None),
         signal=outcome.signal if outcome else None,
@@ -146,11 +170,18 @@ def task_view(job: JobRecord, task: Task) -> TaskView:
     )
 
 
-def task_views(job: JobRecord, states: Iterable[State], limit: int, offset: int) -> list[TaskView]:
+def task_views(state: YardState, job: JobRecord, states: Iterable[State], limit: int, offset: int) -> list[TaskView]:
     wanted = list(states) or list(State)
-    ranges = sorted(span for state in wanted for span in job.numbers_in(state))
+    ranges = sorted(span for each in wanted for span in job.numbers_in(each))
     numbers = (number for first, last in ranges for number in range(first, last + 1))
-    return [task_view(job, job.task(number)) for number in islice(numbers, offset, offset + limit)]
+    tasks = [job.task(number) for number in islice(numbers, offset, offset + limit)]
+    return [_with_awaited(state, job, task_view(job, task)) for task in tasks]
+
+
+def _with_awaited(state: YardState, job: JobRecord, view: TaskView) -> TaskView:
+    """With the cluster's words, where it was handed over and does not run yet."""
+    reason, sentence = state.awaits.get(AttemptId(job.id, view.number, view.attempt), (None, ""))
+    return replace(view, reason=reason, message=sentence) if sentence and view.state.is_active else view
 
 
 def node_view(state: YardState, node: Node) -> NodeView:
@@ -159,7 +190,7 @@ def node_view(state: YardState, node: Node) -> NodeView:
     percents: defaultdict[int, int] = defaultdict(int)
     for _, record in state.slots.values():
         placement = record.slot.placement
-        if placement.node == node.id:
+        if node.id in (placement.node, place_of(placement.node)):  # of a cluster: on all its nodes
             cpus += placement.resources.cpu_millis
             memory += placement.resources.memory_mib
             tasks += bool(record.tasks)
@@ -167,6 +198,7 @@ def node_view(state: YardState, node: Node) -> NodeView:
                 devices[piece.index] += piece.memory_mib
                 percents[piece.index] += placement.resources.gpu_percent
     use = {device.index: device for device in node.device_use}
+    taken = set(devices) | set(node.foreign.whole_devices)
     foreign = dict(node.foreign.device_mib)
     return NodeView(
         id=node.id,
@@ -190,6 +222,7 @@ def node_view(state: YardState, node: Node) -> NodeView:
                 use[d.index].used_mib if d.index in use else None,
                 use[d.index].percent if d.index in use else None,
                 percents[d.index],
+                d.index in taken,
             )
             for d in node.devices
         ),
@@ -211,8 +244,12 @@ def why_view(state: YardState, job: JobRecord) -> WhyView:
         place = line if ahead else "it is the next in line"
         sentences.append(f"{place} (priority {job.priority})")
     if job.state is State.RUNNING:
-        running, waiting = job.counts[State.RUNNING], job.counts[State.PENDING]
+        running = job.counts[State.RUNNING]
+        waiting = job.counts[State.PENDING] + (job.counts[State.STARTING] if job.spec.cluster else 0)
         sentences.append(f"{running} of {job.spec.size} tasks run and {waiting} wait")
+        if (held := held_up(state, job)) and held[1] not in sentences:
+            reason = reason or held[0]
+            sentences.append(held[1])
         if wait := state.waits.get(job.id):
             reason = reason or wait.reason
             sentences.append(f"the rest: {wait.sentence}")
@@ -222,5 +259,7 @@ def why_view(state: YardState, job: JobRecord) -> WhyView:
     if not sentences:
         ago = f" {show_seconds(time.time() - job.finished_at)} ago" if job.finished_at else ""
         placing = "it was just submitted and is being placed"
+        if job.spec.cluster and job.active:
+            placing = f"cluster {job.spec.cluster} was given {job.active} of {job.spec.size} tasks and starts them"
         sentences.append(f"the job is {job.state}{ago}" if job.is_final else placing)
     return WhyView(job.id, job.state, reason, tuple(sentences))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jobyard.model.job import JobSpec
-from jobyard.model.node import NodeConfig
+from jobyard.model.node import ClusterConfig, NodeConfig
 
 API = "/api/v1"
 PROTOCOL = 1
@@ -38,6 +38,14 @@ class AddNode:
     """Use a machine by SSH. It must answer first, unless `force` says that it will one day."""
 
     config: NodeConfig
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class AddCluster:
+    """Use a Kubernetes cluster. It must answer first, unless `force` says that it will one day."""
+
+    config: ClusterConfig
     force: bool = False
 
 

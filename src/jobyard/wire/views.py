@@ -50,6 +50,7 @@ class TaskView:
     reason: Reason | None = None
     message: str = ""
     node: str = ""
+    unit: str = ""  # the pod of the newest attempt that began on a cluster
     devices: tuple[int, ...] = ()
     exit_code: int | None = None
     signal: int | None = None
@@ -108,6 +109,11 @@ class TrainingView:
     idle_seconds: float | None = None  # since when its GPUs do nothing, if for too long
     kind: str = ""
     log_dir: str = ""  # what TensorBoard reads, if the submitter said it
+    workers: int = 1
+    gpus: int = 0  # of each worker
+    gpus_range: tuple[int, int] | None = None  # of each worker, both ends included; None: it does not change
+    saved_at: float | None = None  # its newest checkpoint, if it tells of them
+    restarts: int = 0  # attempts after the first, whatever ended the one before
 
 
 @dataclass(frozen=True)
@@ -140,6 +146,9 @@ class JobView:
     exit_code: int | None = None  # of a job of one task
     first_failure: FailureView | None = None
     training: TrainingView | None = None
+    cluster: str = ""  # of Kubernetes, if it runs on one
+    kind: str = ""  # of its object there, where the submitter chose it
+    image: str = ""
 
 
 @dataclass(frozen=True)
@@ -170,6 +179,7 @@ class DeviceView:
     used_mib: int | None = None  # as last measured, whoever uses it
     percent: int | None = None  # of its compute, as last measured
     reserved_percent: int = 0  # of its compute, asked by the tasks that share it
+    is_taken: bool = False  # by a task or somebody else, also where its memory is not known
 
 
 @dataclass(frozen=True)
@@ -190,6 +200,42 @@ class NodeView:
     load: float | None = None
     host: str = ""  # how it is reached; empty: this machine
     problem: str = ""  # why there is no link to it now
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    id: str
+    server: str = ""  # the address of its API server, once it has been reached
+    kubeconfig: str = ""  # empty: the service account of the pod that the server runs in
+    context: str = ""
+    namespace: str = ""
+    storage: str = ""
+    queue: str = ""
+    is_connected: bool = False
+    problem: str = ""  # why there is no link to it now
+    nodes: int = 0
+    nodes_up: int = 0
+    gpus: int = 0  # of nodes that are up
+    gpus_free: int = 0
+    jobs: int = 0  # that have not ended
+
+
+@dataclass(frozen=True)
+class UnitView:
+    """The pod of a task, and how it is reached; of a task on a machine: where it runs."""
+
+    job: str
+    task: str
+    state: State
+    node: str
+    cluster: str = ""
+    namespace: str = ""
+    pod: str = ""
+    container: str = ""  # empty: the pod's own choice
+    kubeconfig: str = ""
+    context: str = ""
+    host: str = ""  # of the machine, as SSH reaches it; empty: the server's own machine
+    workdir: str = ""
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ def no_real_server(monkeypatch: pytest.MonkeyPatch) -> None:
 def standin(home: Path) -> Iterator[StandIn]:
     with standing_in(settings.socket_path(home / "yard")) as standin:
         standin.on("GET /server", Said(data=a_server_view()))
+        standin.on("GET /clusters", Said(data=()))
         yield standin
 
 

@@ -33,10 +33,9 @@ def test_a_file_is_told_by_content_and_name(name: str, text: str, source: str, l
 
 
 @pytest.mark.parametrize("name", ["pod.yaml", "pod"])
-@pytest.mark.parametrize("text", [POD, POD + "---\n" + POD])
-def test_a_kubernetes_object_names_the_executor_that_will_take_it(name: str, text: str, load: Load) -> None:
-    with pytest.raises(UserError, match="kind: 'Pod' is a Kubernetes object, which the kubernetes executor will take"):
-        load(text, name)
+def test_a_kubernetes_object_names_where_it_can_run(name: str, load: Load) -> None:
+    with pytest.raises(UserError, match="kind: a Pod runs on a Kubernetes cluster only; add --on kubernetes"):
+        load(POD, name)
 
 
 def test_a_plain_command_does_not_pay_for_yaml() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ from jobyard.model.events import (
     AttemptsStarted,
     AttemptsWithdrawn,
     CancelRequested,
+    ClusterAdded,
+    ClusterRemoved,
     DeadlinePassed,
     Event,
     Finished,
@@ -37,6 +40,7 @@ from jobyard.model.events import (
     RetryRequested,
     ScaleRequested,
     SlotClosed,
+    SlotMoved,
     SlotOpened,
     SlotReserved,
     Started,
@@ -44,7 +48,7 @@ from jobyard.model.events import (
     YieldRequested,
 )
 from jobyard.model.job import Dependency, Reason
-from jobyard.model.node import NodeConfig
+from jobyard.model.node import ClusterConfig, NodeConfig, Taint
 from jobyard.model.resources import DeviceSlice, Placement, Resources
 from jobyard.model.task import AttemptId, Outcome, Slot
 from jobyard.model.training import Elastic, Epoch, Progress, Size, Training
@@ -64,7 +68,7 @@ EVENTS: list[Event] = [
     JobSubmitted("cd", 2, an_array("echo", 5, gang=True), 2.5),
     SlotOpened(SLOT, 3.0),
     TasksAssigned("1", ((0, 3), (7, 7)), 3.0),
-    AttemptsStarted((Started(ATTEMPT, 4.25),), 4.5),
+    AttemptsStarted((Started(ATTEMPT, 4.25), Started(ATTEMPT, 4.25, "job-ab-a2-3-x7k2p")), 4.5),
     AttemptsFinished((Finished(ATTEMPT, Outcome(4.25, 5.0, None, 9, Reason.OUT_OF_MEMORY, "oh", 12, 34)),), 5.0),
     AttemptsWithdrawn((ATTEMPT,), 6.0, "given back"),
     CancelRequested("ab", 7.0, (1, 2), True, "enough"),
@@ -86,6 +90,10 @@ EVENTS: list[Event] = [
     JobSized("ab", Size(2, 4), 20.0),
     SlotReserved("1", SLOT.placement, 21.0),
     JobSubmitted("ef", 3, an_array("echo", 1, training=Training(5), elastic=Elastic((1, 8), (1, 4))), 22.0),
+    ClusterAdded(ClusterConfig("prod", "~/.kube/config", "admin@prod", "team", "results", "queue"), 23.0),
+    NodeJoined(replace(a_node("prod/n1"), taints=(Taint("gpu", "yes", "NoExecute"),), is_queue=True), 23.5),
+    SlotMoved("1", "prod/n2", 24.0),
+    ClusterRemoved("prod", 25.0),
 ]
 
 

@@ -237,7 +237,7 @@ def _picture(state: YardState) -> object:
             job.id: codec.encode(job_view(state, job)) | {"eta_seconds": None, "message": ""}
             for job in state.jobs.values()
         },
-        {job.id: codec.encode(task_views(job, (), 10_000, 0)) for job in state.jobs.values()},
+        {job.id: codec.encode(task_views(state, job, (), 10_000, 0)) for job in state.jobs.values()},
         {slot: (record.slot, sorted(record.tasks)) for slot, (_, record) in state.slots.items()},
         set(state.unfinished),
         (state.last_number, state.last_slot, dict(state.keys)),

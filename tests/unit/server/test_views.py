@@ -124,10 +124,10 @@ def test_a_node_shows_what_is_reserved_and_fake() -> None:
 def test_tasks_are_listed_by_state_in_pages() -> None:
     state = a_state(submitted("ab", 1, a_job(100, limit=2)))
     job = state.jobs["ab"]
-    assert [view.number for view in task_views(job, (), 5, 10)] == [10, 11, 12, 13, 14]
-    pending = task_views(job, [State.PENDING], 1000, 0)
+    assert [view.number for view in task_views(state, job, (), 5, 10)] == [10, 11, 12, 13, 14]
+    pending = task_views(state, job, [State.PENDING], 1000, 0)
     assert {view.state for view in pending} == {State.PENDING}
-    assert len(pending) + len(task_views(job, [State.STARTING], 1000, 0)) == 100
+    assert len(pending) + len(task_views(state, job, [State.STARTING], 1000, 0)) == 100
 
 
 @pytest.mark.parametrize(
@@ -175,15 +175,15 @@ async def test_objects_for_kubernetes_are_shown_and_nothing_is_submitted(tmp_pat
         assert "shells" not in plan.rendered
         with pytest.raises(UserError, match="has no image"):
             dry_run(yard.loop, SubmitJob(replace(spec, image=""), dry_run=True, render=True))
-        with pytest.raises(UserError, match="does not run jobs yet; --render shows"):
+        with pytest.raises(UserError, match="the yard knows no Kubernetes cluster; run: yard clusters add"):
             dry_run(yard.loop, SubmitJob(spec, dry_run=True))
         assert (yard.loop.seq, yard.loop.state.jobs) == (seq, {})
 
 
-def test_kubernetes_runs_nothing_yet_unless_a_node_has_that_name() -> None:
+def test_kubernetes_means_a_cluster_unless_a_machine_has_that_name() -> None:
     spec = a_job(image="demo", on="kubernetes", workdir="/tmp")
-    with pytest.raises(UserError, match="the Kubernetes executor does not run jobs yet; --render shows"):
+    with pytest.raises(UserError, match="the yard knows no Kubernetes cluster; run: yard clusters add"):
         checked_spec(a_state(), spec)
     state = a_state()
     state.handle(joined(a_node("kubernetes")))
-    checked_spec(state, spec)
+    assert checked_spec(state, spec).cluster == ""

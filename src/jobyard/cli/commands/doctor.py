@@ -13,12 +13,14 @@ import click
 
 from jobyard import settings
 from jobyard.cli.output.json import print_json
+from jobyard.cli.output.text import harmless
 from jobyard.cli.session import Session, with_session
 from jobyard.client.api import YardClient
 from jobyard.errors import YardError
 from jobyard.model import codec
+from jobyard.model.node import place_of
 from jobyard.model.units import show_cpus, show_mib
-from jobyard.wire.views import NodeView, ServerView
+from jobyard.wire.views import ClusterView, NodeView, ServerView
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 COLOURS = {OK: "green", WARN: "yellow", FAIL: "red"}
@@ -42,13 +44,16 @@ def command(session: Session) -> int:
     checks = [] if session.is_remote else local_checks(settings.yard_dir(session.yard))
     server: ServerView | None = None
     nodes: tuple[NodeView, ...] = ()
+    clusters: tuple[ClusterView, ...] = ()
     try:
         server = _server_with_agents(session.client)
-        nodes = session.client.nodes()
+        nodes, clusters = session.client.nodes(), session.client.clusters()
     except YardError as error:
         checks.append(Check("server", FAIL, str(error), "see `yard server logs`"))
     if server is not None:
-        checks += [*server_checks(server, str(session.client.address)), *node_checks(nodes)]
+        machines = tuple(node for node in nodes if place_of(node.id) == node.id)
+        checks += [*server_checks(server, str(session.client.address)), *node_checks(machines)]
+        checks += [cluster_check(cluster) for cluster in clusters]
     _show(session, checks, server, nodes)
     if server is None:
         return NOT_REACHABLE
@@ -107,6 +112,14 @@ def node_checks(nodes: tuple[NodeView, ...]) -> list[Check]:
     return checks
 
 
+def cluster_check(cluster: ClusterView) -> Check:
+    if cluster.is_connected and not cluster.problem:
+        room = f"{cluster.nodes_up} of {cluster.nodes} nodes are up, {cluster.gpus_free} of {cluster.gpus} GPUs free"
+        return Check("cluster", OK, f"{cluster.id}: {room}")
+    way_out = f"`yard clusters add {cluster.id}` changes how it is reached"
+    return Check("cluster", WARN, f"{cluster.id}: {harmless(cluster.problem) or 'it does not answer'}", way_out)
+
+
 def _server_with_agents(client: YardClient) -> ServerView:
     deadline = time.monotonic() + AGENTS_SECONDS
     while True:
@@ -126,4 +139,4 @@ def _show(session: Session, checks: list[Check], server: ServerView | None, node
     for check in checks:
         mark = click.style(check.status.ljust(4), fg=COLOURS[check.status])
         way_out = f"; {check.way_out}" if check.way_out else ""
-        click.echo(f"{mark}  {check.name.ljust(6)}  {check.message}{way_out}")
+        click.echo(f"{mark}  {check.name.ljust(7)}  {check.message}{way_out}")

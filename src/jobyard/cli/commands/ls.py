@@ -45,7 +45,8 @@ def command(session: Session, show_all: bool, state: str | None, limit: int | No
 def _row(job: JobView) -> tuple[str, ...]:
     counts, training = job.counts, job.training
     eta = job.eta_seconds if training is None or training.eta_seconds is None else training.eta_seconds
-    what = job.message if job.message and not job.state.is_active else job.command
+    waits = not job.state.is_active or job.state is State.STARTING
+    what = job.message if job.message and waits else job.command
     return (
         job.id,
         job.name,

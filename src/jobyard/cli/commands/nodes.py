@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from jobyard.cli.output.text import harmless, say
 from jobyard.cli.session import Session, with_session
 from jobyard.cli.targets import check_key, config_of
 from jobyard.errors import Unreachable, UserError, YardError
-from jobyard.model.node import NodeConfig, NodeState
+from jobyard.model.node import NodeConfig, NodeState, place_of
 from jobyard.model.units import show_cpus, show_mib
 from jobyard.wire.views import DeviceView, NodeView
 
@@ -23,6 +24,7 @@ T = TypeVar("T")
 HEADERS = ("NODE", "STATE", "EXECUTOR", "CPUS", "MEMORY", "TASKS", "LOAD", "LABELS", "HOST")
 DEVICE_HEADERS = ("NODE", "GPU", "MEMORY", "RESERVED", "OTHERS", "USED", "BUSY", "NAME")
 STATE_COLOURS = {NodeState.UP: "green", NodeState.DRAINING: "yellow", NodeState.AWAY: "yellow", NodeState.DOWN: "red"}
+CLUSTER_MOST = 20  # nodes of a cluster that are listed one by one
 AT_ONCE = 16  # machines that are added or asked at the same time
 SOME_FAILED, ALL_FAILED = 1, 2
 
@@ -43,13 +45,17 @@ def command() -> None:
 
 @command.command("ls")
 @with_session
-def ls(session: Session) -> int:
+@click.option("--all", "show_all", is_flag=True, help="Also each node of a large cluster.")
+def ls(session: Session, show_all: bool) -> int:
     """List machines and their GPUs: what is reserved of what there is, what others hold, and what was measured."""
     nodes = session.client.nodes()
     if session.is_json:
         print_json(nodes)
     elif nodes:
-        _print(nodes)
+        large = {} if show_all else _large_clusters(nodes)
+        _print([node for node in nodes if place_of(node.id) not in large])
+        for cluster, own in large.items():
+            click.echo(_summary(cluster, own))
     else:
         say("no nodes yet; `yard doctor` says why")
     return 0
@@ -93,8 +99,8 @@ def add(session: Session, targets: tuple[str, ...], labels: tuple[str, ...], nam
 @with_session
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
 def probe(session: Session, nodes: tuple[str, ...]) -> int:
-    """Measure machines anew and list them; default: all."""
-    names = nodes or tuple(view.id for view in session.client.nodes())
+    """Measure machines anew and list them; default: all. Clusters tell by themselves."""
+    names = nodes or tuple(view.id for view in session.client.nodes() if place_of(view.id) == view.id)
     probed = _each(names, session.client.probe_node)
     if session.is_json:
         print_json(list(probed.done.values()))
@@ -183,9 +189,33 @@ def _check_labels(labels: Sequence[str]) -> None:
             raise UserError(f"--label: {label!r} is not a label; write one word without commas")
 
 
+def _large_clusters(nodes: Sequence[NodeView]) -> dict[str, list[NodeView]]:
+    of_cluster: defaultdict[str, list[NodeView]] = defaultdict(list)
+    for node in nodes:
+        if place_of(node.id) != node.id:
+            of_cluster[place_of(node.id)].append(node)
+    return {cluster: own for cluster, own in of_cluster.items() if len(own) > CLUSTER_MOST}
+
+
+def _summary(cluster: str, nodes: Sequence[NodeView]) -> str:
+    up = [node for node in nodes if node.state is NodeState.UP]
+    gpus = sum(len(node.devices) for node in up)
+    taken = sum(_is_taken(device) for node in up for device in node.devices)
+    tasks = sum(node.tasks for node in nodes)
+    return (
+        f"{cluster}: {len(up)} of {len(nodes)} nodes are up, {taken} of {gpus} GPUs are taken, "
+        f"{tasks} task{'' if tasks == 1 else 's'} of this yard; `yard nodes ls --all` lists them"
+    )
+
+
+def _is_taken(device: DeviceView) -> bool:
+    return bool(device.reserved_mib or device.foreign_mib or device.is_taken)
+
+
 def _print(nodes: Sequence[NodeView]) -> None:
-    print_table(HEADERS, [_row(node) for node in nodes])
-    devices = [_device_row(node, device) for node in nodes for device in node.devices]
+    if nodes:
+        print_table(HEADERS, [_row(node) for node in nodes])
+    devices = [row for node in nodes for row in _device_rows(node)]
     if devices:
         click.echo()
         print_table(DEVICE_HEADERS, devices)
@@ -218,6 +248,16 @@ def _row(node: NodeView) -> tuple[str, ...]:
 def _of(reserved: int, total: int, foreign: int, show: Callable[[int], str]) -> str:
     others = f" (+{show(foreign)} others)" if foreign else ""
     return f"{show(reserved)} of {show(total)}{others}"
+
+
+def _device_rows(node: NodeView) -> list[tuple[str, ...]]:
+    """A row for each; those of a cluster's node are alike, and are counted."""
+    if place_of(node.id) == node.id or not node.devices:
+        return [_device_row(node, device) for device in node.devices]
+    first = node.devices[0]
+    taken = f"{sum(map(_is_taken, node.devices))} of {len(node.devices)}"
+    memory = show_mib(first.memory_mib) if first.memory_mib else "-"
+    return [(node.id, f"{len(node.devices)}x", memory, taken, "-", "-", "-", first.name)]
 
 
 def _device_row(node: NodeView, device: DeviceView) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from jobyard.model.units import show_mib, show_seconds
 from jobyard.wire.views import JobView, TaskView
 
 TASK_HEADERS = ("TASK", "STATE", "ATTEMPT", "NODE", "GPUS", "TIME", "PEAK", "OUTCOME")
+POD_HEADERS = ("TASK", "STATE", "ATTEMPT", "NODE", "POD", "TIME", "OUTCOME")
 ROWS_MOST = 100  # of a table, unless -n says otherwise
 TASKS_AT_ONCE = 5000  # asked for in one call
 
@@ -38,7 +39,10 @@ def command(session: Session, job: str, with_tasks: bool, limit: int | None) -> 
         click.echo("\n".join(failure_lines(view.first_failure)).replace("yard: first", "first", 1))
     if tasks:
         click.echo()
-        print_table(TASK_HEADERS, [_row(task) for task in tasks])
+        if view.cluster:
+            print_table(POD_HEADERS, [_pod_row(task) for task in tasks])
+        else:
+            print_table(TASK_HEADERS, [_row(task) for task in tasks])
         if limit is None:
             say_more(view.counts.total - len(tasks))
     return 0
@@ -68,7 +72,10 @@ def _fields(job: JobView) -> list[tuple[str, str]]:
         ("each", "; ".join(f"{group.name or 'task'}: {group.resources}" for group in job.groups)),
         ("priority", str(job.priority)),
         ("command", harmless(job.command)),
-        ("workdir", harmless(job.workdir)),
+        ("cluster", job.cluster),
+        ("kind", job.kind),
+        ("image", harmless(job.image)),
+        ("workdir", "" if job.cluster else harmless(job.workdir)),
         ("env", ", ".join(f"{name}={harmless(value)}" for name, value in job.env.items())),
         ("after", ", ".join(job.after)),
         ("timeout", show_seconds(job.timeout_seconds) if job.timeout_seconds else ""),
@@ -93,5 +100,17 @@ def _row(task: TaskView) -> tuple[str, ...]:
         ",".join(map(str, task.devices)) or "-",
         run_time(task),
         show_mib(task.peak_memory_mib) if task.peak_memory_mib else "-",
+        task.message or (outcome_text(task) if task.state.is_final else ""),
+    )
+
+
+def _pod_row(task: TaskView) -> tuple[str, ...]:
+    return (
+        task.label,
+        state_text(task.state),
+        str(task.attempt or "-"),
+        task.node.partition("/")[2] or "-",
+        task.unit or "-",
+        run_time(task),
         task.message or (outcome_text(task) if task.state.is_final else ""),
     )

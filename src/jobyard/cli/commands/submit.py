@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from jobyard.cli.default_cluster import add_default_cluster
 from jobyard.cli.output.json import print_json
 from jobyard.cli.session import Session, with_session
 from jobyard.cli.submitting import Asked, FileOrCommand, say_notes, show_plan, spec_of, submit_flags
@@ -30,6 +31,7 @@ def command(session: Session, asked: Asked, dry_run: bool, render: bool, pass_ex
 
 
 def submit_detached(session: Session, spec: JobSpec, *, quiet: bool) -> int:
+    add_default_cluster(session, spec, quiet=quiet)
     job = session.client.submit(spec)
     if session.is_json:
         print_json(job)
@@ -42,6 +44,7 @@ def submit_detached(session: Session, spec: JobSpec, *, quiet: bool) -> int:
 
 def submit_now(session: Session, spec: JobSpec, *, quiet: bool) -> JobView:
     """For who follows: the id alone where it was asked for, else the notes."""
+    add_default_cluster(session, spec, quiet=quiet)
     job = session.client.submit(spec)
     if not quiet:
         say_notes(job)

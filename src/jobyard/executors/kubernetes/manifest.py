@@ -7,14 +7,22 @@ from dataclasses import replace
 from typing import Any
 
 from jobyard.errors import UserError
+from jobyard.executors.kubernetes import pytorchjob, rayjob
+from jobyard.executors.kubernetes.kinds import KINDS, kind_of, needs_jobset
 from jobyard.executors.kubernetes.names import (
+    QUEUE,
+    TASK,
+    Site,
     annotations_of,
     job_object_name,
     jobset_object_name,
     kind_name,
     labels_of,
+    task_object_name,
 )
-from jobyard.executors.kubernetes.pods import TABLES, pod_template
+from jobyard.executors.kubernetes.pods import KEPT_SECONDS, TABLES, pod_template
+from jobyard.executors.kubernetes.raw import raw_object
+from jobyard.executors.kubernetes.reporting import sdk_map
 from jobyard.executors.kubernetes.tables import files_of, tables_of
 from jobyard.executors.kubernetes.variables import Pod
 from jobyard.executors.protocol import SubmittedJob
@@ -22,49 +30,91 @@ from jobyard.model.job import FailurePolicy, GroupSpec, JobSpec
 from jobyard.model.training import YIELD_EXIT_CODE, Size
 
 Object = dict[str, Any]
-JOB_API = "batch/v1"
-JOBSET_API = "jobset.x-k8s.io/v1alpha2"
-KEPT_SECONDS = 86400  # a finished object waits so long for a yard that was away
+JOB_API = KINDS["Job"].api_version
+JOBSET_API = KINDS["JobSet"].api_version
 # What the API server allows in an Indexed Job with a limit of retries per index, unless a limit of failed indexes is
 # given too: kubernetes 1.36, pkg/apis/batch/validation, completionsSoftLimit.
 COMPLETIONS_MOST = 100_000
 
 
 def objects_of(
-    job: SubmittedJob, attempt: int, namespace: str = "", size: Size | None = None, resumes_at: int | None = None
+    job: SubmittedJob,
+    attempt: int,
+    namespace: str = "",
+    size: Size | None = None,
+    resumes_at: int | None = None,
+    *,
+    yard_id: str = "",
+    storage: str = "",
+    queue: str = "",
 ) -> list[Object]:
-    """The Job or JobSet, suspended, then what it owns: create them in this order, `owned` by the first, then admit.
+    """The object, waiting to be admitted, then what it owns: create them in this order, `owned` by the first.
 
-    `size` is that of an elastic job, `resumes_at` the epochs that its checkpoint covers. Raises UserError with one
-    sentence where Kubernetes cannot run the job.
+    `size` is that of an elastic job, `resumes_at` the epochs that its checkpoint covers; `storage` is a claim for
+    checkpoints and results, `queue` one of Kueue's. Raises UserError with one sentence where Kubernetes cannot run it.
     """
+    site = Site(namespace, yard_id, storage, queue)
+    if job.spec.manifest:
+        return [raw_object(job, attempt, site, size)]
     if size is not None:
         job = job._replace(spec=job.spec.sized(size))
     job = job._replace(spec=_without_shell(job.spec))
-    is_jobset = needs_jobset(job.spec)
-    _refuse(job.spec, is_jobset)
-    name = jobset_object_name(job, attempt) if is_jobset else job_object_name(job, attempt)
-    files = files_of(job.spec)
+    spec, kind = job.spec, kind_of(job.spec).name
+    _refuse(spec, kind)
+    name = _NAMES[kind](job, attempt)
+    files = files_of(spec)
     pods = [
         Pod(
             job,
             attempt,
             index,
             name,
-            is_jobset,
-            is_retried=job.spec.retries > 0 and not is_one_attempt(job.spec),
-            tables=tables_of(job.spec, index),
+            kind,
+            site,
+            is_retried=spec.retries > 0 and not is_one_attempt(spec),
+            tables=tables_of(spec, index),
             resumes_at=resumes_at,
         )
-        for index in range(len(job.spec.groups))
+        for index in range(len(spec.groups))
     ]
-    objects = [_jobset(pods) if is_jobset else _job(pods[0])]
+    objects = [_MAKERS[kind](pods)]
     if files:
         objects.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-{TABLES}"}})
         objects[-1] |= {"immutable": True, "data": files}
-    if job.spec.gang and job.spec.size > 1 and not is_jobset:
-        objects.append(_service(job, attempt, name))
-    return [_with_metadata(each, job, attempt, namespace) for each in objects]
+    if spec.training is not None:
+        objects.append(sdk_map(name))
+    if spec.gang and spec.size > 1 and kind == "Job":
+        objects.append(_service(job, attempt, name, site))
+    return [_with_metadata(each, job, attempt, site) for each in objects]
+
+
+def task_objects_of(
+    job: SubmittedJob,
+    number: int,
+    attempt: int,
+    namespace: str = "",
+    *,
+    yard_id: str = "",
+    storage: str = "",
+    queue: str = "",
+    resumes_at: int | None = None,
+) -> list[Object]:
+    """A Job of one pod for one task of an array, whose own Job is over; the pod finds nothing out, all is told it."""
+    site = Site(namespace, yard_id, storage, queue)
+    job = job._replace(spec=_without_shell(job.spec))
+    _refuse(job.spec, "Job")
+    name = task_object_name(job, number, attempt)
+    group = job.spec.place_of(number).group
+    pod = Pod(job, attempt, group, name, "Job", site, resumes_at=resumes_at, number=number)
+    objects: list[Object] = [
+        {"apiVersion": JOB_API, "kind": "Job", "metadata": {"name": name}, "spec": _task_spec(pod)}
+    ]
+    if job.spec.training is not None:
+        objects.append(sdk_map(name))
+    made = [_with_metadata(each, job, attempt, site) for each in objects]
+    for each in made:
+        each["metadata"]["labels"][TASK] = str(number)
+    return made
 
 
 def owned(child: Object, owner: Object) -> Object:
@@ -74,17 +124,26 @@ def owned(child: Object, owner: Object) -> Object:
     return {**child, "metadata": {**child["metadata"], "ownerReferences": [reference]}}
 
 
-def needs_jobset(spec: JobSpec) -> bool:
-    """One group with one replica is a Job; everything else is a JobSet."""
-    return len(spec.groups) > 1 or spec.groups[0].count > 1
-
-
 def is_one_attempt(spec: JobSpec) -> bool:
     """Is the object one attempt of the whole job? Then a retry is another object, and Kubernetes retries nothing."""
     return spec.gang or (spec.training is not None and spec.size == 1)
 
 
-def _job(pod: Pod) -> Object:
+def _task_spec(pod: Pod) -> Object:
+    """Neither indexed nor retried: another attempt is another object."""
+    found: Object = {
+        "ttlSecondsAfterFinished": KEPT_SECONDS,
+        "suspend": True,
+        "backoffLimit": 0,
+        "podReplacementPolicy": "Failed",
+    }
+    if pod.spec.deadline_seconds is not None:
+        found["activeDeadlineSeconds"] = math.ceil(pod.spec.deadline_seconds)
+    return {**found, "template": pod_template(pod)}
+
+
+def _job(pods: list[Pod]) -> Object:
+    (pod,) = pods
     kept = {"ttlSecondsAfterFinished": KEPT_SECONDS, "suspend": True}
     return {"apiVersion": JOB_API, "kind": "Job", "metadata": {"name": pod.name}, "spec": {**kept, **_job_spec(pod)}}
 
@@ -150,22 +209,34 @@ def _ignored(spec: JobSpec, group: GroupSpec) -> list[Object]:
     return rules
 
 
-def _service(job: SubmittedJob, attempt: int, name: str) -> Object:
+def _service(job: SubmittedJob, attempt: int, name: str, site: Site) -> Object:
     """Gives the tasks of a gang host names. One that is not ready has its name too: rank 0 is waited for by name."""
-    labels = labels_of(job, attempt)
+    labels = labels_of(job, attempt, yard=site.yard)
     selector = {key: value for key, value in labels.items() if key.startswith("jobyard.dev/")}
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
 
 
-def _with_metadata(made: Object, job: SubmittedJob, attempt: int, namespace: str) -> Object:
+def _with_metadata(made: Object, job: SubmittedJob, attempt: int, site: Site) -> Object:
+    labels = labels_of(job, attempt, yard=site.yard)
+    if site.queue and made["kind"] in KINDS:
+        labels[QUEUE] = site.queue
     metadata: Object = {
         "name": made["metadata"]["name"],
-        **({"namespace": namespace} if namespace else {}),
-        "labels": labels_of(job, attempt),
+        **({"namespace": site.namespace} if site.namespace else {}),
+        "labels": labels,
         "annotations": annotations_of(job),
     }
     return {**made, "metadata": metadata}
+
+
+_NAMES = {
+    "Job": job_object_name,
+    "JobSet": jobset_object_name,
+    "PyTorchJob": pytorchjob.object_name,
+    "RayJob": rayjob.object_name,
+}
+_MAKERS = {"Job": _job, "JobSet": _jobset, "PyTorchJob": pytorchjob.object_of, "RayJob": rayjob.object_of}
 
 
 def _without_shell(spec: JobSpec) -> JobSpec:
@@ -173,10 +244,12 @@ def _without_shell(spec: JobSpec) -> JobSpec:
     return replace(spec, inherited_env={})
 
 
-def _refuse(spec: JobSpec, is_jobset: bool) -> None:
+def _refuse(spec: JobSpec, kind: str) -> None:
     named = f"job {spec.name!r}"
     if not spec.image:
-        raise UserError(f"{named} has no image, and on Kubernetes every task runs in one; write image: in its manifest")
+        raise UserError(
+            f"{named} has no image, and on Kubernetes every task runs in one; write image: in its manifest, or --image"
+        )
     for group in spec.groups:
         if group.completions > COMPLETIONS_MOST:
             raise UserError(
@@ -184,8 +257,12 @@ def _refuse(spec: JobSpec, is_jobset: bool) -> None:
             )
         if group.resources.whole_node:
             raise UserError(f"{named}: a whole node cannot be asked of Kubernetes yet; ask for its cores and GPUs")
-    if is_jobset:
+    if kind == "JobSet":
         _refuse_in_jobset(spec, named)
+    elif kind == "PyTorchJob":
+        pytorchjob.refuse(spec)
+    elif kind == "RayJob":
+        rayjob.refuse(spec)
 
 
 def _refuse_in_jobset(spec: JobSpec, named: str) -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from jobyard.errors import UserError
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import GroupSpec
 
+YARD = "jobyard.dev/yard"
 JOB = "jobyard.dev/job"
 ATTEMPT = "jobyard.dev/attempt"
 GROUP = "jobyard.dev/group"
+TASK = "jobyard.dev/task"  # of a Job that is one task of an array: the task's number
+OBJECT = "jobyard.dev/object"  # on pods: the object that they belong to
+QUEUE = "kueue.x-k8s.io/queue-name"
+ADMISSION_GATE = "jobyard.dev/admission"  # holds a Pod back: it cannot be suspended
 NAME = "jobyard.dev/name"
 USER = "jobyard.dev/user"
 WORKDIR = "jobyard.dev/workdir"
@@ -29,6 +35,15 @@ ANNOTATION_MOST = 1000  # characters; all annotations of an object together may 
 
 _OUTSIDE = re.compile(r"[^a-z0-9]+")
 _LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+
+
+class Site(NamedTuple):
+    """What a cluster adds to the objects of a job; empty is none of it."""
+
+    namespace: str = ""
+    yard: str = ""  # the id of the yard, so that two yards in one namespace do not take each other's
+    storage: str = ""  # a PersistentVolumeClaim for checkpoints and results
+    queue: str = ""  # a LocalQueue of Kueue
 
 
 def kind_name(group: GroupSpec) -> str:
@@ -50,17 +65,28 @@ def jobset_object_name(job: SubmittedJob, attempt: int) -> str:
     return _name(job, attempt, endings)
 
 
+def task_object_name(job: SubmittedJob, number: int, attempt: int) -> str:
+    """Of a Job that is one task of an array: `<name>-<id>-t<number>-a<attempt>`."""
+    return _name(job, attempt, ["-0"], f"-t{number}")
+
+
+def gang_object_name(job: SubmittedJob, attempt: int, most: int = NAME_MOST) -> str:
+    """Of an object whose operator makes up the names of its pods, and wants room for that."""
+    return _name(job, attempt, [], most=most)
+
+
 def host_name(jobset: str, group: GroupSpec, replica: int, completion: int) -> str:
     """Of a pod of a JobSet, whose headless service has the JobSet's own name."""
     return f"{jobset}-{kind_name(group)}-{replica}-{completion}.{jobset}"
 
 
-def labels_of(job: SubmittedJob, attempt: int, group: GroupSpec | None = None) -> dict[str, str]:
+def labels_of(job: SubmittedJob, attempt: int, group: GroupSpec | None = None, yard: str = "") -> dict[str, str]:
     """Of an object, or of the pods of a group."""
     labels = {
-        "app.kubernetes.io/name": _slug(job.spec.name, LABEL_MOST),
+        "app.kubernetes.io/name": slug(job.spec.name, LABEL_MOST),
         "app.kubernetes.io/instance": job.id,
         "app.kubernetes.io/managed-by": "jobyard",
+        **({YARD: yard} if yard else {}),
         JOB: job.id,
         ATTEMPT: str(attempt),
     }
@@ -77,19 +103,19 @@ def annotations_of(job: SubmittedJob) -> dict[str, str]:
     return {key: _cut(value) for key, value in said.items() if value}
 
 
-def _name(job: SubmittedJob, attempt: int, endings: list[str]) -> str:
-    tail = f"-{job.id}-a{attempt}"
-    longest = max(endings, key=len)
-    room = min(NAME_MOST, LABEL_MOST - len(longest)) - len(tail)
+def _name(job: SubmittedJob, attempt: int, endings: list[str], task: str = "", most: int = NAME_MOST) -> str:
+    tail = f"-{job.id}{task}-a{attempt}"
+    longest = max(endings, key=len, default="")
+    room = min(most, LABEL_MOST - len(longest)) - len(tail)
     if room < 1:
         raise UserError(
             f"job {job.spec.name!r}: names of its pods would end in {tail + longest!r}, and Kubernetes allows"
             f" {LABEL_MOST} characters; give the group a shorter name"
         )
-    return _slug(job.spec.name, room) + tail
+    return slug(job.spec.name, room) + tail
 
 
-def _slug(text: str, most: int) -> str:
+def slug(text: str, most: int) -> str:
     """Lower-case letters, digits and single hyphens, a letter first."""
     slug = _OUTSIDE.sub("-", text.lower()).strip("-")
     if not slug[:1].isalpha():

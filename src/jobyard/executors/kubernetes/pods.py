@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from jobyard.executors.kubernetes import names
+from jobyard.executors.kubernetes import names, reporting, storage
 from jobyard.executors.kubernetes.tables import DIRECTORY
-from jobyard.executors.kubernetes.variables import REPORTS, Pod, command_of, variables_of
+from jobyard.executors.kubernetes.variables import Pod, command_of, variables_of
 from jobyard.model.job import GroupSpec, Toleration
 
 Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
+KEPT_SECONDS = 86400  # a finished object waits so long for a yard that was away
+CONTAINERS = {"PyTorchJob": "pytorch"}  # names that operators look for
 TABLES = "tables"  # the volume, and the end of the ConfigMap's name
 
 
@@ -20,30 +22,30 @@ def pod_template(pod: Pod) -> Object:
     volumes, mounts = _volumes(pod)
     variables = variables_of(pod)
     container: Object = {
-        "name": names.kind_name(group),
+        "name": CONTAINERS.get(pod.kind) or names.kind_name(group),
         "image": spec.image,
         "command": command_of(pod, variables),
         "env": variables.env,
         "resources": resources_of(group),
+        "volumeMounts": mounts,
     }
     inside: Object = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": math.ceil(spec.grace_seconds),
         "automountServiceAccountToken": False,  # a task has no business with the API server
         "enableServiceLinks": False,  # or every service of the namespace puts its variables among ours
+        **({"initContainers": [reporting.sidecar(spec.image)]} if pod.is_training else {}),
         "containers": [container],
+        "volumes": volumes,
     }
     if spec.timeout_seconds is not None:
         inside["activeDeadlineSeconds"] = math.ceil(spec.timeout_seconds)
-    if spec.gang and spec.size > 1 and not pod.is_jobset:
-        inside["subdomain"] = pod.name  # a JobSet sees to it itself
+    if spec.gang and spec.size > 1 and pod.kind == "Job":
+        inside["subdomain"] = pod.name  # the others see to it themselves
     if group.node_selector:
         inside["nodeSelector"] = dict(sorted(group.node_selector.items()))
     if group.tolerations:
         inside["tolerations"] = [_toleration(each) for each in group.tolerations]
-    if volumes:
-        container["volumeMounts"] = mounts
-        inside["volumes"] = volumes
     return {"metadata": _metadata(pod), "spec": inside}
 
 
@@ -67,7 +69,10 @@ def _cores(millis: int) -> str:
 
 
 def _metadata(pod: Pod) -> Object:
-    metadata: Object = {"labels": names.labels_of(pod.job, pod.attempt, pod.group)}
+    labels = names.labels_of(pod.job, pod.attempt, pod.group, pod.site.yard) | {names.OBJECT: pod.name}
+    if pod.number is not None and pod.kind == "Job":
+        labels[names.TASK] = str(pod.number)
+    metadata: Object = {"labels": labels}
     if pod.spec.elastic is not None:
         size = pod.spec.training_size
         metadata["annotations"] = {
@@ -92,8 +97,8 @@ def _toleration(toleration: Toleration) -> Object:
 
 
 def _volumes(pod: Pod) -> tuple[list[Object], list[Object]]:
-    volumes: list[Object] = []
-    mounts: list[Object] = []
+    volumes = [storage.yard_volume(pod.site.storage)]
+    mounts = storage.yard_mounts(pod.job.id, pod.site.storage, _directory(pod))
     if pod.group.shm_mib:
         shm = {"medium": "Memory", "sizeLimit": f"{pod.group.shm_mib}Mi"}
         volumes.append({"name": "shm", "emptyDir": shm})
@@ -101,7 +106,19 @@ def _volumes(pod: Pod) -> tuple[list[Object], list[Object]]:
     if pod.tables.files(pod.group):
         volumes.append({"name": TABLES, "configMap": {"name": f"{pod.name}-{TABLES}"}})
         mounts.append({"name": TABLES, "mountPath": DIRECTORY, "readOnly": True})
-    if pod.spec.training is not None:
-        volumes.append({"name": "reports", "emptyDir": {}})
-        mounts.append({"name": "reports", "mountPath": REPORTS})
-    return volumes, mounts
+    if pod.is_training:
+        volumes += reporting.volumes(pod.name)
+        mounts += reporting.mounts()
+    own_volumes, own_mounts = storage.claims(pod.spec.volumes)
+    return [*volumes, *own_volumes], [*mounts, *own_mounts]
+
+
+def _directory(pod: Pod) -> str:
+    """Tasks that do not belong together have directories of their own, the same for each attempt."""
+    if pod.shares_directories or not pod.site.storage:
+        return ""
+    if pod.number is not None:
+        return str(pod.spec.place_of(pod.number).completion)
+    if pod.is_jobset:
+        return f"{names.kind_name(pod.group)}-$(JOB_INDEX)-$(JOB_COMPLETION_INDEX)"
+    return "$(JOB_COMPLETION_INDEX)"

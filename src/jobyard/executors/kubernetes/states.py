@@ -1,4 +1,4 @@
-"""What does Kubernetes say of a Job, a JobSet or a pod, in our words? Three tables; the first row that fits counts.
+"""What does Kubernetes say of an object or a pod, in our words? A table for each kind; the first row that fits counts.
 
 Pure: an object as the API server gives it, in; a Meaning out. What no row knows is told as it is, never guessed.
 """
@@ -61,6 +61,37 @@ JOBSETS = (
     Row("Failed", "*", State.FAILED, Reason.UNKNOWN, "Kubernetes gave it up"),
     Row("Suspended", "*", State.PENDING, Reason.HELD, "it is suspended until it is admitted"),
     Row("StartupPolicyInProgress", "*", State.STARTING, None, "its groups start one after another"),
+)
+PYTORCHJOBS = (
+    Row("Succeeded", "*", State.SUCCEEDED, None, "all its tasks succeeded"),
+    Row("Failed", "*", State.FAILED, Reason.EXIT_CODE, "a task failed, and the operator gave the job up"),
+    Row("Suspended", "*", State.PENDING, Reason.HELD, "it is suspended until it is admitted"),
+    Row("Restarting", "*", State.STARTING, None, "a task failed and is started again"),
+    Row("Running", "*", State.RUNNING, None, "it runs"),
+    Row("Created", "*", State.STARTING, None, "its pods are being made"),
+)
+# `where`: `failed` is the reason of a RayJob that ended badly, `deployment` and `job` its two states.
+RAYJOBS = (
+    Row("failed", "DeadlineExceeded", State.FAILED, Reason.TIMEOUT, _TIMEOUT),
+    Row("failed", "PreRunningDeadlineExceeded", State.FAILED, Reason.TIMEOUT, "its cluster did not come up in time"),
+    Row("failed", "SubmissionFailed", State.FAILED, Reason.EXIT_CODE, "its command could not be handed to Ray"),
+    Row("failed", "AppFailed", State.FAILED, Reason.EXIT_CODE, "its command failed"),
+    Row("failed", "ValidationFailed", State.FAILED, Reason.UNKNOWN, "the KubeRay operator does not accept it"),
+    Row("failed", "*", State.FAILED, Reason.UNKNOWN, "the KubeRay operator gave it up"),
+    Row("deployment", "ValidationFailed", State.FAILED, Reason.UNKNOWN, "the KubeRay operator does not accept it"),
+    Row("deployment", "Suspending", State.STOPPING, Reason.HELD, "it is being suspended"),
+    Row("deployment", "Suspended", State.PENDING, Reason.HELD, "it is suspended until it is admitted"),
+    Row("job", "SUCCEEDED", State.SUCCEEDED, None, "its command succeeded"),
+    Row("job", "FAILED", State.FAILED, Reason.EXIT_CODE, "its command failed"),
+    Row("job", "STOPPED", State.FAILED, Reason.CANCELLED, "its command was stopped inside Ray"),
+    Row("deployment", "Failed", State.FAILED, Reason.UNKNOWN, "the KubeRay operator gave it up"),
+    Row("deployment", "Complete", State.SUCCEEDED, None, "its command succeeded"),
+    Row("deployment", "Retrying", State.STARTING, None, "it failed and is started again"),
+    Row("deployment", "Initializing", State.STARTING, None, "its Ray cluster is being started"),
+    Row("deployment", "Waiting", State.STARTING, None, "its Ray cluster waits for a command"),
+    Row("job", "PENDING", State.STARTING, None, "its command waits for Ray"),
+    Row("job", "RUNNING", State.RUNNING, None, "it runs"),
+    Row("deployment", "Running", State.RUNNING, None, "it runs"),
 )
 # `where`: `disruption` is the reason of a true DisruptionTarget, `pod` of the status itself, `terminated` and `waiting`
 # of the container, `scheduling` of a PodScheduled that is false; `signal` and `exit` tell how the command ended, and
@@ -127,6 +158,30 @@ def meaning_of_jobset(jobset: Object) -> Meaning:
     groups = jobset.get("status", {}).get("replicatedJobsStatus", [])
     found = _by_conditions(jobset, JOBSETS)
     return found or _by_counts(sum(g.get("active", 0) for g in groups), sum(g.get("ready", 0) for g in groups))
+
+
+def meaning_of_pytorchjob(job: Object) -> Meaning:
+    """The operator turns older conditions false, except Created."""
+    found = _by_conditions(job, PYTORCHJOBS)
+    return found or Meaning(State.STARTING, None, "its operator has said nothing about it yet")
+
+
+def meaning_of_rayjob(job: Object) -> Meaning:
+    """The command may have ended while the operator still clears up: the command counts."""
+    status = job.get("status", {})
+    message = status.get("message", "")
+    said = []
+    if status.get("jobDeploymentStatus") == "Failed" and status.get("reason"):
+        said.append(("failed", status["reason"], message))
+    said += [
+        ("deployment", status.get("jobDeploymentStatus", ""), message),
+        ("job", status.get("jobStatus", ""), message),
+    ]
+    for row in RAYJOBS:
+        for where, reason, words in said:
+            if row.fits(where, reason):
+                return _meaning(row, reason, words)
+    return Meaning(State.STARTING, None, "its operator has said nothing about it yet")
 
 
 def meaning_of_pod(pod: Object) -> Meaning:

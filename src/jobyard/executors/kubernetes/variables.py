@@ -13,10 +13,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from jobyard.executors.environment import job_environment, task_environment
-from jobyard.executors.kubernetes import names
+from jobyard.executors.environment import job_environment, task_command, task_environment
+from jobyard.executors.kubernetes import names, storage
 from jobyard.executors.kubernetes.tables import DIRECTORY, Tables, has_own_commands
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import GroupSpec, JobSpec
@@ -37,6 +38,13 @@ OF_JOBSET = {
 NODE = "spec.nodeName"
 ERROR_FILE = "/dev/termination-log"  # what a task writes there, Kubernetes keeps as its last message
 REPORTS = "/run/jobyard"
+SDK_DIRECTORY = "/opt/jobyard"
+SDK = f"{SDK_DIRECTORY}/sdk.zip"
+# Its operator appends these to the environment of every container: training-operator 1.9, pytorch/envvar.go.
+OF_PYTORCHJOB = frozenset(
+    {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "PET_NODE_RANK", "PET_NNODES", "PET_MASTER_ADDR"}
+    | {"PET_MASTER_PORT", "PYTHONUNBUFFERED"}
+)
 
 _EXPANDED = re.compile(r"\$+(?=\()|\${2,}")
 # Places on the submitter's machine mean nothing in a container.
@@ -51,14 +59,29 @@ class Pod(NamedTuple):
     attempt: int
     group_index: int
     name: str
-    is_jobset: bool
-    is_retried: bool  # by Kubernetes, pod by pod
-    tables: Tables
+    kind: str
+    site: names.Site = names.Site()
+    is_retried: bool = False  # by Kubernetes, pod by pod
+    tables: Tables = Tables()
     resumes_at: int | None = None
+    number: int | None = None  # only this task: then nothing is left to be found out in the pod
 
     @property
     def spec(self) -> JobSpec:
         return self.job.spec
+
+    @property
+    def is_jobset(self) -> bool:
+        return self.kind == "JobSet"
+
+    @property
+    def is_training(self) -> bool:
+        return self.spec.training is not None
+
+    @property
+    def shares_directories(self) -> bool:
+        """Do all tasks have one place for checkpoints and one for output?"""
+        return self.spec.gang or self.spec.size == 1
 
     @property
     def group(self) -> GroupSpec:
@@ -94,6 +117,11 @@ class Variables:
     def annotation(self, name: str, key: str) -> None:
         self.field(name, f"metadata.annotations['{key}']")
 
+    def leave_out(self, left: Iterable[str]) -> None:
+        """What somebody else sets."""
+        for name in left:
+            self._known.pop(name, None)
+
     def computed(self, name: str, value: str) -> None:
         """By the shell; `value` is a word of sh."""
         self._known.pop(name, None)
@@ -108,25 +136,62 @@ def unexpanded(text: str) -> str:
 def variables_of(pod: Pod) -> Variables:
     found = Variables()
     # 1. Where this pod stands: first, because others are composed of it.
-    found.field("JOB_COMPLETION_INDEX", COMPLETION_INDEX)
+    if pod.number is None and pod.kind in ("Job", "JobSet"):
+        found.field("JOB_COMPLETION_INDEX", COMPLETION_INDEX)
     if pod.is_jobset:
         for name, path in OF_JOBSET.items() if pod.group.name else [("JOB_INDEX", JOB_INDEX)]:
             found.field(name, path)
-    # 2. What all tasks of the group share.
+    # 2. What all tasks of the group share, or what one has.
     for name, value in _shared(pod).items():
         if name not in found:
             found.literal(name, value)
+    if pod.kind == "PyTorchJob":
+        found.leave_out(OF_PYTORCHJOB)
+    _add_places(found, pod)
     # 3. What is each task's own.
+    if pod.number is None:
+        _add_own(found, pod)
+    elif pod.kind == "Job":
+        found.literal("JOB_COMPLETION_INDEX", str(pod.spec.place_of(pod.number).completion))
+    return found
+
+
+def _add_places(found: Variables, pod: Pod) -> None:
+    """Where things are in a pod, the same in all."""
     found.field("YARD_NODE", NODE)
     found.literal("YARD_ERROR_FILE", ERROR_FILE)
+    found.literal("YARD_CHECKPOINT_DIR", storage.CHECKPOINTS)
+    found.literal("YARD_OUTPUT_DIR", storage.OUTPUT)
+    if pod.spec.source == "aichor":
+        found.literal("AICHOR_OUTPUT_PATH", f"{storage.OUTPUT}/")
+    if pod.is_training:
+        found.field("NODELIST", NODE)
+        found.literal("YARD_SPOOL", f"{REPORTS}/spool")
+        found.literal("YARD_STOP_FILE", f"{REPORTS}/stop")
+        found.literal("PL_TORCH_DISTRIBUTED_BACKEND", "nccl" if pod.group.resources.gpus else "gloo")
+        _add_sdk(found, pod)
+
+
+def _add_sdk(found: Variables, pod: Pod) -> None:
+    """Behind what the user and the image have: an SDK of their own wins."""
+    known = {**pod.spec.env, **pod.group.env}.get("PYTHONPATH", "")
+    if pod.kind == "RayJob":  # its operator makes the command, and so there is no line of sh before it
+        found.literal("PYTHONPATH", f"{known}:{SDK}" if known else SDK)
+    else:
+        found.script.append(f'export PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{SDK}"')
+
+
+def _add_own(found: Variables, pod: Pod) -> None:
     _add_attempt(found, pod)
-    _add_rows(found, pod)
-    _add_label(found, pod)
-    if pod.spec.gang:
-        _add_rank(found, pod)
-    if pod.spec.training is not None:
+    if pod.kind == "PyTorchJob":
+        _add_index_by_rank(found, pod)
+    else:
+        _add_rows(found, pod)
+        _add_label(found, pod)
+        if pod.spec.gang:
+            _add_rank(found, pod)
+    if pod.is_training:
         _add_training(found, pod)
-    return found
 
 
 def command_of(pod: Pod, variables: Variables) -> list[str]:
@@ -134,11 +199,13 @@ def command_of(pod: Pod, variables: Variables) -> list[str]:
     command = pod.group.command
     argv = list(command.argv or ("bash", "-c", command.shell))
     script = list(variables.script)
-    if has_own_commands(pod.group):
+    if pod.number is not None:
+        argv = list(task_command(pod.spec, pod.number))
+    elif has_own_commands(pod.group):
         row = _row("commands", pod)
         script.append(f'exec sh -c "exec {row}"' if command.argv else f'exec bash -c "{row}"')
         argv = []
-    elif script:
+    if script and argv:
         script.append('exec "$@"')
     if script:
         argv = ["sh", "-c", "\n".join(["set -eu", *script]), "jobyard", *argv]
@@ -153,7 +220,7 @@ def _shared(pod: Pod) -> dict[str, str]:
         pod.job.id,
         pod.job.number,
         spec,
-        spec.offsets[pod.group_index],
+        spec.offsets[pod.group_index] if pod.number is None else pod.number,
         pod.attempt,
         Placement("", resources, devices),
         addresses=_hosts(pod),
@@ -170,6 +237,8 @@ def _hosts(pod: Pod) -> list[str]:
     spec = pod.spec
     if not spec.gang or spec.size == 1:
         return []
+    if pod.kind == "PyTorchJob":  # each has a service of its own
+        return [f"{pod.name}-master-0", *(f"{pod.name}-worker-{index}" for index in range(spec.size - 1))]
     if not pod.is_jobset:
         return [f"{pod.name}-{index}.{pod.name}" for index in range(spec.size)]
     places = map(spec.place_of, range(spec.size))
@@ -240,19 +309,27 @@ def _add_rank(found: Variables, pod: Pod) -> None:
             found.computed(name, '"$RANK"')
 
 
+def _add_index_by_rank(found: Variables, pod: Pod) -> None:
+    """Where an operator tells the rank, and nothing else that we could read, all other numbers follow from it."""
+    group = pod.group
+    prefix = f"{group.name}/" if group.name else ""
+    inner = "0." if group.name and group.completions > 1 else ""
+    found.computed("YARD_TASK", f'{prefix}{inner}"$RANK"')
+    found.computed("NODE_RANK", '"$RANK"')
+    if group.name:
+        for name in ("JOB_COMPLETION_INDEX",) if inner else ("JOB_INDEX", "JOB_GLOBAL_INDEX"):
+            found.computed(name, '"$RANK"')
+
+
 def _add_training(found: Variables, pod: Pod) -> None:
-    """What KubeProfiler's table has of places, and for an elastic job what another size or attempt changes."""
+    """What TensorFlow needs, and for an elastic job what another size or attempt changes."""
     spec = pod.spec
-    found.field("NODELIST", NODE)
-    found.literal("YARD_SPOOL", f"{REPORTS}/spool")
-    found.literal("YARD_STOP_FILE", f"{REPORTS}/stop")
-    found.literal("PL_TORCH_DISTRIBUTED_BACKEND", "nccl" if pod.group.resources.gpus else "gloo")
     if spec.gang and spec.size > 1:
         _add_tensorflow(found, pod)
     if spec.elastic is None:
         return
     if spec.elastic.workers:
-        for name in ("WORLD_SIZE", "NUM_NODES", "PET_NNODES"):
+        for name in ("WORLD_SIZE", "NUM_NODES", "PET_NNODES") if pod.kind != "PyTorchJob" else ("NUM_NODES",):
             found.annotation(name, names.WORKERS)
     if spec.elastic.gpus:
         for name in ("NUM_GPUS", *(["PET_NPROC_PER_NODE"] if spec.gang else [])):

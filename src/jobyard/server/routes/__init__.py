@@ -2,6 +2,7 @@
 
 from jobyard.server.routes import (
     cancel,
+    clusters,
     events,
     jobs,
     logs,
@@ -13,9 +14,10 @@ from jobyard.server.routes import (
     server,
     submit,
     tokens,
+    unit,
     why,
     yield_,
 )
 
-_VERBS = (submit, jobs, logs, results, cancel, yield_, scale, retry, priority, why, nodes, events, server, tokens)
-ALL_ROUTERS = [verb.router for verb in _VERBS]
+_JOBS = (submit, jobs, logs, results, cancel, yield_, scale, retry, priority, why, unit)
+ALL_ROUTERS = [verb.router for verb in (*_JOBS, nodes, clusters, events, server, tokens)]

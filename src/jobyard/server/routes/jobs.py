@@ -68,7 +68,7 @@ async def list_tasks(request: Request, selector: str, state: str = "", limit: in
     if limit < 0 or offset < 0:
         raise UserError(f"limit {limit} and offset {offset} must be 0 or more")
     with yard.lifetime.request():
-        return answer(task_views(selected(yard, selector), _states(state), limit, offset))
+        return answer(task_views(yard.loop.state, selected(yard, selector), _states(state), limit, offset))
 
 
 @router.get("/jobs/{selector}/watch")

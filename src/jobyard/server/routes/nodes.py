@@ -8,8 +8,9 @@ from dataclasses import replace
 from fastapi import APIRouter, Request, Response
 
 from jobyard.errors import Unavailable, UserError
-from jobyard.model.node import Node, NodeState
+from jobyard.model.node import Node, NodeState, place_of
 from jobyard.server import commands
+from jobyard.server.clusters import KUBERNETES
 from jobyard.server.loop import Command
 from jobyard.server.problems import problem
 from jobyard.server.routes.shared import answer, body_of, yard_of
@@ -29,8 +30,11 @@ async def list_nodes(request: Request) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         await yard.loop.has_node(NODE_SECONDS)
-        known = {**yard.loop.state.nodes, **yard.loop.state.configs}
-        return answer([_view(yard, node) for node in known])
+        state = yard.loop.state
+        known = {**state.nodes, **state.configs}
+        return answer(
+            [_view(yard, name) for name in known if name not in state.nodes or not state.nodes[name].is_queue]
+        )
 
 
 @router.post("/nodes", status_code=201)
@@ -41,6 +45,8 @@ async def add_node(request: Request) -> Response:
     config = asked.config
     if not NODE_ID.fullmatch(config.id) or config.id in (yard.machines.this_machine, "local", "ssh"):
         raise UserError(f"node name {config.id!r}: use letters, digits, `_`, `.` and `-`, and not this machine's name")
+    if config.id in yard.loop.state.clusters:
+        raise UserError(f"node name {config.id!r}: a cluster has that name; choose another with --name")
     with yard.lifetime.request():
         if not asked.force:
             try:
@@ -55,7 +61,7 @@ async def add_node(request: Request) -> Response:
         return answer(_view(yard, config.id), 201)
 
 
-@router.delete("/nodes/{node}")
+@router.delete("/nodes/{node:path}")
 async def remove_node(request: Request, node: str, force: bool = False) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
@@ -68,17 +74,17 @@ async def remove_node(request: Request, node: str, force: bool = False) -> Respo
         return answer({"removed": node})
 
 
-@router.post("/nodes/{node}/drain")
+@router.post("/nodes/{node:path}/drain")
 async def drain_node(request: Request, node: str) -> Response:
     return await _changed(request, node, commands.drain_node(node))
 
 
-@router.post("/nodes/{node}/resume")
+@router.post("/nodes/{node:path}/resume")
 async def resume_node(request: Request, node: str) -> Response:
     return await _changed(request, node, commands.resume_node(node))
 
 
-@router.post("/nodes/{node}/probe")
+@router.post("/nodes/{node:path}/probe")
 async def probe_node(request: Request, node: str) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
@@ -97,6 +103,10 @@ async def _changed(request: Request, node: str, command: Command[str]) -> Respon
 
 def _known(yard: Yard, node: str) -> None:
     commands.known_node(yard.loop.state, node)
+    if (cluster := place_of(node)) in yard.loop.state.clusters:
+        raise UserError(
+            f"node {node} belongs to cluster {cluster}; drain it, or let the cluster go: yard clusters rm {cluster}"
+        )
     if node not in yard.loop.state.configs:
         raise UserError(f"node {node} is this machine; drain it (`yard nodes drain {node}`) to run nothing here")
 
@@ -106,5 +116,8 @@ def _view(yard: Yard, node: str) -> NodeView:
     config = state.configs.get(node)
     labels = config.labels if config else ()
     known = state.nodes.get(node) or Node(node, "ssh", 0, 0, labels=labels, state=NodeState.DOWN)
-    problem = executor.status().problem if executor else ""
+    if node in state.clusters:  # as a whole it can be drained and resumed
+        known = replace(known, executor=KUBERNETES, state=NodeState.DRAINING if node in state.drained else NodeState.UP)
+    # Of a cluster `yard clusters` tells it, once and not for each node.
+    problem = executor.status().problem if executor and place_of(node) == node else ""
     return replace(node_view(state, known), host=config.host if config else "", problem=problem)

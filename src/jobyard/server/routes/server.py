@@ -35,6 +35,7 @@ def server_view(request: Request) -> ServerView:
     yard = yard_of(request)
     state = yard.loop.state
     statuses = [executor.status() for executor in yard.loop.executors]
+    agents = [status for status in statuses if status.node not in state.clusters]  # a cluster has no agent of ours
     return ServerView(
         pid=os.getpid(),
         build=yard.build,
@@ -46,7 +47,7 @@ def server_view(request: Request) -> ServerView:
         jobs_active=len(state.unfinished),
         tasks_active=sum(job.active for job in state.unfinished.values()),
         database=yard.database,
-        agents=tuple(AgentView(s.node, s.pid, s.build, s.is_connected) for s in statuses),
+        agents=tuple(AgentView(s.node, s.pid, s.build, s.is_connected) for s in agents),
         last_event=yard.loop.seq,
     )
 

@@ -8,15 +8,20 @@ from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 
-from jobyard.errors import Unavailable
+from jobyard.errors import Unavailable, UserError
+from jobyard.executors.protocol import SubmittedJob
+from jobyard.model.job import JobSpec
+from jobyard.server.clusters import cluster_named, with_cluster
 from jobyard.server.commands import checked_spec, submit
-from jobyard.server.dry_run import dry_run
+from jobyard.server.dry_run import NO_ID, dry_run
 from jobyard.server.routes.shared import answer, body_of, caller_of, selected, view_of, yard_of
 from jobyard.server.sending import may_travel, with_its_tree
+from jobyard.server.yard import Yard
 from jobyard.wire.requests import API, SubmitJob
 
 router = APIRouter()
 NODE_SECONDS = 20.0
+CLUSTER_SECONDS = 5.0
 
 
 @router.post("/jobs", status_code=201)
@@ -25,9 +30,14 @@ async def submit_job(request: Request) -> Response:
     asked = await body_of(SubmitJob, request)
     asked = replace(asked, spec=replace(asked.spec, user=caller_of(request)))
     with yard.lifetime.request():
+        if not yard.loop.executors:
+            ways = "yard clusters add, or yard nodes add HOST"
+            raise UserError(f"the yard has no machine and no cluster; add one: {ways}")
         if not await yard.loop.has_node(NODE_SECONDS):
             problems = "; ".join(executor.status().problem for executor in yard.loop.executors)
             raise Unavailable(f"the yard has no node yet: {problems or 'the agent does not answer'}")
+        if not asked.render:
+            await _check_cluster(yard, asked.spec)
         if asked.dry_run:
             return answer(dry_run(yard.loop, asked))
         if may_travel(yard.loop.state, asked.spec):
@@ -37,3 +47,17 @@ async def submit_job(request: Request) -> Response:
         job_id = await yard.loop.ask(submit(asked))
         view = view_of(yard, selected(yard, job_id))
         return answer(view, 201, {"Location": f"{API}/jobs/{job_id}"})
+
+
+async def _check_cluster(yard: Yard, spec: JobSpec) -> None:
+    """A cluster is asked before the job is taken: what it would refuse is told now, and nothing is left behind."""
+    state = yard.loop.state
+    if not cluster_named(state, spec.on):
+        return
+    spec = with_cluster(state, spec)
+    await yard.loop.has_joined(spec.cluster, CLUSTER_SECONDS)  # as after a start; without, the job waits
+    spec = checked_spec(yard.loop.state, spec)
+    executor = yard.loop.executor_of(spec.cluster)
+    if executor is None:
+        raise UserError(f"cluster {spec.cluster}: {yard.machines.problems.get(spec.cluster, 'it is not used now')}")
+    await executor.check(SubmittedJob(NO_ID, 0, spec))

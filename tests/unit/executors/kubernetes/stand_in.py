@@ -5,6 +5,7 @@ Follows JobSet 0.11 (`labelAndAnnotateObject`), the Job controller of 1.36 and i
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -39,8 +40,11 @@ def pods_of(objects: list[Object], failures: int = 0) -> Iterator[PlayedPod]:
     name = first["metadata"]["name"]
     if first["kind"] == "Job":
         group = first["spec"]["template"]["spec"]["containers"][0]["name"]
-        for completion in range(first["spec"]["completions"]):
+        for completion in range(first["spec"].get("completions", 1)):
             yield _pod(first["spec"], {}, group, 0, completion, failures, f"{name}-{completion}")
+        return
+    if first["kind"] == "PyTorchJob":
+        yield from _workers_of(first)
         return
     replicated = first["spec"]["replicatedJobs"]
     everyone = sum(each["replicas"] for each in replicated)
@@ -61,8 +65,26 @@ def pods_of(objects: list[Object], failures: int = 0) -> Iterator[PlayedPod]:
         before += each["replicas"]
 
 
+def _workers_of(job: Object) -> Iterator[PlayedPod]:
+    """As training-operator 1.9 makes them (pytorch/envvar.go): its variables come behind ours."""
+    name, replicas = job["metadata"]["name"], job["spec"]["pytorchReplicaSpecs"]
+    size = sum(each["replicas"] for each in replicas.values())
+    rank = 0
+    for kind, each in replicas.items():
+        for index in range(each["replicas"]):
+            env = {"MASTER_PORT": "23456", "PET_MASTER_PORT": "23456"}
+            env |= {"MASTER_ADDR": f"{name}-master-0", "PET_MASTER_ADDR": f"{name}-master-0", "WORLD_SIZE": str(size)}
+            env |= {"RANK": str(rank), "PET_NODE_RANK": str(rank), "PET_NNODES": str(size), "PYTHONUNBUFFERED": "1"}
+            template = json.loads(json.dumps(each["template"]))
+            (container,) = template["spec"]["containers"]
+            container["env"] += [{"name": key, "value": value} for key, value in env.items()]
+            host = f"{name}-{kind.lower()}-{index}"
+            yield _pod({"template": template}, {}, "task", 0, rank, 0, host)
+            rank += 1
+
+
 def files_of(objects: list[Object]) -> dict[str, str]:
-    return next((dict(each["data"]) for each in objects if each["kind"] == "ConfigMap"), {})
+    return next((dict(each["data"]) for each in objects if each["kind"] == "ConfigMap" and "data" in each), {})
 
 
 def expanded(text: str, known: dict[str, str]) -> str:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.executors.kubernetes.stand_in import NODE, PlayedPod, expanded, files_of, pods_of
 
 from jobyard.executors.environment import job_environment, task_command, task_environment
-from jobyard.executors.kubernetes.manifest import objects_of
+from jobyard.executors.kubernetes.manifest import objects_of, task_objects_of
 from jobyard.executors.kubernetes.variables import unexpanded
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.manifests.arrays import parse_array
@@ -26,6 +26,7 @@ ENV = Command(argv=("env", "-0"))
 # What only a machine knows, or only a pod has.
 ELSEWHERE = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "AICHOR_INPUT_PATH", "PL_TORCH_DISTRIBUTED_BACKEND"}
 EXTRA = {"JOB_COMPLETION_INDEX", "JOB_INDEX", "YARD_ERROR_FILE", "YARD_RETRY", "YARD_SPOOL", "YARD_STOP_FILE"}
+EXTRA |= {"YARD_OUTPUT_DIR", "YARD_CHECKPOINT_DIR", "PYTHONPATH", "AICHOR_OUTPUT_PATH"}
 OF_THE_SHELL = {"PATH", "PWD", "SHLVL", "_", "OLDPWD"}
 
 
@@ -58,6 +59,13 @@ def assert_the_same(job: SubmittedJob, failures: int = 0, only: int | None = Non
             assert set(seen) - set(wanted) <= EXTRA | ELSEWHERE | OF_THE_SHELL
 
 
+def played_alone(job: SubmittedJob, number: int, attempt: int) -> dict[str, str]:
+    objects = task_objects_of(job, number, attempt)
+    (pod,) = pods_of(objects)
+    with tempfile.TemporaryDirectory() as directory:
+        return pod.run({}, Path(directory))
+
+
 def submitted(*groups: GroupSpec, **spec: object) -> SubmittedJob:
     return SubmittedJob("5e7a11ce", 7, JobSpec("demo", groups, image="demo", **spec))  # type: ignore[arg-type]
 
@@ -80,6 +88,59 @@ def test_an_attempt_that_kubernetes_made_itself_has_a_higher_number() -> None:
 def test_each_line_reaches_its_task_unharmed() -> None:
     lines = Lines.of(["plain", "two words", 'it\'s "quoted"', "$(HOME) $$ `id` \\n {}", "  spaces  ", ""])
     assert_the_same(submitted(GroupSpec(Command(argv=("env", "-0"), entries=lines), completions=6)))
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        an_array("3-9:3", retries=2),
+        submitted(GroupSpec(ENV, "a", 1, 3), training=Training(epochs=2), env={"A": "$(B)"}),
+    ],
+)
+def test_a_task_that_is_tried_again_alone_finds_the_same(job: SubmittedJob) -> None:
+    for number in range(job.spec.size):
+        wanted = on_a_machine(job, number, 4, [])
+        for name in ELSEWHERE:
+            wanted.pop(name, None)
+        seen = played_alone(job, number, 4)
+        assert {name: seen.get(name) for name in wanted} == wanted
+        assert seen["JOB_COMPLETION_INDEX"] == str(number)
+        assert set(seen) - set(wanted) <= EXTRA | ELSEWHERE | OF_THE_SHELL
+
+
+def test_a_line_that_is_tried_again_alone_is_the_command_itself() -> None:
+    lines = Lines.of(["exit 1", "env -0; echo -n $(A)"])
+    job = submitted(GroupSpec(Command(lines=lines), completions=2))
+    assert task_objects_of(job, 1, 2)[0]["spec"]["template"]["spec"]["containers"][0]["command"] == [
+        "bash",
+        "-c",
+        "env -0; echo -n $$(A)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "group", [GroupSpec(ENV, count=3), GroupSpec(ENV, completions=3), GroupSpec(ENV, "w", 2), GroupSpec(ENV, "w", 1, 3)]
+)
+def test_the_gang_of_a_pytorchjob_finds_what_any_gang_finds(group: GroupSpec) -> None:
+    """Except where the master is: its operator says so."""
+    job = submitted(group, gang=True, training=Training(epochs=2), kind="PyTorchJob")
+    objects = objects_of(job, 1)
+    pods = list(pods_of(objects))
+    hosts = [pod.host for pod in pods]
+    assert hosts[:2] == ["demo-5e7a11ce-a1-master-0", "demo-5e7a11ce-a1-worker-0"]
+    for rank, pod in enumerate(pods):
+        with tempfile.TemporaryDirectory() as directory:
+            seen = pod.run({}, Path(directory))
+        wanted = on_a_machine(job, rank, 1, hosts)
+        for name in (*ELSEWHERE, "MASTER_PORT", "PET_MASTER_PORT"):
+            wanted.pop(name, None)
+        assert {name: seen.get(name) for name in wanted} == wanted
+        assert seen["MASTER_PORT"] == seen["PET_MASTER_PORT"] == "23456"
+        assert set(seen) - set(wanted) <= EXTRA | ELSEWHERE | OF_THE_SHELL | {
+            "MASTER_PORT",
+            "PET_MASTER_PORT",
+            "PYTHONUNBUFFERED",
+        }
 
 
 def test_ranks_count_over_groups_replicas_and_completions() -> None:

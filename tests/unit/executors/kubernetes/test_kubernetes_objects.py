@@ -17,14 +17,16 @@ from tests.builders import a_group, a_job
 from tests.yards import ROOT
 
 from jobyard.errors import UserError
-from jobyard.executors.kubernetes.manifest import objects_of, owned
+from jobyard.executors.kubernetes.manifest import objects_of, owned, task_objects_of
+from jobyard.executors.kubernetes.raw import templates_of
 from jobyard.executors.kubernetes.text import render, yaml_of
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.kinds import with_kind
 from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
 from jobyard.model.codec import decode, encode
-from jobyard.model.job import Command, FailurePolicy, GroupSpec, JobSpec, Lines, Toleration
+from jobyard.model.job import Command, FailurePolicy, GroupSpec, JobSpec, Lines, Toleration, Volume
 from jobyard.model.resources import Resources
 from jobyard.model.training import Training
 
@@ -52,6 +54,85 @@ def test_the_aichor_scenarios_become_these_objects(scenario: str) -> None:
     if os.environ.get("JOBYARD_WRITE_GOLDEN"):
         golden.write_text(text)
     assert text == golden.read_text()
+
+
+def golden(name: str, text: str) -> None:
+    path = GOLDEN / f"{name}.yaml"
+    if os.environ.get("JOBYARD_WRITE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("kind", ["PyTorchJob", "RayJob"])
+def test_gangs_of_other_operators_become_these_objects(kind: str) -> None:
+    group = GroupSpec(Command(shell="python train.py"), count=2, resources=Resources(4000, 8192, 2))
+    asked = a_job(
+        groups=(group,), name="tune", gang=True, image="demo", kind=kind, on="kubernetes", training=Training(3)
+    )
+    job = SubmittedJob("5e7a11ce", 7, with_kind(asked))
+    made = objects_of(job, 2, "team", resumes_at=1, yard_id="y1", storage="disk", queue="lab")
+    assert [each["kind"] for each in made] == [kind, "ConfigMap"]
+    golden(kind.lower(), yaml_of(made[:1]))
+
+
+def test_where_there_is_storage_tasks_that_do_not_belong_together_share_no_directory() -> None:
+    def paths(spec: JobSpec, number: int | None = None, storage: str = "disk") -> list[str]:
+        job = SubmittedJob("5e7a11ce", 7, replace(spec, image="x"))
+        made = (
+            objects_of(job, 1, storage=storage) if number is None else task_objects_of(job, number, 2, storage=storage)
+        )
+        inside = templates_of(made[0])[0]["spec"]
+        source = {"persistentVolumeClaim": {"claimName": storage}} if storage else {"emptyDir": {}}
+        assert inside["volumes"][0] == {"name": "yard", **source}
+        mounts = inside["containers"][0]["volumeMounts"][:2]
+        assert [each["mountPath"] for each in mounts] == ["/yard/checkpoints", "/yard/output"]
+        return [each.get("subPath") or each["subPathExpr"] for each in mounts]
+
+    shared = ["jobs/5e7a11ce/checkpoints", "jobs/5e7a11ce/output"]
+    assert paths(a_job()) == paths(a_job(3, gang=True)) == shared
+    assert paths(a_job(3)) == [f"{each}/$(JOB_COMPLETION_INDEX)" for each in shared]
+    assert paths(a_job(3), number=2) == [f"{each}/2" for each in shared]
+    assert paths(a_job(groups=(a_group("a", 2, 2),)))[1] == f"{shared[1]}/a-$(JOB_INDEX)-$(JOB_COMPLETION_INDEX)"
+    assert paths(a_job(3), storage="") == ["checkpoints", "output"]
+
+
+def test_volumes_are_claims_and_one_claim_is_one_volume() -> None:
+    volumes = (Volume("data", "/data", read_only=True), Volume("scratch", "/s"), Volume("data", "/again"))
+    inside = the_job(volumes=volumes)["template"]["spec"]
+    assert inside["volumes"][1:] == [
+        {"name": "claim-0", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "claim-1", "persistentVolumeClaim": {"claimName": "scratch"}},
+    ]
+    assert inside["containers"][0]["volumeMounts"][2:] == [
+        {"name": "claim-0", "mountPath": "/data", "readOnly": True},
+        {"name": "claim-1", "mountPath": "/s"},
+        {"name": "claim-0", "mountPath": "/again"},
+    ]
+
+
+def test_objects_and_pods_say_whose_they_are_and_in_which_queue_they_stand() -> None:
+    job = SubmittedJob("5e7a11ce", 7, a_job(3, gang=True, image="x", training=Training()))
+    made = objects_of(job, 2, "team", yard_id="y1", queue="lab")
+    assert [each["kind"] for each in made] == ["Job", "ConfigMap", "Service"]
+    for each in made:
+        assert each["metadata"]["labels"]["jobyard.dev/yard"] == "y1"
+        assert each["metadata"]["labels"].get("kueue.x-k8s.io/queue-name") == ("lab" if each["kind"] == "Job" else None)
+    labels = made[0]["spec"]["template"]["metadata"]["labels"]
+    assert (labels["jobyard.dev/yard"], labels["jobyard.dev/object"]) == ("y1", "job-5e7a11ce-a2")
+    assert made[2]["spec"]["selector"].items() <= labels.items()
+    assert made[0]["spec"]["suspend"] is True
+
+
+def test_a_task_that_is_tried_again_alone_is_a_job_of_one_pod() -> None:
+    job = SubmittedJob("5e7a11ce", 7, a_job(100, name="x" * 80, image="x", retries=3, timeout_seconds=5))
+    (made,) = task_objects_of(job, 99, 4, "team", yard_id="y1", queue="lab")
+    assert made["metadata"]["name"].endswith("-5e7a11ce-t99-a4")
+    assert len(made["metadata"]["name"]) <= 52
+    assert made["metadata"]["labels"]["jobyard.dev/task"] == "99"
+    assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "lab"
+    assert (made["spec"]["backoffLimit"], made["spec"]["suspend"]) == (0, True)
+    labels = made["spec"]["template"]["metadata"]["labels"]
+    assert (labels["jobyard.dev/task"], labels["jobyard.dev/attempt"]) == ("99", "4")
 
 
 def test_one_replica_of_one_group_is_an_indexed_job_that_waits_to_be_admitted() -> None:
@@ -112,8 +193,8 @@ def test_shared_memory_selectors_tolerations_and_grace_reach_the_pod() -> None:
     tolerations = (Toleration("gpu", "Exists"), Toleration("team", "Equal", "a", "NoSchedule"))
     group = replace(a_group(), shm_mib=512, node_selector={"zone": "a"}, tolerations=tolerations)
     pod = the_job(groups=(group,), grace_seconds=2.5)["template"]["spec"]
-    assert pod["volumes"] == [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "512Mi"}}]
-    assert pod["containers"][0]["volumeMounts"] == [{"name": "shm", "mountPath": "/dev/shm"}]
+    assert pod["volumes"][1:] == [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "512Mi"}}]
+    assert pod["containers"][0]["volumeMounts"][2:] == [{"name": "shm", "mountPath": "/dev/shm"}]
     assert (pod["nodeSelector"], pod["terminationGracePeriodSeconds"]) == ({"zone": "a"}, 3)
     assert pod["tolerations"] == [
         {"key": "gpu", "operator": "Exists"},
@@ -165,6 +246,8 @@ MANY = Lines(("x" * 30 + "\n") * 50_000)
             a_job(groups=(replace(a_group(), resources=Resources(whole_node=True)),), image="x"),
             "a whole node cannot be asked of Kubernetes yet",
         ),
+        (a_job(3, groups=(a_group("a"), a_group("b")), image="x", kind="PyTorchJob"), "a PyTorchJob is one gang"),
+        (a_job(3, image="x", kind="RayJob"), "a RayJob has one command and workers of one kind"),
         (a_job(groups=(a_group("a", 2),), image="x", max_fails=1), "max_fails needs one group with count 1"),
         (
             a_job(groups=(a_group("a", 2),), image="x", on_failure=FailurePolicy.CONTINUE),

@@ -1,0 +1,43 @@
+"""`yard exec`: run a command beside a task, where it runs."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from jobyard.cli.kubeconfig import ClusterWords
+from jobyard.cli.reaching import finish, identity_flags, pods_module, target_of
+from jobyard.cli.session import Session, with_session
+from jobyard.cli.submitting import COMMAND_WORDS, FileOrCommand
+from jobyard.errors import UserError
+
+
+class JobAndCommand(FileOrCommand):
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[OPTIONS]", "JOB[/TASK] -- CMD..."]
+
+
+@click.command("exec", cls=JobAndCommand)
+@with_session
+@click.option("-i", "--stdin", "with_input", is_flag=True, help="Give it what comes on stdin.")
+@click.option("-t", "--tty", "with_terminal", is_flag=True, help="Give it a terminal; -it for a shell.")
+@click.argument("job", metavar="JOB[/TASK]")
+@identity_flags
+@click.pass_context
+def command(
+    ctx: click.Context, /, session: Session, job: str, with_input: bool, with_terminal: bool, identity: ClusterWords
+) -> int:
+    """Run a command in the pod of a task, with your own rights, and exit with its code.
+
+    \b
+      yard exec last -- nvidia-smi
+      yard exec -it train/worker/0 -- bash
+    """
+    command_words = ctx.meta.get(COMMAND_WORDS, ())
+    if not command_words:
+        raise UserError(f"nothing to run; write: yard exec {job} -- CMD")
+    target = target_of(session, job, identity)
+    is_terminal = with_terminal and sys.stdin.isatty()
+    work = pods_module("execution").execute(target, command_words, with_input=with_input, with_terminal=is_terminal)
+    return finish(work)

@@ -1,0 +1,40 @@
+"""`yard port-forward`: reach a port of a task's pod from here."""
+
+from __future__ import annotations
+
+import click
+
+from jobyard.cli.kubeconfig import ClusterWords
+from jobyard.cli.output.text import say
+from jobyard.cli.reaching import finish, identity_flags, pods_module, target_of
+from jobyard.cli.session import Session, with_session
+from jobyard.errors import UserError
+
+
+@click.command("port-forward")
+@with_session
+@click.argument("job", metavar="JOB[/TASK]")
+@click.argument("ports", nargs=-1, required=True, metavar="[LOCAL:]REMOTE...")
+@identity_flags
+def command(session: Session, job: str, ports: tuple[str, ...], identity: ClusterWords) -> int:
+    """Listen on loopback and pass connections on to a port of a task's pod, until Ctrl-C or the pod's end.
+
+    \b
+      yard port-forward last 6006          its TensorBoard at http://127.0.0.1:6006
+      yard port-forward train/0 8080:80
+    """
+    wanted = [_port(text) for text in ports]
+    target = target_of(session, job, identity)
+    module = pods_module("forwarding")
+    return finish(module.forward(target, [module.Forward(*port) for port in wanted], say))
+
+
+def _port(text: str) -> tuple[int, int]:
+    """`REMOTE` is the same here; `:REMOTE` any that is free."""
+    local, colon, remote = text.rpartition(":")
+    if not colon:
+        local = remote
+    numbers = [int(part) if part.isdecimal() else -1 for part in (local or "0", remote)]
+    if not 0 <= numbers[0] <= 65535 or not 1 <= numbers[1] <= 65535:
+        raise UserError(f"port {text!r}: write REMOTE or LOCAL:REMOTE, as in 6006 or 8080:80")
+    return numbers[0], numbers[1]

@@ -1,0 +1,101 @@
+"""Which Kubernetes cluster do a caller's files and variables mean?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from jobyard.errors import UserError
+from jobyard.model.node import ClusterConfig
+
+DEFAULT = "kubernetes"
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+NOWHERE = (
+    "no kubeconfig: neither KUBECONFIG nor ~/.kube/config names a file, and this is no pod; "
+    "name one with: yard clusters add --kubeconfig FILE"
+)
+
+
+@dataclass(frozen=True)
+class ClusterWords:
+    """What the flags say; empty: as the environment has it."""
+
+    name: str = DEFAULT
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+    storage: str = ""
+    queue: str = ""
+
+
+def config_here(words: ClusterWords, environ: Mapping[str, str]) -> ClusterConfig:
+    """For a server on this machine: paths are absolute and the context is named, so that a later `kubectl config
+    use-context` moves no jobs. Raises UserError."""
+    paths = kubeconfig_paths(words.kubeconfig, environ)
+    if not paths:
+        if not is_pod(environ):
+            raise UserError(NOWHERE)
+        return ClusterConfig(words.name, "", "", words.namespace, words.storage, words.queue)
+    context, namespace = _context_of(paths, words.context)
+    kubeconfig = os.pathsep.join(map(str, paths))
+    return ClusterConfig(words.name, kubeconfig, context, words.namespace or namespace, words.storage, words.queue)
+
+
+def config_elsewhere(words: ClusterWords) -> ClusterConfig:
+    """For a server on another machine: what is said, as it is there; nothing said: the pod that it runs in."""
+    return ClusterConfig(words.name, words.kubeconfig, words.context, words.namespace, words.storage, words.queue)
+
+
+def is_pod(environ: Mapping[str, str]) -> bool:
+    return "KUBERNETES_SERVICE_HOST" in environ and SERVICE_ACCOUNT.exists()
+
+
+def kubeconfig_paths(said: str, environ: Mapping[str, str]) -> list[Path]:
+    """Those of KUBECONFIG that are there, as kubectl takes them, or ~/.kube/config. One that is named must be there."""
+    if said:
+        path = Path(said).expanduser().absolute()
+        if not path.is_file():
+            raise UserError(f"--kubeconfig: {said!r} is not a file; name another (looked for {path})")
+        return [path]
+    listed = environ.get("KUBECONFIG", "")
+    names = [name for name in listed.split(os.pathsep) if name]
+    paths = [Path(name).expanduser().absolute() for name in names or ["~/.kube/config"]]
+    found = [path for path in paths if path.is_file()]
+    if names and not found:
+        raise UserError(f"KUBECONFIG: {listed!r} names no file that is there; correct it, or unset it")
+    return found
+
+
+def _context_of(paths: list[Path], said: str) -> tuple[str, str]:
+    """Its name and its namespace."""
+    contexts: dict[str, dict[str, Any]] = {}
+    current = ""
+    for path in paths:
+        content = _read(path)
+        current = current or str(content.get("current-context") or "")
+        for entry in content.get("contexts") or ():
+            contexts.setdefault(str(entry.get("name")), entry.get("context") or {})  # the first one of a name counts
+    name = said or current
+    where = ", ".join(map(str, paths))
+    if not name:
+        raise UserError(f"kubeconfig {where}: it has no current context; choose one of it with --context NAME")
+    if name not in contexts:
+        known = ", ".join(sorted(contexts)) or "none"
+        raise UserError(f"context {name!r} is not in kubeconfig {where}; known: {known}")
+    return name, str(contexts[name].get("namespace") or "default")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeError, yaml.YAMLError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not YAML"
+        raise UserError(f"kubeconfig {path} cannot be read: {why}") from error
+    if not isinstance(content, dict) or not isinstance(content.get("contexts") or [], list):
+        raise UserError(f"kubeconfig {path} cannot be read: it is not a kubeconfig")
+    return content

@@ -1,0 +1,100 @@
+"""How does a port of a pod come here? A listener on loopback, and a websocket for each of its connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import NamedTuple
+
+import aiohttp
+
+from jobyard.cli.pods.connection import Pod, reached
+from jobyard.cli.reaching import Target
+from jobyard.errors import UserError, YardError
+
+LOOPBACK = "127.0.0.1"
+PROTOCOLS = ("v4.channel.k8s.io",)
+DATA, ERROR = 0, 1
+PORT_BYTES = 2  # the first message of each channel repeats the port's number
+PIECE_BYTES = 1 << 16
+Say = Callable[[str], None]
+
+
+class Forward(NamedTuple):
+    local: int  # 0: any that is free
+    remote: int
+
+
+async def forward(target: Target, ports: Sequence[Forward], say: Say) -> int:
+    """Until the pod ends or the caller does. Raises UserError where a port here is taken, or the pod is gone."""
+    async with reached(target) as pod, AsyncExitStack() as open_servers:
+        await pod.look()
+        for port in ports:
+            server = await _listen(pod, port, say)
+            await open_servers.enter_async_context(server)
+            local = server.sockets[0].getsockname()[1]
+            say(f"{LOOPBACK}:{local} is port {port.remote} of pod {pod.name}; Ctrl-C ends it")
+        await pod.end()
+        await pod.look()  # tells how it ended
+        raise UserError(f"pod {pod.name} of {target.name} is gone; its ports are no longer forwarded")
+
+
+async def _listen(pod: Pod, port: Forward, say: Say) -> asyncio.Server:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await _carry(pod, port.remote, reader, writer, say)
+        except YardError as error:
+            say(str(error))
+        except OSError:
+            pass  # who had connected is gone
+        finally:
+            writer.close()
+
+    try:
+        return await asyncio.start_server(serve, LOOPBACK, port.local)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UserError(f"port {port.local} cannot be used here: {why}; choose another: OTHER:{port.remote}") from error
+
+
+async def _carry(pod: Pod, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, say: Say) -> None:
+    """One connection, both ways. It ends with the pod's side: a websocket cannot say that ours has said all."""
+    async with pod.socket("portforward", [("ports", str(remote))], PROTOCOLS) as socket:
+        sending = asyncio.create_task(_send(socket, reader, writer))
+        receiving = asyncio.create_task(_receive(socket, writer))
+        try:
+            await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
+            if receiving.done() and (problem := receiving.result()):
+                say(f"port {remote} of pod {pod.name}: {problem}")
+        finally:
+            for task in (sending, receiving):
+                task.cancel()
+            await asyncio.gather(sending, receiving, return_exceptions=True)
+
+
+async def _send(
+    socket: aiohttp.ClientWebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Returns only when nobody reads here any more: who has said all may still want the answer."""
+    while piece := await reader.read(PIECE_BYTES):
+        await socket.send_bytes(bytes((DATA,)) + piece)
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+async def _receive(socket: aiohttp.ClientWebSocketResponse, writer: asyncio.StreamWriter) -> str:
+    """What went wrong in the pod; empty: it has said all."""
+    is_first = {DATA: True, ERROR: True}
+    async for message in socket:
+        if message.type is not aiohttp.WSMsgType.BINARY or not message.data or message.data[0] not in is_first:
+            continue
+        channel, data = message.data[0], message.data[1:]
+        if is_first[channel]:
+            is_first[channel], data = False, data[PORT_BYTES:]
+        if channel == ERROR and data:
+            return str(data.decode(errors="replace").strip())
+        if data:
+            writer.write(data)
+            await writer.drain()
+    return ""

@@ -1,0 +1,79 @@
+"""Which pod is meant by `JOB/TASK`, and with whose identity does the caller go there?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+from jobyard.cli.kubeconfig import ClusterWords, config_here
+from jobyard.cli.session import Session
+from jobyard.errors import UserError
+from jobyard.wire.views import UnitView
+
+NEEDS_EXTRA = "to reach a pod `yard` needs an extra; run: pip install 'jobyard[kubernetes]'"
+
+
+class Target(NamedTuple):
+    """A pod, and the kubeconfig by which it is reached; none: as the pod that we are in."""
+
+    unit: UnitView
+    kubeconfig: str
+    context: str
+
+    @property
+    def name(self) -> str:
+        return f"task {self.unit.task} of job {self.unit.job}"
+
+
+def target_of(session: Session, text: str, identity: ClusterWords | None = None) -> Target:
+    """By `JOB`, or `JOB/TASK` as `yard show --tasks` names it. Raises UserError where there is no pod."""
+    job, _, task = text.partition("/")
+    unit = session.client.unit(job, task=task or None)
+    if not unit.cluster:
+        raise UserError(_way_to_machine(unit))
+    is_said = identity is not None and bool(identity.kubeconfig or identity.context)
+    if not session.leaves_this_machine and not is_said:
+        return Target(unit, unit.kubeconfig, unit.context)
+    # Of a server elsewhere the files are not ours, and its rights are not either.
+    own = config_here(identity or ClusterWords(), os.environ)
+    return Target(unit, own.kubeconfig, own.context)
+
+
+def identity_flags(function: Callable[..., int]) -> Callable[..., int]:
+    """Gives a verb `--kubeconfig` and `--context`; it gets them as one `identity`."""
+
+    @click.option("--kubeconfig", default="", metavar="FILE", help="Default: that of the yard, or of your own.")
+    @click.option("--context", default="", metavar="NAME", help="Of the kubeconfig; default: the current one.")
+    @wraps(function)
+    def with_identity(*args: Any, kubeconfig: str, context: str, **given: Any) -> int:
+        return function(*args, identity=ClusterWords(kubeconfig=kubeconfig, context=context), **given)
+
+    return with_identity
+
+
+def _way_to_machine(unit: UnitView) -> str:
+    there = f"task {unit.task} of job {unit.job} is a process on {unit.node}, not a pod"
+    if unit.host:
+        return f"{there}; go there: ssh {unit.host}"
+    return f"{there}; go to its directory: cd {shlex.quote(unit.workdir)}"
+
+
+def pods_module(name: str) -> Any:
+    """A module of `jobyard.cli.pods`. Raises UserError where the library is not installed."""
+    try:
+        return import_module(f"jobyard.cli.pods.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("jobyard"):
+            raise
+        raise UserError(NEEDS_EXTRA) from error
+
+
+def finish(work: Coroutine[Any, Any, int]) -> int:
+    return asyncio.run(work)

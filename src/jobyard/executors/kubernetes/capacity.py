@@ -1,0 +1,156 @@
+"""How much is there in a cluster, and what do others hold of it? Pure: objects in, the yard's nouns out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
+
+from jobyard.model.node import Device, Foreign, Node, Quota, Taint
+
+Object = dict[str, Any]
+GPU = "nvidia.com/gpu"
+GPU_MEMORY = "nvidia.com/gpu.memory"  # a label of NVIDIA's feature discovery, in MiB
+GPU_PRODUCT = "nvidia.com/gpu.product"
+KWOK = "kwok.x-k8s.io/node"  # an annotation of nodes that are simulated
+UNKNOWN_GPU_MIB = 1024  # of a GPU whose memory nobody tells: they are given whole, and so the number does not matter
+
+_NUMBER = re.compile(r"([0-9.]+)([A-Za-z]*)")
+_SCALES = {
+    "n": 1e-9,
+    "u": 1e-6,
+    "m": 1e-3,
+    "": 1.0,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "E": 1e18,
+    **{f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", 1)},
+}
+
+
+class Amounts(NamedTuple):
+    """What pods ask for."""
+
+    cpu_millis: int = 0
+    memory_mib: int = 0
+    gpus: int = 0
+    pods: int = 0
+
+    def plus(self, other: Amounts) -> Amounts:
+        return Amounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+def quantity(text: str | float) -> float:
+    """A number as Kubernetes writes it: `500m`, `2`, `16Gi`, `1e3`."""
+    text = str(text)
+    if match := _NUMBER.fullmatch(text):
+        return float(match[1]) * _SCALES[match[2]] if match[2] in _SCALES else 0.0
+    return float(text)
+
+
+def cpu_millis(text: str | float) -> int:
+    return math.ceil(round(quantity(text) * 1000, 3))
+
+
+def mib(text: str | float) -> int:
+    return math.ceil(quantity(text) / (1 << 20))
+
+
+def node_of(cluster: str, seen: Object) -> Node:
+    """What its pods may have in all. What keeps pods away are taints: Kubernetes itself taints what is cordoned or
+    does not answer."""
+    metadata, allocatable = seen["metadata"], seen.get("status", {}).get("allocatable", {})
+    labels: dict[str, str] = metadata.get("labels") or {}
+    is_fake = KWOK in (metadata.get("annotations") or {})
+    memory = int(float(labels.get(GPU_MEMORY) or 0)) or UNKNOWN_GPU_MIB
+    product = labels.get(GPU_PRODUCT) or "GPU"
+    return Node(
+        f"{cluster}/{metadata['name']}",
+        "kubernetes",
+        int(quantity(allocatable.get("cpu", "0")) * 1000),
+        int(quantity(allocatable.get("memory", "0")) / (1 << 20)),
+        tuple(Device(i, product, memory, fake=is_fake) for i in range(int(quantity(allocatable.get(GPU, "0"))))),
+        labels=tuple(sorted(f"{key}={value}" for key, value in labels.items())),
+        boot_id=seen.get("status", {}).get("nodeInfo", {}).get("bootID", ""),
+        taints=tuple(
+            Taint(taint["key"], taint.get("value", ""), taint["effect"])
+            for taint in seen.get("spec", {}).get("taints") or ()
+            if taint["effect"] != "PreferNoSchedule"
+        ),
+    )
+
+
+def queue_node(cluster: str) -> Node:
+    """Where jobs wait that another scheduler lets in."""
+    return Node(f"{cluster}/queue", "kubernetes", 0, 0, is_queue=True)
+
+
+def asked_by(pod: Object) -> Amounts:
+    """As kube-scheduler counts: the containers together, or one init container alone if that is more, and sidecars
+    beside them all."""
+    spec = pod["spec"]
+    total, first = Amounts(pods=1), Amounts()
+    for container in spec.get("initContainers") or ():
+        asked = _asked(container)
+        if container.get("restartPolicy") == "Always":
+            total = total.plus(asked)
+        else:
+            first = Amounts(*map(max, first, asked))
+    for container in spec.get("containers") or ():
+        total = total.plus(_asked(container))
+    total = Amounts(*map(max, total, first))
+    overhead = spec.get("overhead") or {}
+    return total.plus(Amounts(cpu_millis(overhead.get("cpu", "0")), mib(overhead.get("memory", "0"))))
+
+
+def _asked(container: Object) -> Amounts:
+    resources = container.get("resources") or {}
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return Amounts(cpu_millis(asked.get("cpu", "0")), mib(asked.get("memory", "0")), int(quantity(asked.get(GPU, "0"))))
+
+
+def holds_room(pod: Object) -> bool:
+    """Is it on a node and not over?"""
+    return bool(pod["spec"].get("nodeName")) and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def foreign_of(asked: Amounts, ours: Collection[int], devices: int) -> Foreign:
+    """What others hold on a node. Which of its GPUs they have nobody tells: those that we have not, from the end."""
+    free = [index for index in range(devices) if index not in ours]
+    taken = tuple(sorted(free[len(free) - min(asked.gpus, len(free)) :]))
+    return Foreign(asked.cpu_millis, asked.memory_mib, whole_devices=taken)
+
+
+def quota_of(quotas: Iterable[Object], ours: Amounts) -> Quota:
+    """What is left for us in all, our own pods included: the smallest of all quotas without a scope."""
+    left: dict[str, int] = {}
+    for seen in quotas:
+        spec, status = seen.get("spec", {}), seen.get("status", {})
+        if spec.get("scopes") or spec.get("scopeSelector"):
+            continue
+        hard, used = status.get("hard") or spec.get("hard") or {}, status.get("used") or {}
+        for name, key, read in _QUOTED:
+            if key in hard:
+                others = read(used.get(key, "0")) - getattr(ours, "pods" if name == "tasks" else name)
+                room = max(0, read(hard[key]) - max(0, others))
+                left[name] = min(left.get(name, room), room)
+    return Quota(**left)
+
+
+def _whole(text: str | float) -> int:
+    return int(quantity(text))
+
+
+_QUOTED = (
+    ("cpu_millis", "requests.cpu", cpu_millis),
+    ("cpu_millis", "cpu", cpu_millis),
+    ("memory_mib", "requests.memory", mib),
+    ("memory_mib", "memory", mib),
+    ("gpus", f"requests.{GPU}", _whole),
+    ("tasks", "pods", _whole),
+    ("tasks", "count/pods", _whole),
+)

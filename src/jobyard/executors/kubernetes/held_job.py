@@ -1,0 +1,414 @@
+"""What is known of one job's objects and pods, and what has the yard been told of them?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import shlex
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from jobyard.agent import records
+from jobyard.agent.progress import Fold
+from jobyard.agent.stop_file import StopOrder
+from jobyard.errors import ExecutorError
+from jobyard.executors.kubernetes import names
+from jobyard.executors.kubernetes.client import Api
+from jobyard.executors.kubernetes.kinds import KINDS, Kind
+from jobyard.executors.kubernetes.outcomes import is_over, main_container, outcome_of, started_at
+from jobyard.executors.kubernetes.reporting import CONTAINER as SIDECAR
+from jobyard.executors.kubernetes.rayjob import is_submitter
+from jobyard.executors.kubernetes.states import Meaning, meaning_of_pod
+from jobyard.executors.kubernetes.streams import LogFile, Stream
+from jobyard.executors.kubernetes.units import UnitKey, pods_by_attempt
+from jobyard.executors.kubernetes.variables import REPORTS
+from jobyard.executors.mirror import Mirror
+from jobyard.executors.protocol import LiveAttempt
+from jobyard.executors.reports import Reports
+from jobyard.model.events import (
+    AttemptsAwaited,
+    AttemptsFinished,
+    AttemptsStarted,
+    AttemptsWithdrawn,
+    Awaited,
+    Event,
+    Finished,
+    SlotMoved,
+    Started,
+)
+from jobyard.model.job import JobSpec, Reason, State
+from jobyard.model.task import AttemptId, Outcome
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+STOP_SECONDS = 10.0  # to write the stop file
+LINGER_SECONDS = 30.0  # a pod whose node is gone is given up after so long, output or not
+
+
+class _Follower:
+    """One attempt whose pod runs: its output and its reports, on their way home."""
+
+    def __init__(
+        self, attempt: AttemptId, pod: Object, writer: Object, api: Api, file: LogFile, reports: Reports, tell: Any
+    ) -> None:
+        name = pod["metadata"]["name"]
+        self._attempt, self._reports, self._tell = attempt, reports, tell
+        self.file = file
+        self.fold: Fold | None = None
+        self.streams = [Stream(writer["metadata"]["name"], main_container(writer), file.size, file.append)]
+        if has_sidecar(pod):
+            self.fold = Fold(started_at(pod))
+            self.streams.append(Stream(name, SIDECAR, 0, self._report))
+        self._tasks = [asyncio.create_task(stream.run(api)) for stream in self.streams]
+
+    def _report(self, data: bytes) -> None:
+        assert self.fold is not None
+        self.fold.feed(data)
+        if told := self.fold.progress():
+            now = time.time()
+            self._tell(self._reports.read({"attempts": {str(self._attempt): told}}, 0.0, now))
+
+    async def finish(self) -> None:
+        """The pod writes no more: returns when all is home, or cannot come any more."""
+        for stream in self.streams:
+            stream.ended()
+        await asyncio.wait(self._tasks, timeout=LINGER_SECONDS)
+        self.stop()
+        if self.fold is not None:
+            self.fold.close()
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self.file.close()
+
+
+class HeldJob:
+    """Fed by watches. `observe` compares with the attempts that are live and tells the yard what is new."""
+
+    def __init__(
+        self,
+        job_id: str,
+        cluster: str,
+        mirror: Mirror,
+        tell: Callable[[Sequence[Event]], None],
+        touch: Callable[[str], None],
+        is_simulated: Callable[[str], bool],
+    ) -> None:
+        self.id = job_id
+        self._cluster = cluster
+        self._mirror = mirror
+        self._tell = tell
+        self._touch = touch
+        self._is_simulated = is_simulated
+        self.objects: dict[str, Object] = {}
+        self.pods: dict[str, Object] = {}
+        self.gone: dict[str, Object] = {}  # pods that were deleted, as they were last seen
+        self.built: dict[UnitKey, list[Object]] = {}
+        self.kinds: dict[str, Kind] = {}  # of the objects
+        self.made: set[str] = set()
+        self.lost: set[str] = set()  # objects that were there and were deleted; they are not made again
+        self.deleted: set[str] = set()
+        self.explained: set[str] = set()  # objects whose lack of pods is being looked into
+        self._asked_at: dict[UnitKey | str, float] = {}
+        self.patched: dict[str, Object] = {}  # the last patch of each object
+        self.is_touched = False  # something changed while it was settled
+        self._queue_words: dict[str, str] = {}  # by object: why Kueue holds it
+        self._matched: dict[AttemptId, Object] = {}
+        self._begun: dict[AttemptId, str] = {}  # told, with the pod
+        self._ending: dict[AttemptId, asyncio.Task[None]] = {}  # their last words are on their way, or told
+        self._words: dict[AttemptId, str] = {}  # what they wait for, as told
+        self._followers: dict[AttemptId, _Follower] = {}
+        self._orders: dict[AttemptId, StopOrder] = {}
+        self._reports = Reports()
+
+    # -- watches ------------------------------------------------------------------------------------------------------
+
+    def pod_changed(self, pod: Object, gone: bool) -> None:
+        name = pod["metadata"]["name"]
+        if gone:
+            self.pods.pop(name, None)
+            self.gone[name] = pod
+        else:
+            self.pods[name] = pod
+        if (pod["metadata"].get("labels") or {}).get(names.OBJECT) == name:
+            self.object_changed(KINDS["Pod"], pod, gone)
+
+    def object_changed(self, kind: Kind, seen: Object, gone: bool) -> None:
+        """Also of a Pod that is an object by itself."""
+        name = seen["metadata"]["name"]
+        if gone:
+            self.objects.pop(name, None)
+            self.lost.add(name)
+        else:
+            self.objects[name] = seen
+            self.kinds[name] = kind
+
+    def workload_changed(self, seen: Object, gone: bool) -> None:
+        """What Kueue says of it."""
+        conditions = {each["type"]: each for each in seen.get("status", {}).get("conditions") or ()}
+        admitted = conditions.get("Admitted", {}).get("status") == "True"
+        told = conditions.get("QuotaReserved") or conditions.get("Admitted") or {}
+        for owner in seen["metadata"].get("ownerReferences") or ():
+            if gone or admitted:
+                self._queue_words.pop(owner["name"], None)
+            else:
+                self._queue_words[owner["name"]] = told.get("message", "")
+
+    @property
+    def is_empty(self) -> bool:
+        """Is nothing of it there any more, and nothing on its way home?"""
+        return not (self.objects or self.pods or self._followers)
+
+    def disconnect(self) -> None:
+        """Streams need a connection; what was told stays told."""
+        for follower in self._followers.values():
+            follower.stop()
+        for attempt, task in list(self._ending.items()):
+            if not task.done():
+                task.cancel()
+                del self._ending[attempt]
+        self._followers.clear()
+
+    def forget(self) -> None:
+        self._begun.clear()
+        self._words.clear()
+        self._reports.forget()
+        self._ending = {attempt: task for attempt, task in self._ending.items() if not task.done()}
+
+    # -- telling ------------------------------------------------------------------------------------------------------
+
+    def observe(self, api: Api, spec: JobSpec, kind: Kind, name: str, attempts: Sequence[LiveAttempt]) -> None:
+        seen = self.objects.get(name)
+        pods = [pod for pod in self._pods_of_object(kind, name) if kind.name != "RayJob" or not is_submitter(pod)]
+        matched = pods_by_attempt(spec, kind, attempts, pods, self.gone)
+        meaning = kind.meaning(seen) if seen else None
+        events: list[Event] = []
+        for each in attempts:
+            if each.attempt in self._ending:
+                continue
+            pod = matched.get(each)
+            if pod is not None:
+                self._matched[each.attempt] = pod
+                events += self._begins(api, each, pod, self._writer_of(kind, name, each, pod))
+            if kind.by_object:
+                events += self._ends_by_object(each, pod, name, meaning)
+            elif pod is not None:
+                events += self._ends(each, pod)
+            elif each.is_running:
+                events += self._vanished(each)
+            elif meaning is not None:
+                events += self._awaits(each, self._reason_of(name, meaning))
+            if name in self.lost and pod is None and not each.is_running:
+                events.append(AttemptsWithdrawn((each.attempt,), time.time(), f"{kind.name} {name} was deleted"))
+        self._tell(events)
+
+    def _begins(self, api: Api, each: LiveAttempt, pod: Object, writer: Object | None) -> list[Event]:
+        """Where it is, that it began; and its output, which is that of `writer`, is followed from now on."""
+        name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
+        begun = started_at(pod)
+        events: list[Event] = []
+        place = f"{self._cluster}/{node}"
+        if node and each.slot.placement.node != place:
+            events.append(SlotMoved(each.slot.id, place, time.time()))
+        if begun is not None and not each.is_running and self._begun.get(each.attempt) != name:
+            self._begun[each.attempt] = name
+            self._words.pop(each.attempt, None)
+            events.append(AttemptsStarted((Started(each.attempt, begun, name),), time.time()))
+        is_readable = writer is not None and writer["metadata"]["name"] in self.pods and not self._is_simulated(node)
+        if writer is not None and started_at(writer) and is_readable and each.attempt not in self._followers:
+            file = LogFile(self._mirror.path(each.attempt, "out"))
+            self._followers[each.attempt] = _Follower(each.attempt, pod, writer, api, file, self._reports, self._tell)
+        return events
+
+    def _writer_of(self, kind: Kind, name: str, each: LiveAttempt, pod: Object) -> Object | None:
+        """The pod whose output is the task's: its own. The command of a RayJob writes in the pod that handed it in."""
+        if kind.name != "RayJob" or each.attempt.task != 0:
+            return pod
+        begun = [each for each in self._pods_of_object(kind, name) if is_submitter(each) and started_at(each)]
+        if begun:
+            return begun[-1]
+        made = self.objects.get(name)
+        return pod if made and "submitterPodTemplate" not in made["spec"] else None
+
+    def _ends(self, each: LiveAttempt, pod: Object) -> list[Event]:
+        if is_over(pod) or pod["metadata"]["name"] not in self.pods:
+            self._end(each, pod, None)
+        elif started_at(pod) is None:
+            return self._awaits(each, meaning_of_pod(pod))
+        return []
+
+    def _ends_by_object(self, each: LiveAttempt, pod: Object | None, name: str, meaning: Meaning | None) -> list[Event]:
+        """Pods may go before the object says how all ended, and those of a success may be killed by its operator."""
+        if meaning is None:
+            return self._vanished(each) if name in self.lost and each.is_running else []
+        if meaning.state in (State.SUCCEEDED, State.FAILED):
+            self._end(each, pod, _outcome_of_object(meaning))
+        elif pod is None and not each.is_running:
+            return self._awaits(each, self._reason_of(name, meaning))
+        elif pod is not None and started_at(pod) is None and name not in self.lost:
+            return self._awaits(each, meaning_of_pod(pod))
+        return []
+
+    def _vanished(self, each: LiveAttempt) -> list[Event]:
+        """Its pod is nowhere, and nobody saw it end."""
+        now = time.time()
+        message = f"its pod {each.unit} is gone, and nobody saw how it ended"
+        order = self._orders.get(each.attempt)
+        reason = Reason.PREEMPTED if each.is_yielding and order else Reason.NODE_LOST
+        outcome = Outcome(now, now, reason=reason, message=message)
+        return [AttemptsFinished((Finished(each.attempt, outcome),), now)]
+
+    def _awaits(self, each: LiveAttempt, meaning: Meaning) -> list[Event]:
+        """Told in words, once."""
+        if self._words.get(each.attempt) == meaning.sentence:
+            return []
+        self._words[each.attempt] = meaning.sentence
+        return [AttemptsAwaited((Awaited(each.attempt, meaning.reason, meaning.sentence),), time.time())]
+
+    def _reason_of(self, name: str, meaning: Meaning) -> Meaning:
+        if words := self._queue_words.get(name):
+            return Meaning(State.PENDING, Reason.QUOTA, f"it waits in Kueue's queue: {words}")
+        return meaning
+
+    def await_all(self, attempts: Iterable[LiveAttempt], reason: Reason, sentence: str) -> None:
+        for each in attempts:
+            self._tell(self._awaits(each, Meaning(State.PENDING, reason, sentence)))
+
+    def prune(self, live: Collection[LiveAttempt]) -> None:
+        """What nobody asks for any more, once it is much: arrays may have very many tasks."""
+        if len(self._ending) + len(self.gone) < 100 + 2 * len(live):
+            return
+        attempts, units = {each.attempt for each in live}, {each.unit for each in live}
+        self._ending = {key: task for key, task in self._ending.items() if key in attempts or not task.done()}
+        self._begun = {key: pod for key, pod in self._begun.items() if key in attempts}
+        self._words = {key: words for key, words in self._words.items() if key in attempts}
+        self.gone = {name: pod for name, pod in self.gone.items() if name in units}
+
+    # -- ends ---------------------------------------------------------------------------------------------------------
+
+    def _end(self, each: LiveAttempt, pod: Object | None, outcome: Outcome | None) -> None:
+        """Tell how it ended, once all that it wrote is home."""
+        work = self._last_words(each, pod, outcome)
+        self._ending[each.attempt] = asyncio.create_task(work, name=f"end of {each.attempt}")
+
+    async def _last_words(self, each: LiveAttempt, pod: Object | None, outcome: Outcome | None) -> None:
+        follower = self._followers.get(each.attempt)
+        if follower is not None:
+            await follower.finish()
+            self._followers.pop(each.attempt, None)
+        now = time.time()
+        if pod is not None and (outcome is None or (not outcome.succeeded and is_over(pod))):
+            name = pod["metadata"]["name"]
+            pod = self.pods.get(name) or self.gone.get(name) or pod
+            outcome = outcome_of(
+                pod,
+                gone=name in self.gone,
+                at=now,
+                fold=follower.fold if follower else None,
+                order=self._orders.get(each.attempt),
+                files=records.paths(str(self._mirror.directory), str(each.attempt)),
+            )
+        assert outcome is not None
+        if self._begun.get(each.attempt) and outcome.started_at == outcome.finished_at and pod is not None:
+            outcome = replace(outcome, started_at=min(now, started_at(pod) or now))
+        self._reports.ended([each.attempt])
+        self._tell([AttemptsFinished((Finished(each.attempt, outcome),), now)])
+        self._matched.pop(each.attempt, None)
+        self._orders.pop(each.attempt, None)
+
+    # -- stopping -----------------------------------------------------------------------------------------------------
+
+    def is_within_deadline(self, each: LiveAttempt) -> bool:
+        order = self._orders.get(each.attempt)
+        return order is None or order.due_in(time.time()) > 0
+
+    async def ask_to_yield(self, api: Api, each: LiveAttempt) -> float:
+        """Write the stop file; answers with the seconds until it is ended. One that has not begun is asked later."""
+        pod = self._matched.get(each.attempt)
+        if pod is None or started_at(pod) is None or not has_sidecar(pod):
+            self._orders.setdefault(each.attempt, StopOrder(time.time(), 0.0, 0.0))
+            return 0.0  # nothing of it can stop by itself
+        if each.attempt not in self._orders:
+            order = StopOrder(time.time(), each.yield_seconds, 0.0)
+            words = shlex.quote(json.dumps(vars(order)))
+            script = f"cd {REPORTS} && {{ [ -e stop ] || {{ echo {words} >stop.new && mv stop.new stop; }}; }}"
+            try:
+                await api.run(pod["metadata"]["name"], SIDECAR, ["sh", "-c", script], STOP_SECONDS)
+            except ExecutorError as error:
+                log.warning("pod %s cannot be asked to stop: %s", pod["metadata"]["name"], error)
+                return 1.0  # again
+            self._orders[each.attempt] = order
+        return max(0.1, self._orders[each.attempt].due_in(time.time()))
+
+    def signalled(self, attempts: Iterable[LiveAttempt]) -> None:
+        """These are ended now, politely."""
+        for each in attempts:
+            if each.is_yielding:
+                order = self._orders.setdefault(each.attempt, StopOrder(time.time(), each.yield_seconds, 0.0))
+                order.at_once = order.at_once or each.at_once
+                order.signalled_at = order.signalled_at or time.time()
+
+    def pods_of(self, attempts: Iterable[LiveAttempt]) -> list[Object]:
+        """Those that run and have not been told to go."""
+        found = (self._matched.get(each.attempt) for each in attempts)
+        return [
+            pod
+            for pod in found
+            if pod is not None
+            and pod["metadata"]["name"] in self.pods
+            and "deletionTimestamp" not in pod["metadata"]
+            and not is_over(pod)
+        ]
+
+    def _pods_of_object(self, kind: Kind, name: str) -> list[Object]:
+        label = kind.pods_label
+        return [pod for pod in self.pods.values() if (pod["metadata"].get("labels") or {}).get(label) == name]
+
+    def strays(self, spec: JobSpec, array: str, is_ended: Callable[[int], bool]) -> list[str]:
+        """Pods of an array that Kubernetes began for tasks that were cancelled."""
+        if array not in self.objects:
+            return []
+        kind = self.kinds[array]
+        return [
+            pod["metadata"]["name"]
+            for pod in self._pods_of_object(kind, array)
+            if not is_over(pod) and "deletionTimestamp" not in pod["metadata"]
+            if (task := kind.task_of(spec, pod)) is not None and is_ended(task)
+        ]
+
+    def has_running_pods(self, kind: Kind, name: str) -> bool:
+        return not all(map(is_over, self._pods_of_object(kind, name)))
+
+    def has_no_pod(self, each: LiveAttempt) -> bool:
+        return not each.is_running and each.attempt not in self._matched and each.attempt not in self._begun
+
+    def may_go_back(self, attempt: AttemptId) -> bool:
+        """Has it no pod yet?"""
+        return attempt not in self._matched and attempt not in self._begun
+
+    def has_waited(self, what: UnitKey | str, seconds: float) -> bool:
+        """Was this asked before, so long ago?"""
+        now = time.monotonic()
+        return now - self._asked_at.setdefault(what, now) >= seconds * 0.9
+
+    def has_begun(self, attempts: Iterable[LiveAttempt]) -> bool:
+        return any(each.is_running for each in attempts)
+
+
+def _outcome_of_object(meaning: Meaning) -> Outcome:
+    """Of all tasks of an object that ended."""
+    now = time.time()
+    if meaning.state is State.SUCCEEDED:
+        return Outcome(now, now, exit_code=0)
+    if meaning.reason in (None, Reason.EXIT_CODE):
+        return Outcome(now, now, exit_code=1, message=meaning.sentence)
+    return Outcome(now, now, reason=meaning.reason, message=meaning.sentence)
+
+
+def has_sidecar(pod: Object) -> bool:
+    return any(container["name"] == SIDECAR for container in pod["spec"].get("initContainers") or ())

@@ -1,0 +1,238 @@
+"""What can each kind of object do: where is it, how does it wait, which pods are its tasks, and what does it say?
+
+One table, KINDS. Pure: no cluster is asked; `tests/cluster/test_manifests.py` holds it against a real API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jobyard.executors.kubernetes import states
+from jobyard.executors.kubernetes.names import ADMISSION_GATE, OBJECT, TASK, kind_name
+from jobyard.executors.kubernetes.states import Meaning
+from jobyard.model.job import GroupSpec, JobSpec
+
+Object = Mapping[str, Any]
+
+HEAD = "head"  # the group of a RayJob's head
+MASTER = "master"  # the group of the Master of a PyTorchJob that a user wrote
+
+# What may be wished to change in an object that waits. `size` is how many pods there are.
+FIELDS = frozenset(
+    {"size", "parallelism", "labels", "annotations", "nodeSelector", "tolerations", "affinity", "resources"}
+    | {"env", "command"}
+)
+PATCHABLE = {
+    "Job": FIELDS - {"env", "command"},
+    "JobSet": frozenset({"labels", "annotations", "nodeSelector", "tolerations"}),
+    # Their definitions say nothing of what may change: pods are made from what stands there when they are let in.
+    "PyTorchJob": FIELDS - {"parallelism"},
+    "RayJob": FIELDS - {"parallelism"},
+    "Pod": frozenset({"labels", "annotations", "nodeSelector", "affinity", "tolerations"}),
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of object. `suspend` is the path of the flag that makes it wait; a Pod has gates instead."""
+
+    name: str
+    api_version: str
+    plural: str
+    operator: str  # what must be installed for it; empty: Kubernetes itself has it
+    suspend: tuple[str, ...]
+    pods_label: str  # its pods have the object's name in this label
+    find_task: Callable[[JobSpec, Mapping[str, str]], int | None]
+    meaning: Callable[[Object], Meaning]
+    by_object: bool = False  # how all tasks ended is told by the object, not by each pod
+
+    @property
+    def group(self) -> str:
+        """The API group; empty for the core one. With `plural`, it is what permissions are given for."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def definition(self) -> str:
+        """The CustomResourceDefinition's name."""
+        return f"{self.plural}.{self.group}"
+
+    @property
+    def patchable(self) -> frozenset[str]:
+        """What may be changed while it waits."""
+        return PATCHABLE[self.name]
+
+    def collection(self, namespace: str) -> str:
+        """The path in the API."""
+        root = f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
+        return f"{root}/namespaces/{namespace}/{self.plural}"
+
+    def pod_selector(self, name: str) -> str:
+        """By which labels the pods of the object `name` are found."""
+        return f"{self.pods_label}={name}"
+
+    def task_of(self, spec: JobSpec, pod: Object) -> int | None:
+        """Which task of the job the pod is; None: the pod does not tell, or it is none."""
+        metadata = pod.get("metadata", {})
+        labels = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
+        number = self.find_task(spec, labels)
+        return number if number is not None and 0 <= number < spec.size else None
+
+    @property
+    def is_suspendable(self) -> bool:
+        return bool(self.suspend)
+
+    def is_waiting(self, seen: Object) -> bool:
+        """Is it still to be admitted?"""
+        if not self.suspend:
+            return ADMISSION_GATE in _gates(seen)
+        value: Any = seen
+        for key in self.suspend:
+            value = (value or {}).get(key)
+        return value is True
+
+    def admission(self, seen: Object) -> dict[str, Any]:
+        """The merge patch that lets it in."""
+        if not self.suspend:
+            others = [{"name": gate} for gate in _gates(seen) if gate != ADMISSION_GATE]
+            return {"spec": {"schedulingGates": others}}
+        return self.suspended(False)
+
+    def suspended(self, flag: bool) -> dict[str, Any]:
+        """The merge patch of the flag. A Pod has none: it can only be deleted."""
+        patch: Any = flag
+        for key in reversed(self.suspend):
+            patch = {key: patch}
+        assert isinstance(patch, dict)
+        return patch
+
+
+def kind_of(spec: JobSpec) -> Kind:
+    """Of the object that a job becomes."""
+    if spec.kind:
+        return KINDS[spec.kind]
+    return KINDS["JobSet" if needs_jobset(spec) else "Job"]
+
+
+def needs_jobset(spec: JobSpec) -> bool:
+    """One group with one replica is a Job; everything else is a JobSet."""
+    return len(spec.groups) > 1 or spec.groups[0].count > 1
+
+
+def _gates(pod: Object) -> list[str]:
+    return [gate["name"] for gate in pod.get("spec", {}).get("schedulingGates") or []]
+
+
+_COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def _task_of_job(spec: JobSpec, labels: Mapping[str, str]) -> int | None:
+    """Also of a Job of one task, which has the task's number on it."""
+    return _number(labels, TASK, _number(labels, _COMPLETION_INDEX))
+
+
+def _task_of_jobset(spec: JobSpec, labels: Mapping[str, str]) -> int | None:
+    group = _group(spec, lambda each: kind_name(each) == labels.get("jobset.sigs.k8s.io/replicatedjob-name"))
+    replica = _number(labels, "jobset.sigs.k8s.io/job-index")
+    completion = _number(labels, _COMPLETION_INDEX)
+    if group is None or replica is None or completion is None:
+        return None
+    inside = spec.groups[group]
+    fits = replica < inside.count and completion < inside.completions
+    return spec.offsets[group] + replica * inside.completions + completion if fits else None
+
+
+def _task_of_pytorchjob(spec: JobSpec, labels: Mapping[str, str]) -> int | None:
+    """Ours has one group, and the master is its first task; one that a user wrote has a group for each type."""
+    kind = labels.get("training.kubeflow.org/replica-type", "").lower()
+    index = _number(labels, "training.kubeflow.org/replica-index")
+    if index is None or not kind:
+        return None
+    if not spec.manifest:
+        return index if kind == MASTER else index + 1
+    group = _group(spec, lambda each: each.name == kind)
+    return spec.offsets[group] + index if group is not None and index < spec.groups[group].count else None
+
+
+def _task_of_rayjob(spec: JobSpec, labels: Mapping[str, str]) -> int | None:
+    """A worker tells its index only where the operator counts them; the submitter is no task."""
+    node = labels.get("ray.io/node-type")
+    name = HEAD if node == "head" else labels.get("ray.io/group") if node == "worker" else None
+    group = _group(spec, lambda each: each.name == name)
+    index = 0 if node == "head" else _number(labels, "ray.io/worker-group-replica-index")
+    if group is None or index is None or index >= spec.groups[group].count:
+        return None
+    return spec.offsets[group] + index
+
+
+def _task_of_pod(spec: JobSpec, labels: Mapping[str, str]) -> int | None:
+    return 0
+
+
+def _group(spec: JobSpec, is_it: Callable[[GroupSpec], bool]) -> int | None:
+    return next((index for index, group in enumerate(spec.groups) if is_it(group)), None)
+
+
+def _number(labels: Mapping[str, str], key: str, default: int | None = None) -> int | None:
+    text = labels.get(key, "")
+    return int(text) if text.isascii() and text.isdigit() else default
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "Job",
+            "batch/v1",
+            "jobs",
+            "",
+            ("spec", "suspend"),
+            "batch.kubernetes.io/job-name",
+            _task_of_job,
+            states.meaning_of_job,
+        ),
+        Kind(
+            "JobSet",
+            "jobset.x-k8s.io/v1alpha2",
+            "jobsets",
+            "JobSet (https://jobset.sigs.k8s.io)",
+            ("spec", "suspend"),
+            "jobset.sigs.k8s.io/jobset-name",
+            _task_of_jobset,
+            states.meaning_of_jobset,
+        ),
+        Kind(
+            "PyTorchJob",
+            "kubeflow.org/v1",
+            "pytorchjobs",
+            "the Kubeflow training operator v1 (https://github.com/kubeflow/training-operator)",
+            ("spec", "runPolicy", "suspend"),
+            "training.kubeflow.org/job-name",
+            _task_of_pytorchjob,
+            states.meaning_of_pytorchjob,
+            by_object=True,
+        ),
+        Kind(
+            "RayJob",
+            "ray.io/v1",
+            "rayjobs",
+            "the KubeRay operator (https://docs.ray.io/en/latest/cluster/kubernetes)",
+            ("spec", "suspend"),
+            OBJECT,  # its pods have the name of a RayCluster that the operator makes up
+            _task_of_rayjob,
+            states.meaning_of_rayjob,
+            by_object=True,
+        ),
+        Kind(
+            "Pod",
+            "v1",
+            "pods",
+            "",
+            (),
+            OBJECT,
+            _task_of_pod,
+            states.meaning_of_pod,
+        ),
+    )
+}

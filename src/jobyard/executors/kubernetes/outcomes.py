@@ -1,0 +1,112 @@
+"""How did a pod end, as the yard counts it? Pure but for the last lines of its output, which tell of full GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from jobyard.agent.endings import is_preempted, said_of_gpu_memory
+from jobyard.agent.progress import Fold
+from jobyard.agent.records import Paths, Record
+from jobyard.agent.stop_file import StopOrder
+from jobyard.executors.kubernetes.states import Meaning, meaning_of_pod
+from jobyard.executors.reports import progress_of
+from jobyard.model.job import Reason, State
+from jobyard.model.task import Outcome
+
+Object = Mapping[str, Any]
+
+
+def seconds_of(text: str | None) -> float | None:
+    """A time as Kubernetes writes it."""
+    return datetime.fromisoformat(text).timestamp() if text else None
+
+
+def main_container(pod: Object) -> str:
+    """The one whose output and end are the task's: the first."""
+    name: str = pod["spec"]["containers"][0]["name"]
+    return name
+
+
+def main_status(pod: Object) -> Object:
+    name = main_container(pod)
+    found: Iterator[Object] = (s for s in pod.get("status", {}).get("containerStatuses") or () if s["name"] == name)
+    return next(found, {})
+
+
+def is_over(pod: Object) -> bool:
+    """Will it never run again? Not before its phase says so: until then its controller takes it for active, and may
+    delete it and begin anew when there is to be less at once."""
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
+def started_at(pod: Object) -> float | None:
+    """When its task began; None: it has not."""
+    state = main_status(pod).get("state", {})
+    told = state.get("running") or state.get("terminated") or {}
+    if told.get("startedAt"):
+        return seconds_of(told["startedAt"])
+    return seconds_of(pod.get("status", {}).get("startTime")) if is_over(pod) else None
+
+
+def outcome_of(
+    pod: Object, *, gone: bool, at: float, fold: Fold | None, order: StopOrder | None, files: Paths
+) -> Outcome:
+    """`gone`: it was deleted, and this is the last that was seen of it. `order`: what it was asked, if it was."""
+    ended = main_status(pod).get("state", {}).get("terminated") or {}
+    meaning = meaning_of_pod(pod)
+    record = Record()
+    record.started_at = started_at(pod) or at
+    record.ended_at = max(record.started_at, seconds_of(ended.get("finishedAt")) or at)
+    record.exit_code, record.signal = _exit_of(ended)
+    reason, message = _reason(meaning, ended, gone or "deletionTimestamp" in pod["metadata"])
+    record.reason = reason.value if reason else None
+    if fold is not None and record.exit_code == 0 and (fold.is_finished or not fold.is_told):
+        fold.confirm()
+    if order is not None and is_preempted(record, fold, order):
+        reason, message = Reason.PREEMPTED, _missed(order, record)
+        if fold is not None:
+            fold.has_preempted()
+    elif reason is None and record.exit_code != 0 and (said := said_of_gpu_memory(files)):
+        reason, message = Reason.OUT_OF_GPU_MEMORY, f"ran out of GPU memory: {said}"
+    told = fold.progress() if fold is not None else None
+    return Outcome(
+        record.started_at,
+        record.ended_at,
+        record.exit_code,
+        record.signal,
+        reason,
+        message,
+        progress=progress_of(told, 0.0) if told else None,
+    )
+
+
+def _exit_of(ended: Object) -> tuple[int | None, int | None]:
+    """Exit code, or signal: the container runtime tells of that by 128 and more."""
+    if not ended:
+        return None, None
+    code, signal = ended.get("exitCode", 0), ended.get("signal", 0)
+    if signal or 128 < code < 192:
+        return None, signal or code - 128
+    return code, None
+
+
+def _reason(meaning: Meaning, ended: Object, gone: bool) -> tuple[Reason | None, str]:
+    """None where the exit status tells by itself. One that was deleted has not failed by itself."""
+    said = " ".join((ended.get("message") or "").split())[:1000]
+    if gone and meaning.state is not State.SUCCEEDED and meaning.reason in (None, Reason.EXIT_CODE, Reason.SIGNAL):
+        return Reason.NODE_LOST, "its pod was deleted, with its node or by somebody else"
+    if meaning.state is State.SUCCEEDED or meaning.reason in (Reason.EXIT_CODE, Reason.SIGNAL):
+        return None, said if ended.get("exitCode") else ""
+    if meaning.state is State.FAILED:
+        return meaning.reason, meaning.sentence
+    return Reason.UNKNOWN, meaning.sentence
+
+
+def _missed(order: StopOrder, record: Record) -> str:
+    if not order.signalled_at:
+        return ""
+    if order.at_once:
+        return "ended by SIGTERM: it does not stop at a checkpoint by itself"
+    return f"did not stop at a checkpoint within {round(order.deadline, 1):g} s; ended by SIGTERM"

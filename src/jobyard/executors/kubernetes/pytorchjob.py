@@ -1,0 +1,57 @@
+"""What is a gang as a PyTorchJob of Kubeflow's training operator? Rank 0 is its Master, the others are Workers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from jobyard.errors import UserError
+from jobyard.executors.kubernetes.names import gang_object_name
+from jobyard.executors.kubernetes.pods import KEPT_SECONDS, pod_template
+from jobyard.executors.kubernetes.variables import Pod
+from jobyard.executors.protocol import SubmittedJob
+from jobyard.model.job import JobSpec
+
+Object = dict[str, Any]
+
+
+def object_name(job: SubmittedJob, attempt: int) -> str:
+    """Its pods and services are called `<it>-worker-<index>`."""
+    return gang_object_name(job, attempt, most=min(52, 63 - len(f"-worker-{job.spec.size}")))
+
+
+def object_of(pods: list[Pod]) -> Object:
+    """The operator tells each pod its rank, the world size and where the master is; all else is told as elsewhere."""
+    (pod,) = pods
+    spec = pod.spec
+    policy: Object = {
+        "suspend": True,
+        "backoffLimit": 0,
+        "cleanPodPolicy": "None",  # who has ended can still be read
+        "ttlSecondsAfterFinished": KEPT_SECONDS,
+    }
+    if spec.deadline_seconds is not None:
+        policy["activeDeadlineSeconds"] = math.ceil(spec.deadline_seconds)
+    replicas = {"Master": _replicas(pod._replace(number=0), 1)}
+    if spec.size > 1:
+        replicas["Worker"] = _replicas(pod, spec.size - 1)
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": pod.name},
+        "spec": {"runPolicy": policy, "pytorchReplicaSpecs": replicas},
+    }
+
+
+def refuse(spec: JobSpec) -> None:
+    group = spec.groups[0]
+    is_array = group.array is not None or group.command.lines is not None or group.command.entries is not None
+    if len(spec.groups) > 1 or is_array or (group.count > 1 and group.completions > 1):
+        raise UserError(
+            f"job {spec.name!r}: a PyTorchJob is one gang of the same workers, not an array and not several groups;"
+            " give --workers alone, or leave --kind out"
+        )
+
+
+def _replicas(pod: Pod, count: int) -> Object:
+    return {"replicas": count, "restartPolicy": "Never", "template": pod_template(pod)}

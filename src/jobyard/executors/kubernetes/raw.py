@@ -1,0 +1,140 @@
+"""What is sent of an object that a user wrote? Itself: a name, labels and the wait for admission are added, no more.
+
+Where requests and limits of `nvidia.com/gpu` differ they mean a range, and what the pods are told of their GPUs is
+written anew for each size, as the GenAI workload manager does it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from jobyard.errors import UserError
+from jobyard.executors.kubernetes import names, pytorchjob, rayjob
+from jobyard.executors.kubernetes.kinds import kind_of
+from jobyard.executors.kubernetes.pods import GPU
+from jobyard.executors.protocol import SubmittedJob
+from jobyard.model.job import JobSpec
+from jobyard.model.training import Size
+
+Object = dict[str, Any]
+# On the object, for those who know them from the GenAI workload manager.
+REPLICAS, REQUEST, LIMIT = "replicas", "request", "limit"
+_PROCESSES = re.compile(r"--num_processes=\d+")
+_NAMES: dict[str, Callable[[SubmittedJob, int], str]] = {
+    "Job": names.job_object_name,
+    "JobSet": names.jobset_object_name,
+    "PyTorchJob": pytorchjob.object_name,
+    "RayJob": rayjob.object_name,
+    "Pod": names.gang_object_name,
+}
+
+
+def raw_object(job: SubmittedJob, attempt: int, site: names.Site, size: Size | None = None) -> Object:
+    """The user's object as one attempt of the job. Raises UserError where it names another namespace."""
+    spec, kind = job.spec, kind_of(job.spec)
+    made: Object = json.loads(spec.manifest)
+    if spec.elastic is not None and spec.elastic.gpus:
+        made = resized(made, spec, size.gpus if size is not None else spec.groups[0].resources.gpus)
+    name = _NAMES[kind.name](job, attempt)
+    made["metadata"] = _metadata(made["metadata"], name, job, attempt, site)
+    for template in templates_of(made):
+        metadata = template.get("metadata") or {}
+        labels = _labels(job, attempt, site) | {names.OBJECT: name}
+        template["metadata"] = {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}
+    if kind.is_suspendable:
+        _set(made, kind.suspend, True)
+    elif not site.queue:  # there, Kueue has a gate of its own
+        gates = made["spec"].get("schedulingGates") or []
+        made["spec"]["schedulingGates"] = [*gates, {"name": names.ADMISSION_GATE}]
+    return made
+
+
+def templates_of(manifest: Object) -> list[Object]:
+    """Everything in an object that pods are made of; a Pod is its own."""
+    spec = manifest["spec"]
+    match manifest["kind"]:
+        case "Pod":
+            return [manifest]
+        case "Job":
+            return [spec["template"]]
+        case "JobSet":
+            return [each["template"]["spec"]["template"] for each in spec["replicatedJobs"]]
+        case "PyTorchJob":
+            return [each["template"] for each in spec["pytorchReplicaSpecs"].values()]
+        case _:
+            cluster = spec["rayClusterSpec"]
+            groups = [cluster["headGroupSpec"], *(cluster.get("workerGroupSpecs") or [])]
+            submitter = spec.get("submitterPodTemplate")
+            return [*(each["template"] for each in groups), *([submitter] if submitter else [])]
+
+
+def resized(manifest: Object, spec: JobSpec, gpus: int) -> Object:
+    """A copy with so many GPUs in each pod: requests and limits, NGPU and `--num_processes=` where they are there."""
+    made: Object = json.loads(json.dumps(manifest))
+    assert spec.elastic is not None
+    assert spec.elastic.gpus is not None
+    for template in templates_of(made):
+        containers = template["spec"]["containers"]
+        own = next((each for each in containers if has_range(each)), containers[0])
+        others = sum(gpus_of(each)[1] for each in containers if each is not own)
+        _give(own, gpus - others)
+    low, high = spec.elastic.gpus
+    annotations = {REPLICAS: str(spec.size), REQUEST: str(low), LIMIT: str(high)}
+    metadata = made["metadata"]
+    made["metadata"] = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}}
+    return made
+
+
+def gpus_of(container: Object) -> tuple[int, int]:
+    """What a container asks for at least and at most; one that is not said is as the other."""
+    resources = container.get("resources") or {}
+    least, most = ((resources.get(key) or {}).get(GPU) for key in ("requests", "limits"))
+    return int(least if least is not None else most or 0), int(most if most is not None else least or 0)
+
+
+def has_range(container: Object) -> bool:
+    least, most = gpus_of(container)
+    return least != most
+
+
+def _give(container: Object, gpus: int) -> None:
+    resources = container["resources"] = dict(container.get("resources") or {})
+    for key in ("requests", "limits"):
+        resources[key] = {**(resources.get(key) or {}), GPU: str(gpus)}
+    for variable in container.get("env") or []:
+        if variable.get("name") == "NGPU":
+            variable["value"] = str(gpus)
+    for key in ("command", "args"):
+        if container.get(key):
+            container[key] = [_PROCESSES.sub(f"--num_processes={gpus}", str(word)) for word in container[key]]
+
+
+def _metadata(written: Object, name: str, job: SubmittedJob, attempt: int, site: names.Site) -> Object:
+    namespace = written.get("namespace")
+    if namespace and site.namespace and namespace != site.namespace:
+        raise UserError(
+            f"job {job.spec.name!r}: its manifest is for the namespace {namespace!r}, and the yard works in"
+            f" {site.namespace!r} of this cluster; remove metadata.namespace, or add the cluster with that namespace"
+        )
+    labels = {**(written.get("labels") or {}), **_labels(job, attempt, site)}
+    if site.queue:
+        labels[names.QUEUE] = site.queue
+    kept = {key: value for key, value in written.items() if key not in ("name", "generateName", "namespace", "labels")}
+    where = site.namespace or namespace
+    return {"name": name, **({"namespace": where} if where else {}), "labels": labels, **kept}
+
+
+def _labels(job: SubmittedJob, attempt: int, site: names.Site) -> dict[str, str]:
+    labels = names.labels_of(job, attempt, yard=site.yard)
+    return {key: value for key, value in labels.items() if key.startswith("jobyard.dev/")}
+
+
+def _set(made: Object, path: tuple[str, ...], value: object) -> None:
+    inside = made
+    for key in path[:-1]:
+        inside[key] = inside.get(key) or {}
+        inside = inside[key]
+    inside[path[-1]] = value

@@ -1,0 +1,120 @@
+"""What is a job on a Ray cluster of its own? A RayJob: the command runs once, on the head, and Ray has the workers.
+
+The spec has two groups, `head` and `worker`: see `manifests/kinds.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from jobyard.errors import UserError
+from jobyard.executors.kubernetes import names
+from jobyard.executors.kubernetes.kinds import HEAD
+from jobyard.executors.kubernetes.pods import pod_template
+from jobyard.executors.kubernetes.variables import Pod, unexpanded
+from jobyard.executors.protocol import SubmittedJob
+from jobyard.model.job import JobSpec
+
+Object = dict[str, Any]
+WORKER = "worker"
+SUBMITTER = "submitter"  # as group in the labels of the pod that hands the command to Ray
+NAME_MOST = 47  # KubeRay 1.6, utils.MaxRayJobNameLength
+# Ray's workers know nothing of ranks, and a worker is not told which one it is.
+_NOT_IN_RAY = (
+    {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"}
+    | {"PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT", "TF_CONFIG"}
+    | {"JOB_INDEX", "JOB_GLOBAL_INDEX", "JOB_COMPLETION_INDEX", "NUM_NODES"}
+)
+
+
+def object_name(job: SubmittedJob, attempt: int) -> str:
+    return names.gang_object_name(job, attempt, most=NAME_MOST)
+
+
+def object_of(pods: list[Pod]) -> Object:
+    head, worker = (next(pod for pod in pods if pod.group.name == name) for name in (HEAD, WORKER))
+    most = worker.group.count_most or worker.group.count
+    spec: Object = {
+        "suspend": True,
+        "shutdownAfterJobFinishes": True,  # KubeRay suspends no other
+        # The cluster goes with the command: KubeRay would leave it running for so long. The RayJob itself stays.
+        "ttlSecondsAfterFinished": 0,
+        "entrypoint": entrypoint(head.spec),
+        "submitterPodTemplate": _submitter(head),
+        "rayClusterSpec": {
+            **({"enableInTreeAutoscaling": True} if most > worker.group.count else {}),
+            "headGroupSpec": {
+                # No work is placed beside the command, and the dashboard is where it is handed in.
+                "rayStartParams": {"dashboard-host": "0.0.0.0", "num-cpus": "0"},
+                "template": _template(head, "ray-head", needs_token=most > worker.group.count),
+            },
+            "workerGroupSpecs": [
+                {
+                    "groupName": WORKER,
+                    "replicas": worker.group.count,
+                    "minReplicas": worker.group.count,
+                    "maxReplicas": most,
+                    "rayStartParams": {},
+                    "template": _template(worker, "ray-worker"),
+                }
+            ],
+        },
+    }
+    limits = [each for each in (head.spec.timeout_seconds, head.spec.deadline_seconds) if each is not None]
+    if limits:
+        spec["activeDeadlineSeconds"] = math.ceil(min(limits))
+    return {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": head.name}, "spec": spec}
+
+
+def entrypoint(spec: JobSpec) -> str:
+    """The command as words of a shell: KubeRay puts them behind `ray job submit --`, in the arguments of a pod."""
+    command = spec.groups[0].command
+    return unexpanded(shlex.join(command.argv or ("bash", "-c", command.shell)))
+
+
+def is_submitter(pod: Mapping[str, Any]) -> bool:
+    """Of the pods of a RayJob only this one is made by a Job."""
+    return "batch.kubernetes.io/job-name" in (pod["metadata"].get("labels") or {})
+
+
+def refuse(spec: JobSpec) -> None:
+    if [group.name for group in spec.groups] != [HEAD, WORKER]:
+        raise UserError(
+            f"job {spec.name!r}: a RayJob has one command and workers of one kind, no array and no groups;"
+            " give --workers alone, or leave --kind out"
+        )
+
+
+def _template(pod: Pod, container: str, needs_token: bool = False) -> Object:
+    """KubeRay makes the command itself: `ray start`, and on the head what belongs to it."""
+    number = pod.spec.offsets[pod.group_index]
+    template = pod_template(pod._replace(number=number))
+    inside = template["spec"]
+    (only,) = inside["containers"]
+    only["name"] = container
+    del only["command"]
+    left_out = _NOT_IN_RAY if pod.group.name == HEAD else _NOT_IN_RAY | {"YARD_TASK"}
+    only["env"] = [each for each in only["env"] if each["name"] not in left_out]
+    inside.pop("activeDeadlineSeconds", None)  # the job's own is enough
+    if needs_token:  # the autoscaler beside the head asks the API server for workers
+        del inside["automountServiceAccountToken"]
+    if pod.group.name == WORKER:
+        only["lifecycle"] = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "ray stop"]}}}
+        inside.pop("initContainers", None)  # only the command reports
+    return template
+
+
+def _submitter(head: Pod) -> Object:
+    """What the command prints is this pod's log."""
+    labels = names.labels_of(head.job, head.attempt, yard=head.site.yard)
+    labels |= {names.OBJECT: head.name, names.GROUP: SUBMITTER}
+    container = {
+        "name": "ray-job-submitter",
+        "image": head.spec.image,
+        "resources": {"requests": {"cpu": "100m", "memory": "200Mi"}},
+    }
+    inside = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [container]}
+    return {"metadata": {"labels": labels}, "spec": inside}

@@ -1,0 +1,140 @@
+"""What does a cluster have, what do others hold of it, and what may we have? Told when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from jobyard.executors.kubernetes.capacity import (
+    KWOK,
+    Amounts,
+    asked_by,
+    foreign_of,
+    holds_room,
+    node_of,
+    queue_node,
+    quota_of,
+)
+from jobyard.model.events import Event, NodeJoined, NodeLost, NodeMeasured, QuotaMeasured
+from jobyard.model.node import Foreign, Node, Quota
+from jobyard.model.resources import Placement
+
+Object = dict[str, Any]
+
+
+class ClusterRoom:
+    """Fed by watches. `job_of` says whose a pod is: ours are in the yard's own books and are not counted again."""
+
+    def __init__(self, cluster: str, has_queue: bool, job_of: Callable[[Object], str]) -> None:
+        self._cluster = cluster
+        self._job_of = job_of
+        self.changed = asyncio.Event()
+        self._nodes: dict[str, Object] = {}
+        self._quotas: dict[str, Object] = {}
+        self._held: dict[tuple[str, str], tuple[str, bool, Amounts]] = {}  # by pod: its node, is it ours, what it asks
+        self._by_node: defaultdict[str, Amounts] = defaultdict(Amounts)  # of others
+        self._ours = Amounts()
+        self._dirty: dict[str, None] = {}
+        self._told: dict[str, Node] = {}
+        self._told_foreign: dict[str, Foreign] = {}
+        self._told_quota: Quota | None = None
+        self._queue = queue_node(cluster) if has_queue else None
+        self._is_queue_told = False
+
+    def forget(self) -> None:
+        """Whoever forgot everything hears of everything again."""
+        self._told.clear()
+        self._told_foreign.clear()
+        self._told_quota = None
+        self._is_queue_told = False
+        self._dirty = dict.fromkeys(self._nodes)
+        self.changed.set()
+
+    def is_simulated(self, node: str) -> bool:
+        """Its pods are said to run, and write nothing."""
+        return KWOK in (self._nodes.get(node, {}).get("metadata", {}).get("annotations") or {})
+
+    # -- watches ------------------------------------------------------------------------------------------------------
+
+    def node_changed(self, seen: Object, gone: bool) -> None:
+        name = seen["metadata"]["name"]
+        if gone:
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = seen
+        self._touch(name)
+
+    def quota_changed(self, seen: Object, gone: bool) -> None:
+        if gone:
+            self._quotas.pop(seen["metadata"]["name"], None)
+        else:
+            self._quotas[seen["metadata"]["name"]] = seen
+        self.changed.set()
+
+    def pod_changed(self, pod: Object, gone: bool) -> None:
+        key = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        known = self._held.pop(key, None)
+        if known is not None:
+            self._count(*known, -1)
+        if not gone and holds_room(pod):
+            self._held[key] = found = pod["spec"]["nodeName"], bool(self._job_of(pod)), asked_by(pod)
+            if found == known:
+                self._count(*found, 1, quietly=True)
+            else:
+                self._count(*found, 1)
+
+    def _count(self, node: str, is_ours: bool, asked: Amounts, sign: int, *, quietly: bool = False) -> None:
+        signed = Amounts(*(sign * amount for amount in asked))
+        if is_ours:
+            self._ours = self._ours.plus(signed)
+            if self._quotas:
+                self.changed.set()
+        else:
+            self._by_node[node] = self._by_node[node].plus(signed)
+            if not quietly:
+                self._touch(node)
+
+    def _touch(self, node: str) -> None:
+        self._dirty[node] = None
+        self.changed.set()
+
+    # -- telling ------------------------------------------------------------------------------------------------------
+
+    def news(self, placements: Iterable[Placement], at: float) -> list[Event]:
+        """What differs from what was told; `placements` are the yard's own."""
+        self.changed.clear()
+        events: list[Event] = []
+        if self._queue is not None and not self._is_queue_told:
+            self._is_queue_told = True
+            events.append(NodeJoined(self._queue, at))
+        dirty, self._dirty = self._dirty, {}
+        ours: defaultdict[str, set[int]] = defaultdict(set)
+        if dirty:
+            for placement in placements:
+                ours[placement.node].update(piece.index for piece in placement.devices)
+        for name in dirty:
+            events += self._news_of(name, ours, at)
+        quota = quota_of(self._quotas.values(), self._ours)
+        if quota != (self._told_quota or Quota()):
+            self._told_quota = quota
+            events.append(QuotaMeasured(self._cluster, quota, at))
+        return events
+
+    def _news_of(self, name: str, ours: dict[str, set[int]], at: float) -> list[Event]:
+        node_id = f"{self._cluster}/{name}"
+        if name not in self._nodes:
+            known = self._told.pop(name, None)
+            self._told_foreign.pop(name, None)
+            return [NodeLost(node_id, at, f"node {name} has left the cluster")] if known else []
+        node = node_of(self._cluster, self._nodes[name])
+        events: list[Event] = []
+        if self._told.get(name) != node:
+            self._told[name] = node
+            events.append(NodeJoined(node, at))
+        foreign = foreign_of(self._by_node[name], ours[node_id], len(node.devices))
+        if self._told_foreign.get(name, Foreign()) != foreign:
+            self._told_foreign[name] = foreign
+            events.append(NodeMeasured(node_id, foreign, at))
+        return events

@@ -1,0 +1,305 @@
+"""What does one job need in the cluster, now? What the yard wants is compared with what is there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+from jobyard.errors import ExecutorError
+from jobyard.executors.kubernetes.client import Api, Refused, object_path
+from jobyard.executors.kubernetes.held_job import HeldJob
+from jobyard.executors.kubernetes.kinds import Kind
+from jobyard.executors.kubernetes.manifest import objects_of, owned, task_objects_of
+from jobyard.executors.kubernetes.units import (
+    ARRAY_ATTEMPT,
+    Scope,
+    UnitKey,
+    is_array,
+    kind_of_unit,
+    units_of,
+    with_memory,
+)
+from jobyard.executors.protocol import JobFacts, LiveAttempt, SubmittedJob, YardView
+from jobyard.model.events import AttemptsFinished, AttemptsWithdrawn, Event, Finished
+from jobyard.model.job import Reason, State
+from jobyard.model.node import ClusterConfig
+from jobyard.model.task import Outcome
+
+Object = dict[str, Any]
+SURE_SECONDS = 1.0  # before a task of an array gets an object of its own
+TIDY_SECONDS = 30.0  # before an object is removed whose tasks have all ended
+EXPLAIN_SECONDS = 5.0  # an object without a pod for so long has a reason, which its events tell
+RETRY_SECONDS = 5.0  # until something is tried again that the cluster refused for now
+ENDED = (State.SUCCEEDED, State.FAILED)
+
+
+class Settling:
+    """Brings single jobs to where the yard wants them. `again` has a job looked at once more after some seconds."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        yard_id: str,
+        yard: YardView,
+        tell: Callable[[Sequence[Event]], None],
+        again: Callable[[str, float], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self._config = config
+        self._yard_id = yard_id
+        self._yard = yard
+        self._tell = tell
+        self._again = again
+        self._spawn = spawn
+
+    async def settle(self, api: Api, held: HeldJob) -> None:
+        facts = self._yard.facts(held.id)
+        if facts.is_over:
+            await self._clear(api, held, facts)
+            return
+        job = self._yard.job(held.id)
+        live = self._yard.live_of(held.id)
+        held.prune(live)
+        array = held.objects.get(self._array_name(api, job, held)) if is_array(job.spec) else None
+        units = units_of(job.spec, live, facts, array)
+        # 1. What is to be, so that what is seen of it can be told.
+        named = {key: self._objects(api, job, key, held, attempts) for key, attempts in units.items()}
+        # 2. Tell what was seen.
+        for key, attempts in units.items():
+            kind = kind_of_unit(job.spec, key)
+            held.observe(api, job.spec, kind, named[key][0]["metadata"]["name"], attempts)
+        # 3. Make and admit; stop what is to stop.
+        for key, attempts in units.items():
+            await self._advance(api, held, job, facts, key, attempts, named[key])
+        # 4. Remove what nobody wants.
+        wanted = {objects[0]["metadata"]["name"] for objects in named.values()}
+        await self._remove_others(api, held, job, wanted, facts)
+
+    def _array_name(self, api: Api, job: SubmittedJob, held: HeldJob) -> str:
+        name: str = self._objects(api, job, UnitKey(Scope.ARRAY, ARRAY_ATTEMPT), held, ())[0]["metadata"]["name"]
+        return name
+
+    def _objects(
+        self, api: Api, job: SubmittedJob, key: UnitKey, held: HeldJob, attempts: Sequence[LiveAttempt]
+    ) -> list[Object]:
+        """As they would be sent. They are kept: an object is made once, as it was when its attempt began."""
+        if key not in held.built:
+            sized = job if key.scope is Scope.ARRAY else job._replace(spec=with_memory(job.spec, attempts))
+            held.built[key] = self.build(sized, key, api.namespace, self._resumes_at(attempts))
+        return held.built[key]
+
+    def build(self, job: SubmittedJob, key: UnitKey, namespace: str, resumes_at: int | None = None) -> list[Object]:
+        yard_id, storage, queue = self._yard_id, self._config.storage, self._config.queue
+        if key.scope is Scope.TASK:
+            return task_objects_of(
+                job,
+                key.task,
+                key.number,
+                namespace,
+                resumes_at=resumes_at,
+                yard_id=yard_id,
+                storage=storage,
+                queue=queue,
+            )
+        return objects_of(
+            job, key.number, namespace, resumes_at=resumes_at, yard_id=yard_id, storage=storage, queue=queue
+        )
+
+    def _resumes_at(self, attempts: Sequence[LiveAttempt]) -> int | None:
+        if not attempts or not self._config.storage:
+            return None
+        first = attempts[0]
+        return self._yard.resumes_at(first.attempt, first.slot.placement.node)
+
+    async def _advance(
+        self,
+        api: Api,
+        held: HeldJob,
+        job: SubmittedJob,
+        facts: JobFacts,
+        key: UnitKey,
+        attempts: list[LiveAttempt],
+        objects: list[Object],
+    ) -> None:
+        kind, name = kind_of_unit(job.spec, key), objects[0]["metadata"]["name"]
+        going = [each for each in attempts if each.is_stopping]
+        staying = [each for each in attempts if not each.is_stopping]
+        seen = held.objects.get(name)
+        if going:
+            await self._stop(api, held, job, facts, key, name, going, staying)
+        if not staying or facts.is_stopping:
+            return
+        if seen is None:
+            if name in held.made | held.lost or held.has_begun(staying):
+                return  # it was made, or had been: what became of its pods is told from them
+            if key.scope is Scope.TASK and not held.has_waited(key, SURE_SECONDS):
+                self._again(held.id, SURE_SECONDS)  # its array has just ended: the yard may be about to stop the rest
+                return
+        if seen is None or (kind.is_waiting(seen) and name not in held.made):
+            # Also what another server has begun: what belongs to it may not be there yet.
+            seen = await self._make(api, held, kind, objects, staying, seen)
+        if seen is None or self._config.queue:
+            return  # Kueue lets it in
+        await self._admit(api, held, kind, name, seen, key, facts)
+        if not held.pods and name not in held.explained:
+            held.explained.add(name)
+            self._spawn(self._explain(api, held, name, staying))
+
+    async def _make(
+        self,
+        api: Api,
+        held: HeldJob,
+        kind: Kind,
+        objects: list[Object],
+        attempts: list[LiveAttempt],
+        owner: Object | None,
+    ) -> Object | None:
+        """Suspended; then what belongs to it, which goes with it. None: it was refused."""
+        first, *children = objects
+        try:
+            path = f"{kind.collection(api.namespace)}/{first['metadata']['name']}"
+            owner = owner or await api.apply(path, first)
+            for child in children:
+                plural = {"ConfigMap": "configmaps", "Service": "services"}[child["kind"]]
+                path = object_path("v1", plural, api.namespace, child["metadata"]["name"])
+                await api.apply(path, owned(child, {**first, "metadata": owner["metadata"]}))
+        except Refused as refused:
+            self._refused(held, refused, attempts)
+            return None
+        held.made.add(first["metadata"]["name"])
+        held.object_changed(kind, owner, False)
+        return owner
+
+    def _refused(self, held: HeldJob, refused: Refused, attempts: list[LiveAttempt]) -> None:
+        if "exceeded quota" in str(refused):
+            held.await_all(attempts, Reason.QUOTA, f"the cluster's quota does not allow it: {refused}")
+            self._again(held.id, RETRY_SECONDS)
+            return
+        now = time.time()
+        outcome = Outcome(now, now, reason=Reason.UNKNOWN, message=f"the cluster refused it: {refused}")
+        self._tell([AttemptsFinished(tuple(Finished(each.attempt, outcome) for each in attempts), now)])
+
+    async def _admit(
+        self, api: Api, held: HeldJob, kind: Kind, name: str, seen: Object, key: UnitKey, facts: JobFacts
+    ) -> None:
+        """Let it in; an array with as many pods at once as it has slots."""
+        patch: Object = kind.admission(seen) if kind.is_waiting(seen) else {}
+        if key.scope is Scope.ARRAY:
+            # With none waiting fewer slots need no fewer pods at once: none would follow those that run.
+            known: int = seen["spec"]["parallelism"]
+            if facts.slots > known or (facts.slots < known and facts.waiting):
+                patch = {"spec": {**patch.get("spec", {}), "parallelism": facts.slots}}
+        if not patch or held.patched.get(name) == patch:
+            return
+        held.patched[name] = patch
+        collection = kind.collection(api.namespace)
+        try:
+            answer = await api.patch(f"{collection}/{name}", patch)
+        except Refused as refused:
+            held.patched.pop(name, None)
+            if not refused.is_absent:
+                raise
+        else:
+            held.object_changed(kind, answer, False)
+
+    async def _explain(self, api: Api, held: HeldJob, name: str, attempts: list[LiveAttempt]) -> None:
+        """It was let in and has no pods: whoever should make them has said why."""
+        await asyncio.sleep(EXPLAIN_SECONDS)
+        while name in held.objects and not held.pods:
+            with suppress(ExecutorError):
+                selector = "type=Warning,reason=FailedCreate"
+                found = await api.get(object_path("v1", "events", api.namespace), fieldSelector=selector)
+                said = [e for e in found["items"] if e["involvedObject"].get("name", "").startswith(name)]
+                if said:
+                    words = said[-1].get("message", "")
+                    reason = Reason.QUOTA if "exceeded quota" in words else Reason.HELD
+                    held.await_all(attempts, reason, f"its pods cannot be made: {words}")
+            await asyncio.sleep(2 * RETRY_SECONDS)
+
+    async def _stop(
+        self,
+        api: Api,
+        held: HeldJob,
+        job: SubmittedJob,
+        facts: JobFacts,
+        key: UnitKey,
+        name: str,
+        going: list[LiveAttempt],
+        staying: list[LiveAttempt],
+    ) -> None:
+        """At a checkpoint where that was asked and its time is not over; otherwise now, with the pods' own grace."""
+        patient = [each for each in going if each.is_yielding and not each.at_once and held.is_within_deadline(each)]
+        for each in patient:
+            due = await held.ask_to_yield(api, each)
+            self._again(held.id, due)
+        now = [each for each in going if each not in patient]
+        if not now:
+            return
+        held.signalled(now)
+        kind = kind_of_unit(job.spec, key)
+        pods = held.pods_of(now)
+        if key.scope is Scope.ARRAY and not facts.is_stopping:
+            if not staying and all(each.is_yielding for each in now) and not self._config.queue:
+                await self._patch_quietly(api, kind, name, kind.suspended(True))  # the rest of it waits
+                held.patched.pop(name, None)
+            else:
+                for pod in pods:
+                    await api.delete(object_path("v1", "pods", api.namespace, pod["metadata"]["name"]))
+        elif name in held.objects or name in held.made:
+            await self._delete(api, held, kind, name)
+        without = [each for each in now if held.has_no_pod(each)]
+        if without:
+            self._tell([AttemptsWithdrawn(tuple(each.attempt for each in without), time.time())])
+
+    async def _patch_quietly(self, api: Api, kind: Kind, name: str, patch: Object) -> None:
+        with suppress(Refused):
+            await api.patch(f"{kind.collection(api.namespace)}/{name}", patch)
+
+    async def _delete(self, api: Api, held: HeldJob, kind: Kind, name: str) -> None:
+        if name not in held.deleted:
+            held.deleted.add(name)
+            try:
+                await api.delete(f"{kind.collection(api.namespace)}/{name}")
+            except ExecutorError:
+                held.deleted.discard(name)
+                raise
+
+    async def _remove_others(
+        self, api: Api, held: HeldJob, job: SubmittedJob, wanted: set[str], facts: JobFacts
+    ) -> None:
+        """Objects of attempts that are over or were given up. Those that ended by themselves stay for who looks."""
+        array = self._array_name(api, job, held) if is_array(job.spec) else ""
+        for pod in held.strays(job.spec, array, lambda task: self._yard.is_ended(held.id, task)):
+            await api.delete(object_path("v1", "pods", api.namespace, pod))
+        for name, seen in list(held.objects.items()):
+            kind = held.kinds[name]
+            if name in wanted or kind.meaning(seen).state in ENDED:
+                continue
+            if name == array and not facts.is_stopping:
+                # Its other tasks wait for room: so does it.
+                if not facts.slots and not kind.is_waiting(seen) and not self._config.queue:
+                    await self._patch_quietly(api, kind, name, kind.suspended(True))
+                    held.patched.pop(name, None)
+                continue
+            if self._is_about_to_end(held, kind, name):
+                continue
+            await self._delete(api, held, kind, name)
+
+    def _is_about_to_end(self, held: HeldJob, kind: Kind, name: str) -> bool:
+        """All its pods have ended: its controller will say so in a moment, and then it stays for who looks there."""
+        if held.has_running_pods(kind, name) or held.has_waited(name, TIDY_SECONDS):
+            return False
+        self._again(held.id, TIDY_SECONDS)
+        return True
+
+    async def _clear(self, api: Api, held: HeldJob, facts: JobFacts) -> None:
+        """The job is over: nothing of it may run on. What ended by itself stays for a day, for who looks there."""
+        for name, seen in list(held.objects.items()):
+            kind = held.kinds[name]
+            if kind.meaning(seen).state in ENDED:
+                continue
+            if facts.is_stopping or not self._is_about_to_end(held, kind, name):
+                await self._delete(api, held, kind, name)

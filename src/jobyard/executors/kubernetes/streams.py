@@ -1,0 +1,109 @@
+"""How does what a pod writes come home? Its output into the mirror's file, its reports into what they add up to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from jobyard.errors import Unavailable
+from jobyard.executors.kubernetes.client import Api, Refused
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
+# A pod that has ended and whose node does not give its output any more: so many tries, then without.
+LAST_TRIES = 6
+
+
+class Stream:
+    """The output of one container, from its beginning to its end, through any number of cuts."""
+
+    def __init__(self, pod: str, container: str, begin: int, take: Callable[[bytes], None]) -> None:
+        self.pod, self.container = pod, container
+        self.trouble = ""  # why it is not complete
+        self._read = begin  # bytes that are here already
+        self._take = take
+        self._container_ended = asyncio.Event()
+
+    def ended(self) -> None:
+        """The container writes no more: what can be read now is all."""
+        self._container_ended.set()
+
+    async def run(self, api: Api) -> None:
+        """Returns when all is here, or when it cannot be had any more."""
+        failures = 0
+        while True:
+            is_last = self._container_ended.is_set()
+            try:
+                await self._read_on(api, follow=not is_last)
+                failures = 0
+            except Refused as refused:
+                if refused.is_absent:
+                    self.trouble = "its pod is gone"
+                    return
+                failures += 1
+                self.trouble = str(refused)
+            except Unavailable as error:
+                failures += 1 if not is_last else 0  # the cluster comes back, and the output with it
+                self.trouble = str(error)
+                is_last = False
+            else:
+                if is_last or self._container_ended.is_set():
+                    self.trouble = ""
+                    return
+            if is_last and failures >= LAST_TRIES:
+                log.warning("output of pod %s: %s", self.pod, self.trouble)
+                return
+            await self._pause(failures)
+
+    async def _pause(self, failures: int) -> None:
+        """A moment; shorter when the container ends meanwhile."""
+        seconds = AGAIN_SECONDS[min(failures, len(AGAIN_SECONDS) - 1)]
+        if self._container_ended.is_set():
+            await asyncio.sleep(seconds)
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._container_ended.wait()
+        except TimeoutError:
+            pass
+
+    async def _read_on(self, api: Api, *, follow: bool) -> None:
+        """The API server begins at the beginning each time: what is here already is passed over."""
+        position = 0
+        async for chunk in api.log(self.pod, self.container, follow=follow):
+            fresh = chunk[max(0, self._read - position) :]
+            position += len(chunk)
+            if fresh:
+                self._take(fresh)
+                self._read += len(fresh)
+
+
+class LogFile:
+    """The file of an attempt's output; it may hold the beginning already, from an earlier server."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    @property
+    def size(self) -> int:
+        try:
+            return self._path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def append(self, data: bytes) -> None:
+        if self._descriptor is None:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

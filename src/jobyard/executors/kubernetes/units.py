@@ -1,0 +1,141 @@
+"""Which objects should there be for the attempts that are live, and which pod is which attempt? Pure.
+
+An array is one Indexed Job for all its tasks, which Kubernetes takes in order and retries by itself: each new pod of an
+index is the next attempt. Everything else is one object for each attempt of the whole. A task of an array whose Job is
+over, as after `yard retry`, has a Job of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from jobyard.executors.kubernetes.kinds import KINDS, Kind, kind_of
+from jobyard.executors.protocol import JobFacts, LiveAttempt
+from jobyard.model.job import JobSpec, State
+
+Object = dict[str, Any]
+ARRAY_ATTEMPT = 1  # the Indexed Job of an array has the number of its first attempts
+
+
+class Scope(Enum):
+    ARRAY = "all tasks, also those whose turn has not come"
+    WHOLE = "one attempt of all tasks"
+    TASK = "one attempt of one task"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitKey:
+    """`number` is the attempt in the object's name; `task` counts only in a TASK."""
+
+    scope: Scope
+    number: int
+    task: int = -1
+
+
+def is_array(spec: JobSpec) -> bool:
+    return not (spec.gang or spec.elastic or spec.is_one_object or (spec.training is not None and spec.size == 1))
+
+
+def units_of(
+    spec: JobSpec, live: Sequence[LiveAttempt], facts: JobFacts, array: Object | None
+) -> dict[UnitKey, list[LiveAttempt]]:
+    """The objects that should be there, each with the attempts that it runs. `array`: the Indexed Job that there is."""
+    if not live:
+        return {}
+    if not is_array(spec):
+        return {UnitKey(Scope.WHOLE, live[0].attempt.number): list(live)}
+    units: dict[UnitKey, list[LiveAttempt]] = {}
+    for each in live:
+        is_inside = facts.is_fresh if array is None else runs_in(array, each)
+        if is_inside:
+            key = UnitKey(Scope.ARRAY, ARRAY_ATTEMPT)
+        else:
+            key = UnitKey(Scope.TASK, each.attempt.number, each.attempt.task)
+        units.setdefault(key, []).append(each)
+    return units
+
+
+def runs_in(array: Object, live: LiveAttempt) -> bool:
+    """Does the Indexed Job still have something to do with this attempt? It does if its pod is there, or will be."""
+    if live.is_running:
+        return live.unit.startswith(f"{array['metadata']['name']}-")
+    if KINDS["Job"].meaning(array).state in (State.SUCCEEDED, State.FAILED):
+        return False
+    status = array.get("status", {})
+    return not _is_within(live.attempt.task, status.get("failedIndexes") or "")
+
+
+def _is_within(index: int, ranges: str) -> bool:
+    """`1,3-5`: how Kubernetes writes indexes."""
+    for part in filter(None, ranges.split(",")):
+        first, _, last = part.partition("-")
+        if int(first) <= index <= int(last or first):
+            return True
+    return False
+
+
+def pods_by_attempt(
+    spec: JobSpec, kind: Kind, live: Iterable[LiveAttempt], pods: Iterable[Object], gone: Mapping[str, Object]
+) -> dict[LiveAttempt, Object]:
+    """The pod of each attempt that has one. A running attempt keeps its pod; one that waits gets the next of its task
+    after the pod of the attempt before."""
+    by_task: dict[int, list[Object]] = {}
+    nameless: list[Object] = []
+    by_name: dict[str, Object] = {}
+    for pod in sorted(pods, key=_age):
+        by_name[pod["metadata"]["name"]] = pod
+        number = kind.task_of(spec, pod)
+        if number is None:
+            nameless.append(pod)
+        else:
+            by_task.setdefault(number, []).append(pod)
+    found: dict[LiveAttempt, Object] = {}
+    waiting: list[LiveAttempt] = []
+    for each in live:
+        if each.is_running:
+            if own_pod := by_name.get(each.unit) or gone.get(each.unit):
+                found[each] = own_pod
+        else:
+            own = by_task.get(each.attempt.task, [])
+            if next_pod := _next(own, each.unit, by_name.get(each.unit) or gone.get(each.unit)):
+                found[each] = next_pod
+            elif not own:
+                waiting.append(each)
+    taken = {pod["metadata"]["name"] for pod in found.values()} | {each.unit for each in waiting}
+    free = [pod for pod in nameless if pod["metadata"]["name"] not in taken]
+    found.update(zip(waiting, free, strict=False))
+    return found
+
+
+def _next(pods: Sequence[Object], unit: str, before: Object | None) -> Object | None:
+    """The first of these after `before`, which is the pod `unit`; the newest, where that is known by name alone."""
+    if not unit:
+        return pods[0] if pods else None
+    if before is not None:
+        return next((pod for pod in pods if _age(pod) > _age(before)), None)
+    return pods[-1] if pods else None
+
+
+def _age(pod: Object) -> tuple[str, str]:
+    return pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]
+
+
+def with_memory(spec: JobSpec, live: Iterable[LiveAttempt]) -> JobSpec:
+    """With what the yard grants each group now: one that ran out of memory gets more than it asked for."""
+    granted: dict[int, int] = {}
+    for each in live:
+        granted[each.slot.group] = max(granted.get(each.slot.group, 0), each.slot.placement.resources.memory_mib)
+    groups = tuple(
+        replace(group, resources=replace(group.resources, memory_mib=granted[index]))
+        if granted.get(index, 0) > group.resources.memory_mib > 0
+        else group
+        for index, group in enumerate(spec.groups)
+    )
+    return spec if groups == spec.groups else replace(spec, groups=groups)
+
+
+def kind_of_unit(spec: JobSpec, key: UnitKey) -> Kind:
+    return KINDS["Job"] if key.scope is not Scope.WHOLE else kind_of(spec)

@@ -1,0 +1,99 @@
+"""What is there in a cluster, now? A list, then every change to it; after any gap the list again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from jobyard.errors import Unavailable
+from jobyard.executors.kubernetes.client import OPENED, Api, Refused
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+PAGE = "500"  # objects in one answer
+TOO_OLD = 410  # what happened since that version is no longer known
+AGAIN_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class Watching:
+    """One collection of objects by name (with the namespace before it, where there are several).
+
+    `changed` gets each object that came or changed, with False, and each that went in its last form, with True.
+    """
+
+    def __init__(self, path: str, changed: Callable[[Object, bool], None], **selectors: str) -> None:
+        self.path = path
+        self.objects: dict[tuple[str, str], Object] = {}
+        self.is_complete = asyncio.Event()  # the list was read, and nobody knows of a gap since
+        self.problem = ""
+        self._changed = changed
+        self._selectors = selectors
+        self._version = ""
+        self._failures = 0
+
+    async def run(self, api: Api, lost: Callable[[str], None]) -> None:
+        """Until cancelled, or refused for good: that is raised. `lost` hears of every cut in words."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list(api)
+                async for kind, seen in api.watch(self.path, self._version, **self._selectors):
+                    if kind == OPENED:  # not before: who asks again and again in vain knows of no gap only then
+                        self._failures = 0
+                        self.problem = ""
+                        self.is_complete.set()
+                        continue
+                    self._version = seen["metadata"]["resourceVersion"]
+                    if kind != "BOOKMARK":
+                        self._take(seen, gone=kind == "DELETED")
+            except Refused as refused:
+                if refused.status != TOO_OLD:
+                    if refused.is_forbidden or refused.is_absent:
+                        raise
+                    await self._pause(str(refused), lost)
+                self._version = ""
+            except Unavailable as error:
+                await self._pause(str(error), lost)
+
+    async def _pause(self, problem: str, lost: Callable[[str], None]) -> None:
+        self.is_complete.clear()
+        self.problem = problem
+        lost(problem)
+        await asyncio.sleep(AGAIN_SECONDS[min(self._failures, len(AGAIN_SECONDS) - 1)])
+        self._failures += 1
+
+    async def _list(self, api: Api) -> None:
+        """All pages; what was known and is no longer there has gone."""
+        found: dict[tuple[str, str], Object] = {}
+        more = ""
+        while True:
+            query = {"limit": PAGE, **self._selectors, **({"continue": more} if more else {})}
+            answer = await api.get(self.path, **query)
+            for item in answer["items"]:
+                found[_key(item)] = item
+            more = answer["metadata"].get("continue", "")
+            if not more:
+                break
+        for key in [key for key in self.objects if key not in found]:
+            self._take(self.objects[key], gone=True)
+        for item in found.values():
+            self._take(item, gone=False)
+        self._version = answer["metadata"]["resourceVersion"]
+
+    def _take(self, seen: Object, *, gone: bool) -> None:
+        key = _key(seen)
+        known = self.objects.get(key)
+        if gone:
+            self.objects.pop(key, None)
+        elif known is not None and known["metadata"].get("resourceVersion") == seen["metadata"].get("resourceVersion"):
+            return
+        else:
+            self.objects[key] = seen
+        self._changed(seen, gone)
+
+
+def _key(seen: Object) -> tuple[str, str]:
+    return seen["metadata"].get("namespace", ""), seen["metadata"]["name"]

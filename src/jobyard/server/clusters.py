@@ -1,0 +1,166 @@
+"""Which Kubernetes clusters does a yard have, and which of them does a job go to?"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from jobyard.engine.yard_state import YardState
+from jobyard.errors import NotFound, UserError
+from jobyard.executors.protocol import Executor, InNamespace
+from jobyard.model.events import CancelRequested, ClusterAdded, ClusterRemoved, Event
+from jobyard.model.job import JobSpec
+from jobyard.model.node import ClusterConfig, Node, NodeState, place_of
+from jobyard.server.loop import Command
+from jobyard.wire.views import ClusterView
+
+KUBERNETES = "kubernetes"
+CLUSTER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+def with_cluster(state: YardState, spec: JobSpec) -> JobSpec:
+    """The spec with the cluster that `on` means, if it means one. Raises UserError where it cannot go there."""
+    cluster = cluster_named(state, spec.on)
+    if not cluster:
+        return _for_machines(spec)
+    if cluster not in state.clusters:
+        raise UserError("the yard knows no Kubernetes cluster; run: yard clusters add")
+    return for_cluster(spec, cluster)
+
+
+def cluster_named(state: YardState, on: str) -> str:
+    """The cluster that `--on` names; `kubernetes` where it means one and there is none; empty: machines."""
+    names = on.split(",") if on else []
+    found = {name: cluster for name in names if (cluster := _named(state, name))}
+    if not found:
+        return ""
+    first = next(iter(found))
+    if first != found[first] and "/" in first:
+        raise UserError(f"--on {first}: Kubernetes chooses the node; name the cluster alone: --on {found[first]}")
+    if len(names) > 1:
+        raise UserError(f"--on {on}: {first} is a cluster, and a job goes to one cluster or to machines; name only one")
+    return found[first]
+
+
+def _named(state: YardState, name: str) -> str:
+    if name in state.clusters:
+        return name
+    if place_of(name) in state.clusters:
+        return place_of(name)
+    if name == KUBERNETES and not _is_a_machines(state, name):
+        return next(iter(state.clusters), KUBERNETES)
+    return ""
+
+
+def _is_a_machines(state: YardState, name: str) -> bool:
+    """Is it the name or a label of a machine?"""
+    nodes = [node for node in state.nodes.values() if node.executor != KUBERNETES]
+    names = {*(node.id for node in nodes), *state.configs}
+    labels = {label for node in nodes for label in node.labels}
+    labels |= {label for config in state.configs.values() for label in config.labels}
+    return name in names | labels
+
+
+def for_cluster(spec: JobSpec, cluster: str) -> JobSpec:
+    """Nothing is sent along: the code is what the image has."""
+    for flag, paths in (("--copy-forward", spec.copy_forward), ("--copy-backwards", spec.copy_back)):
+        if paths:
+            raise UserError(f"{flag}: nothing is copied to or from a cluster; put it into the image, or on a --volume")
+    notes = tuple(note for note in spec.notes if not (note.startswith(_image_note(spec)) and " used: " in note))
+    return replace(spec, cluster=cluster, no_copy=True, notes=notes)
+
+
+def _for_machines(spec: JobSpec) -> JobSpec:
+    if spec.manifest or spec.kind:
+        raise UserError(f"a {spec.kind or 'Kubernetes object'} runs on a cluster only; say which: --on kubernetes")
+    notes = spec.notes
+    if spec.image and not any(note.startswith(_image_note(spec)) for note in notes):
+        notes = (*notes, f"{_image_note(spec)} is not used: tasks run as plain processes on machines")
+    if spec.volumes:
+        notes = (*notes, "volumes are not used: machines have directories")
+    return replace(spec, cluster="", notes=notes)
+
+
+def _image_note(spec: JobSpec) -> str:
+    return f"image {spec.image!r}"
+
+
+def add_cluster(config: ClusterConfig, this_machine: str) -> Command[str]:
+    def command(state: YardState, now: float) -> tuple[list[Event], str]:
+        check_name(state, config.id, this_machine)
+        return [ClusterAdded(config, now)], config.id
+
+    return command
+
+
+def check_name(state: YardState, name: str, this_machine: str) -> None:
+    if not CLUSTER_ID.fullmatch(name):
+        raise UserError(f"cluster name {name!r}: use letters, digits, `_`, `.` and `-`")
+    if name in (this_machine, "local", "ssh") or _is_a_machines(state, name):
+        raise UserError(f"cluster name {name!r}: a machine or a label has that name already; choose another")
+
+
+def known_cluster(state: YardState, cluster: str) -> ClusterConfig:
+    if cluster not in state.clusters:
+        known = ", ".join(sorted(state.clusters)) or "none; `yard clusters add` adds one"
+        raise NotFound(f"no cluster {cluster!r}; known: {known}")
+    return state.clusters[cluster]
+
+
+def unfinished_jobs(state: YardState, cluster: str) -> list[str]:
+    return [job.id for job in state.unfinished.values() if job.spec.cluster == cluster]
+
+
+def cancel_jobs(cluster: str) -> Command[list[str]]:
+    """Answers with those that have not ended."""
+
+    def command(state: YardState, now: float) -> tuple[list[Event], list[str]]:
+        known_cluster(state, cluster)
+        jobs = unfinished_jobs(state, cluster)
+        message = f"cancelled because cluster {cluster} was removed"
+        return [CancelRequested(job, now, (), False, message) for job in jobs], jobs
+
+    return command
+
+
+def remove_cluster(cluster: str) -> Command[str]:
+    def command(state: YardState, now: float) -> tuple[list[Event], str]:
+        known_cluster(state, cluster)
+        return [ClusterRemoved(cluster, now)], cluster
+
+    return command
+
+
+def namespace_of(config: ClusterConfig, executor: Executor | None) -> str:
+    """That of its jobs, also where only the executor knows which its identity has."""
+    return config.namespace or (executor.namespace if isinstance(executor, InNamespace) else "")
+
+
+def cluster_view(state: YardState, config: ClusterConfig, executor: Executor | None, problem: str = "") -> ClusterView:
+    status = executor.status() if executor else None
+    nodes = [node for node in nodes_of(state, config.id) if not node.is_queue]
+    up = [node for node in nodes if node.state is NodeState.UP]
+    placements = [record.slot.placement for _, record in state.slots.values()]
+    taken = {(placement.node, piece.index) for placement in placements for piece in placement.devices}
+    taken |= {(node.id, index) for node in up for index in node.foreign.whole_devices}
+    gpus = {(node.id, device.index) for node in up for device in node.devices}
+    return ClusterView(
+        id=config.id,
+        server=status.address if status else "",
+        kubeconfig=config.kubeconfig,
+        context=config.context,
+        namespace=namespace_of(config, executor),
+        storage=config.storage,
+        queue=config.queue,
+        is_connected=bool(status and status.is_connected),
+        problem=problem or (status.problem if status else ""),
+        nodes=len(nodes),
+        nodes_up=len(up),
+        gpus=len(gpus),
+        gpus_free=len(gpus - taken),
+        jobs=len(unfinished_jobs(state, config.id)),
+    )
+
+
+def nodes_of(state: YardState, cluster: str) -> list[Node]:
+    return [node for name, node in state.nodes.items() if place_of(name) == cluster]

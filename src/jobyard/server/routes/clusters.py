@@ -1,0 +1,112 @@
+"""/clusters: the Kubernetes clusters of a yard; adding one and letting it go."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+
+from fastapi import APIRouter, Request, Response
+
+from jobyard.errors import UserError
+from jobyard.executors.registry import executor_class
+from jobyard.model.node import ClusterConfig
+from jobyard.server import clusters
+from jobyard.server.problems import problem
+from jobyard.server.routes.shared import answer, body_of, yard_of
+from jobyard.server.yard import Yard
+from jobyard.wire.requests import AddCluster
+from jobyard.wire.views import ClusterView
+
+router = APIRouter()
+JOIN_SECONDS = 20.0
+PROBLEM_SECONDS = 2.0  # a link that has a problem for so long will not come by itself
+END_SECONDS = 60.0  # for cancelled jobs to be gone from there
+
+
+@router.get("/clusters")
+async def list_clusters(request: Request) -> Response:
+    yard = yard_of(request)
+    with yard.lifetime.request():
+        return answer([_view(yard, config) for config in yard.loop.state.clusters.values()])
+
+
+@router.post("/clusters", status_code=201)
+async def add_cluster(request: Request) -> Response:
+    """A new one stays only if it has answered; one of a known name is reached this way from now on."""
+    yard = yard_of(request)
+    asked = await body_of(AddCluster, request)
+    config = asked.config
+    executor_class(clusters.KUBERNETES)  # without its library nothing is added
+    _check_kubeconfig(config)
+    with yard.lifetime.request():
+        is_new = config.id not in yard.loop.state.clusters
+        await yard.loop.ask(clusters.add_cluster(config, yard.machines.this_machine))
+        yard.machines.add_cluster(config)
+        why = await _problem(yard, config.id)
+        if why and is_new and not asked.force:
+            await _let_go(yard, config.id)
+            raise UserError(f"cluster {config.id} was not added: {why}")
+        return answer(_view(yard, config), 201)
+
+
+@router.delete("/clusters/{cluster}")
+async def remove_cluster(request: Request, cluster: str, force: bool = False) -> Response:
+    yard = yard_of(request)
+    with yard.lifetime.request():
+        clusters.known_cluster(yard.loop.state, cluster)
+        jobs = clusters.unfinished_jobs(yard.loop.state, cluster)
+        if jobs and not force:
+            counted = "1 job is" if len(jobs) == 1 else f"{len(jobs)} jobs are"
+            title = f"{counted} not finished on {cluster}; wait for the end, or remove it with --force, which cancels"
+            return problem("bad_request", title, 409)
+        await yard.loop.ask(clusters.cancel_jobs(cluster))
+        await _ended(yard, cluster)
+        await _let_go(yard, cluster)
+        return answer({"removed": cluster, "cancelled": jobs})
+
+
+def _check_kubeconfig(config: ClusterConfig) -> None:
+    for path in config.kubeconfig.split(os.pathsep) if config.kubeconfig else []:
+        if not os.path.isabs(path) or not os.access(path, os.R_OK):
+            raise UserError(f"kubeconfig {path}: the yard's server cannot read it there; give a path that it can")
+
+
+async def _problem(yard: Yard, cluster: str) -> str:
+    """Waits until the cluster is connected, or has a problem that stays; empty: it is connected."""
+    deadline = time.monotonic() + JOIN_SECONDS
+    since: float | None = None
+    while (executor := yard.loop.executor_of(cluster)) is not None:
+        status, now = executor.status(), time.monotonic()
+        if status.is_connected:
+            await yard.loop.has_joined(cluster, PROBLEM_SECONDS)  # so that what it has can be told
+            return ""
+        since = (since or now) if status.problem else None
+        if now > deadline or (since is not None and now - since > PROBLEM_SECONDS):
+            return status.problem or "it does not answer"
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await yard.loop.change()
+    return "it was removed meanwhile"
+
+
+async def _ended(yard: Yard, cluster: str) -> None:
+    """What was cancelled goes away there while we are still connected; who cannot be reached is not waited for."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(END_SECONDS):
+            while clusters.unfinished_jobs(yard.loop.state, cluster):
+                executor = yard.loop.executor_of(cluster)
+                if executor is None or not executor.status().is_connected:
+                    return
+                await yard.loop.change()
+
+
+async def _let_go(yard: Yard, cluster: str) -> None:
+    await yard.loop.ask(clusters.remove_cluster(cluster))
+    yard.machines.remove(cluster)
+
+
+def _view(yard: Yard, config: ClusterConfig) -> ClusterView:
+    why = yard.machines.problems.get(config.id, "")
+    return clusters.cluster_view(yard.loop.state, config, yard.loop.executor_of(config.id), why)

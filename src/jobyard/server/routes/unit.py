@@ -1,0 +1,59 @@
+"""GET /jobs/{selector}/unit: where one task runs, for who wants to go there."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from jobyard.engine.job_record import JobRecord
+from jobyard.errors import UserError
+from jobyard.executors.kubernetes.names import kind_name
+from jobyard.model.job import State
+from jobyard.model.task import Task
+from jobyard.server.clusters import namespace_of
+from jobyard.server.routes.shared import answer, selected, yard_of
+from jobyard.server.yard import Yard
+from jobyard.wire.views import UnitView
+
+router = APIRouter()
+
+
+@router.get("/jobs/{selector}/unit")
+async def find_unit(request: Request, selector: str, task: str = "") -> Response:
+    yard = yard_of(request)
+    with yard.lifetime.request():
+        job = selected(yard, selector)
+        if not task and job.spec.size > 1:
+            raise UserError(f"job {job.id} has {job.spec.size} tasks; name one: {job.id}/{job.spec.label_of(0)}")
+        found = job.task(job.spec.number_of(task) if task else 0)
+        if found.state not in (State.RUNNING, State.STOPPING) or not found.started_at:
+            label = job.spec.label_of(found.number)
+            raise UserError(
+                f"task {label} of job {job.id} is {found.state}: it does not run now; see `yard why {job.id}`"
+            )
+        return answer(_on_cluster(yard, job, found) if job.spec.cluster else _on_machine(yard, job, found))
+
+
+def _on_cluster(yard: Yard, job: JobRecord, task: Task) -> UnitView:
+    spec, config = job.spec, yard.loop.state.clusters.get(job.spec.cluster)
+    if config is None:
+        raise UserError(f"cluster {spec.cluster} of job {job.id} was removed; `yard clusters add` brings it back")
+    group = spec.groups[spec.place_of(task.number).group]
+    return UnitView(
+        job=job.id,
+        task=spec.label_of(task.number),
+        state=task.state,
+        node=task.node,
+        cluster=config.id,
+        namespace=namespace_of(config, yard.loop.executor_of(config.id)),
+        pod=task.unit,
+        container="" if spec.manifest or spec.kind else kind_name(group),
+        kubeconfig=config.kubeconfig,
+        context=config.context,
+    )
+
+
+def _on_machine(yard: Yard, job: JobRecord, task: Task) -> UnitView:
+    config = yard.loop.state.configs.get(task.node)
+    host = (f"{config.user}@{config.host}" if config.user else config.host) if config else ""
+    label = job.spec.label_of(task.number)
+    return UnitView(job.id, label, task.state, task.node, host=host, workdir=job.spec.workdir)

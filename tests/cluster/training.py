@@ -1,0 +1,67 @@
+"""Training in pods: a small image with Python, a script, and a disk that outlives them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import dedent
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.images import python_image
+
+IMAGE = "jobyard.test/training:1"
+CLAIM = "shared"
+SCRIPT = dedent(
+    """\
+    import os, sys, time
+    from jobyard.sdk import yard_job
+
+    job = yard_job()
+    path = os.path.join(job.checkpoint_dir, "epochs")
+    done = int(open(path).read()) if os.path.exists(path) else 0
+    rank, world = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    for epoch in job.epochs(int(sys.argv[1]), start=done):
+        for step in range(3):
+            time.sleep(float(sys.argv[2]) / 3)
+            job.step()
+        if rank == "0":
+            with open(path + ".new", "w") as file:
+                file.write(str(epoch + 1))
+            os.replace(path + ".new", path)
+            print(f"epoch {epoch + 1} in a world of {world}", flush=True)
+        job.saved()
+    """
+)
+
+
+def import_training_image(cluster: Cluster) -> None:
+    assert cluster.node is not None
+    with tempfile.TemporaryDirectory() as directory:
+        tree = Path(directory) / "tree"
+        tree.mkdir()
+        (tree / "train.py").write_text(SCRIPT)
+        archive = Path(directory) / "image.tar"
+        python_image(archive, IMAGE, {"/app": tree})
+        cluster.node.import_images(archive)
+
+
+@contextmanager
+def shared_disk(cluster: Cluster, namespace: str) -> Iterator[str]:
+    """A claim that is bound: a directory of the one real node."""
+    with tempfile.TemporaryDirectory() as directory:
+        volume = f"disk-{namespace}"
+        amount = {"storage": "1Gi"}
+        bound = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+        spec = {**bound, "capacity": amount, "hostPath": {"path": directory}, "persistentVolumeReclaimPolicy": "Retain"}
+        cluster.api.create("/api/v1/persistentvolumes", {"metadata": {"name": volume}, "spec": spec})
+        claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+        wanted = {**bound, "resources": {"requests": amount}, "volumeName": volume}
+        cluster.api.create(claims, {"metadata": {"name": CLAIM}, "spec": wanted})
+        try:
+            cluster.api.until(f"{claims}/{CLAIM}", lambda seen: seen["status"].get("phase") == "Bound")
+            yield directory
+        finally:
+            cluster.api.delete(f"{claims}/{CLAIM}")
+            cluster.api.delete(f"/api/v1/persistentvolumes/{volume}")

@@ -1,0 +1,56 @@
+"""A yard that uses the test cluster, in a namespace of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.cluster.cluster import Cluster
+from tests.yards import TemporaryYard, until
+
+Object = dict[str, Any]
+
+
+class ClusterYard(TemporaryYard):
+    """`--on kubernetes` is the namespace of one test."""
+
+    def __init__(self, cluster: Cluster, namespace: str, *words: str, **env: str) -> None:
+        super().__init__(**env)
+        self.cluster, self.namespace = cluster, namespace
+        config = cluster.api.kubeconfig()
+        config["contexts"][0]["context"]["namespace"] = namespace
+        self.kubeconfig = self.root / "kubeconfig"
+        self.kubeconfig.write_text(json.dumps(config))
+        self.env["KUBECONFIG"] = str(self.kubeconfig)
+        self.ok("clusters", "add", *words)
+
+    def objects(self, job: str, path: str = "/apis/batch/v1", plural: str = "jobs") -> list[Object]:
+        """Those of one job."""
+        return self.cluster.api.items(self.path(path, plural), labelSelector=f"jobyard.dev/job={job}")
+
+    def pods(self, job: str) -> list[Object]:
+        return self.objects(job, "/api/v1", "pods")
+
+    def path(self, api: str, plural: str) -> str:
+        return f"{api}/namespaces/{self.namespace}/{plural}"
+
+    def delete_pod(self, name: str) -> None:
+        self.cluster.api.delete(f"{self.path('/api/v1', 'pods')}/{name}", gracePeriodSeconds=1)
+
+    def ended(self, selector: str = "last", seconds: float = 120.0) -> dict[str, Any]:
+        """The job once it has ended."""
+        return until(lambda: found if (found := self.job(selector))["state"] in _FINAL else None, seconds)
+
+
+_FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
+
+
+@contextmanager
+def cluster_yard(cluster: Cluster, namespace: str, *words: str, **env: str) -> Iterator[ClusterYard]:
+    yard = ClusterYard(cluster, namespace, *words, **env)
+    try:
+        yield yard
+    finally:
+        yard.close()

@@ -1,0 +1,98 @@
+"""Nodes, pods and quotas as the yard counts them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobyard.executors.kubernetes.capacity import Amounts, asked_by, cpu_millis, foreign_of, mib, node_of, quota_of
+from jobyard.executors.kubernetes.room import ClusterRoom
+from jobyard.model.events import NodeJoined, NodeLost, NodeMeasured, QuotaMeasured
+from jobyard.model.node import Foreign, Quota, Taint
+
+Object = dict[str, Any]
+
+
+def a_node(name: str = "n1", gpus: int = 4, **spec: Any) -> Object:
+    allocatable = {"cpu": "7500m", "memory": "31Gi", "nvidia.com/gpu": str(gpus)}
+    labels = {"nvidia.com/gpu.product": "A100", "nvidia.com/gpu.memory": "81920"}
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"allocatable": allocatable}}
+
+
+def a_pod(name: str = "p", node: str = "n1", cpu: str = "500m", gpus: int = 0, **labels: str) -> Object:
+    resources = {"requests": {"cpu": cpu, "memory": "1Gi"}, "limits": {"nvidia.com/gpu": str(gpus)}}
+    return {
+        "metadata": {"name": name, "namespace": "ns", "labels": labels},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "resources": resources}]},
+        "status": {"phase": "Running"},
+    }
+
+
+@pytest.mark.parametrize(("text", "millis"), [("500m", 500), ("2", 2000), ("0.1", 100), ("1e3", 1_000_000)])
+def test_cores_are_read_as_kubernetes_writes_them(text: str, millis: int) -> None:
+    assert cpu_millis(text) == millis
+
+
+@pytest.mark.parametrize(("text", "amount"), [("512Mi", 512), ("1Gi", 1024), ("1G", 954), ("1048576", 1), ("1Ki", 1)])
+def test_memory_is_rounded_up_to_mebibytes(text: str, amount: int) -> None:
+    assert mib(text) == amount
+
+
+def test_a_node_has_what_it_can_give_and_its_taints() -> None:
+    taints = [{"key": "gpu", "effect": "NoSchedule"}, {"key": "soft", "effect": "PreferNoSchedule"}]
+    node = node_of("prod", a_node(taints=taints))
+    assert (node.id, node.cpu_millis, node.memory_mib, len(node.devices)) == ("prod/n1", 7500, 31 * 1024, 4)
+    assert node.devices[0].memory_mib == 81920
+    assert node.taints == (Taint("gpu", "", "NoSchedule"),)
+    assert "nvidia.com/gpu.product=A100" in node.labels
+
+
+def test_init_containers_count_where_they_ask_for_more_and_sidecars_beside_all() -> None:
+    pod = a_pod(cpu="500m")
+    big = {"name": "i", "resources": {"requests": {"cpu": "2"}}}
+    sidecar = {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}}}
+    assert asked_by(pod).cpu_millis == 500
+    pod["spec"]["initContainers"] = [sidecar]
+    assert asked_by(pod).cpu_millis == 600
+    pod["spec"]["initContainers"] = [big, sidecar]
+    assert asked_by(pod).cpu_millis == 2000
+
+
+def test_gpus_of_others_are_none_of_ours() -> None:
+    assert foreign_of(Amounts(gpus=2), {2, 3}, 4).whole_devices == (0, 1)
+    assert foreign_of(Amounts(gpus=2), (), 4).whole_devices == (2, 3)
+    assert foreign_of(Amounts(gpus=9), (), 4).whole_devices == (0, 1, 2, 3)
+
+
+def test_a_quota_leaves_what_others_do_not_use() -> None:
+    hard, used = {"requests.nvidia.com/gpu": "8", "pods": "10"}, {"requests.nvidia.com/gpu": "5", "pods": "4"}
+    quota = {"spec": {"hard": hard}, "status": {"hard": hard, "used": used}}
+    assert quota_of([quota], Amounts(gpus=2, pods=1)) == Quota(gpus=5, tasks=7)
+    assert quota_of([{**quota, "spec": {"scopes": ["BestEffort"]}}], Amounts()) == Quota()
+
+
+def test_room_is_told_once_and_again_when_it_changes() -> None:
+    room = ClusterRoom("prod", False, lambda pod: pod["metadata"]["labels"].get("job", ""))
+    room.node_changed(a_node(), False)
+    assert [type(event) for event in room.news([], 1.0)] == [NodeJoined]
+    assert room.news([], 1.0) == []
+    room.pod_changed(a_pod("other", gpus=1), False)
+    assert room.news([], 2.0) == [NodeMeasured("prod/n1", Foreign(500, 1024, whole_devices=(3,)), 2.0)]
+    room.pod_changed(a_pod("ours", gpus=1, job="j"), False)
+    assert room.news([], 3.0) == []  # the yard has it in its own books
+    room.pod_changed(a_pod("other", gpus=1), True)
+    assert room.news([], 4.0) == [NodeMeasured("prod/n1", Foreign(), 4.0)]
+    room.node_changed(a_node(), True)
+    assert [type(event) for event in room.news([], 5.0)] == [NodeLost]
+
+
+def test_a_quota_is_told_with_our_own_pods_in_it() -> None:
+    room = ClusterRoom("prod", False, lambda pod: pod["metadata"]["labels"].get("job", ""))
+    hard = {"requests.nvidia.com/gpu": "4"}
+    status = {"hard": hard, "used": {"requests.nvidia.com/gpu": "3"}}
+    room.pod_changed(a_pod("ours", gpus=1, job="j"), False)
+    room.quota_changed({"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": status}, False)
+    assert room.news([], 1.0) == [QuotaMeasured("prod", Quota(gpus=2), 1.0)]
+    room.quota_changed({"metadata": {"name": "q"}}, True)
+    assert room.news([], 2.0) == [QuotaMeasured("prod", Quota(), 2.0)]

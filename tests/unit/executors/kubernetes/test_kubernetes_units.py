@@ -1,0 +1,95 @@
+"""Which objects there should be, and which pod is which attempt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from jobyard.executors.kubernetes.kinds import KINDS
+from jobyard.executors.kubernetes.units import Scope, UnitKey, pods_by_attempt, units_of, with_memory
+from jobyard.executors.protocol import JobFacts, LiveAttempt
+from jobyard.model.job import JobSpec
+from jobyard.model.resources import Placement, Resources
+from jobyard.model.task import AttemptId, Slot
+from jobyard.model.training import Training
+from tests.builders import a_group, a_job
+
+Object = dict[str, Any]
+FRESH, WORN = JobFacts(False, is_fresh=True, slots=2), JobFacts(False, slots=2)
+ARRAY = UnitKey(Scope.ARRAY, 1)
+
+
+def live(task: int, number: int = 1, unit: str = "", running: bool = False, memory: int = 0) -> LiveAttempt:
+    slot = Slot(str(task), "j", 0, Placement("prod/n1", Resources(memory_mib=memory)))
+    return LiveAttempt(AttemptId("j", task, number), slot, False, unit=unit, is_running=running)
+
+
+def an_array(name: str = "a-j-a1", failed: str = "", condition: str = "") -> Object:
+    conditions = [{"type": condition, "status": "True", "reason": ""}] if condition else []
+    return {"metadata": {"name": name}, "status": {"failedIndexes": failed, "conditions": conditions}}
+
+
+def a_pod(name: str, index: int, at: int) -> Object:
+    labels = {"batch.kubernetes.io/job-completion-index": str(index)}
+    created = f"2026-01-01T00:00:{at:02d}Z"
+    return {"metadata": {"name": name, "labels": labels, "creationTimestamp": created}}
+
+
+def spec_of(tasks: int = 3, **more: Any) -> JobSpec:
+    return a_job(tasks, cluster="prod", image="i", **more)
+
+
+def test_a_fresh_array_is_one_indexed_job() -> None:
+    first, second = live(0), live(1)
+    assert units_of(spec_of(), [first, second], FRESH, None) == {ARRAY: [first, second]}
+
+
+def test_tasks_of_an_array_whose_job_is_over_have_one_each() -> None:
+    again = live(1, 2, "a-j-a1-1-x")
+    for over in (an_array(condition="Failed"), an_array(failed="1"), None):
+        assert list(units_of(spec_of(), [again], WORN, over)) == [UnitKey(Scope.TASK, 2, 1)]
+
+
+def test_a_retry_by_kubernetes_stays_in_the_array() -> None:
+    again = live(1, 2, "a-j-a1-1-x")
+    assert list(units_of(spec_of(), [again], WORN, an_array(failed="0,3-7"))) == [ARRAY]
+
+
+def test_a_task_that_runs_stays_where_its_pod_is() -> None:
+    inside, alone = live(0, 1, "a-j-a1-0-x", True), live(1, 2, "a-j-t1-a2-y", True)
+    units = units_of(spec_of(), [inside, alone], WORN, an_array(condition="Failed"))
+    assert units == {ARRAY: [inside], UnitKey(Scope.TASK, 2, 1): [alone]}
+
+
+def test_a_gang_and_a_training_are_one_object_for_each_attempt() -> None:
+    gang = spec_of(groups=(a_group(count=2),), gang=True)
+    assert list(units_of(gang, [live(0, 3), live(1, 2)], WORN, None)) == [UnitKey(Scope.WHOLE, 3)]
+    training = spec_of(1, training=Training(epochs=3))
+    assert list(units_of(training, [live(0, 2)], WORN, None)) == [UnitKey(Scope.WHOLE, 2)]
+
+
+def test_a_waiting_attempt_gets_the_next_pod_of_its_task_and_never_an_old_one() -> None:
+    old, new, newer = a_pod("p1", 0, 1), a_pod("p2", 0, 2), a_pod("p3", 0, 3)
+    kind, spec = KINDS["Job"], spec_of()
+    first = live(0)
+    assert pods_by_attempt(spec, kind, [first], [newer, old, new], {}) == {first: old}
+    second = live(0, 2, "p1")
+    assert pods_by_attempt(spec, kind, [second], [old, newer, new], {}) == {second: new}
+    assert pods_by_attempt(spec, kind, [second], [old], {}) == {}
+    assert pods_by_attempt(spec, kind, [second], [newer], {"p1": old}) == {second: newer}
+    assert pods_by_attempt(spec, kind, [second], [newer], {}) == {second: newer}
+
+
+def test_a_running_attempt_keeps_its_pod_also_when_that_is_gone() -> None:
+    old, new = a_pod("p1", 0, 1), a_pod("p2", 0, 2)
+    running = live(0, 1, "p1", True)
+    kind, spec = KINDS["Job"], spec_of()
+    assert pods_by_attempt(spec, kind, [running], [old, new], {}) == {running: old}
+    assert pods_by_attempt(spec, kind, [running], [new], {"p1": old}) == {running: old}
+    assert pods_by_attempt(spec, kind, [running], [new], {}) == {}
+
+
+def test_more_memory_than_was_asked_for_is_given_where_the_yard_grants_it() -> None:
+    spec = spec_of(1, groups=(replace(a_group(), resources=Resources(memory_mib=100)),))
+    assert with_memory(spec, [live(0, 2, memory=200)]).groups[0].resources.memory_mib == 200
+    assert with_memory(spec, [live(0, 1, memory=100)]) is spec
