@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from jobyard.model.job import Reason, State
 from jobyard.model.node import NodeState
 from jobyard.model.resources import Resources
+from jobyard.model.source import GitState
 from jobyard.model.training import Epoch
 
 
@@ -149,6 +150,8 @@ class JobView:
     cluster: str = ""  # of Kubernetes, if it runs on one
     kind: str = ""  # of its object there, where the submitter chose it
     image: str = ""
+    container: bool = False  # on machines: its tasks run in containers of the image
+    git: GitState | None = None  # what the image was made from; without its diff, which has a call of its own
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,8 @@ class NodeView:
     load: float | None = None
     host: str = ""  # how it is reached; empty: this machine
     problem: str = ""  # why there is no link to it now
+    runtime: str = ""  # what runs containers there: docker or podman
+    runtime_problem: str = ""  # why nothing does
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,288 @@
+"""What can be asked about jobs and done with them, whoever made them?"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+
+from jobyard.cli.output.text import harmless
+from jobyard.client.api import YardClient
+from jobyard.compat.genai.cluster import Cluster
+from jobyard.compat.genai.fitting import best_fit
+from jobyard.compat.genai.foreign import LIMIT, REPLICAS, REQUEST, is_a_yards, is_adopted, record_of_foreign
+from jobyard.compat.genai.memory import Memory
+from jobyard.compat.genai.records import Record, candidate, record_of
+from jobyard.errors import NotFound, UserError, YardError
+from jobyard.model.job import State
+from jobyard.model.node import NodeState, place_of
+from jobyard.wire.views import ClusterView, JobView, NodeView
+
+ALL_JOBS = 10_000
+OBJECT_NAME = re.compile(r"-([0-9a-z]{8})(?:-a[0-9]+)?$")  # `<name>-<id>-a<attempt>`, as the yard calls its objects
+
+
+class NotPossible(YardError):
+    """Asked for rightly, and there is no room, or it is as large as it can be."""
+
+    code = "not_possible"
+    http_status = 409
+
+
+class Desk:
+    """Everything is looked up when it is asked for; `memory` has what a process that serves was told."""
+
+    def __init__(
+        self,
+        connect: Callable[[], YardClient],
+        cluster_name: str = "",
+        at_once: bool = False,
+        reach: Callable[[ClusterView], Cluster] | None = None,
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`cluster_name`: which of the yard's clusters, if it has several. `at_once`: who is to grow does not wait for
+        its next checkpoint."""
+        self._connect = connect
+        self._cluster_name = cluster_name
+        self._reach = reach or (lambda view: Cluster(view.kubeconfig, view.context, view.namespace))
+        self._client: YardClient | None = None
+        self._cluster: Cluster | None = None
+        self._warn = warn
+        self._last_warning = ""
+        self.memory = Memory()
+        self.at_once = at_once
+
+    # -- looking
+
+    @property
+    def client(self) -> YardClient:
+        if self._client is None:
+            self._client = self._connect()
+        return self._client
+
+    def records(self) -> list[Record]:
+        """The yard's jobs that train or are on a cluster, and the adopted; of one name the newest."""
+        nodes = self.client.nodes()
+        most = max((len(node.devices) for node in nodes), default=0)
+        jobs = [job for job in self.client.jobs(all=True, limit=ALL_JOBS) if job.training or job.cluster]
+        newest = {job.name: job for job in sorted(jobs, key=lambda job: job.number) if self._is_shown(job)}
+        ours = [record_of(self._with_groups(job), most) for job in newest.values()]
+        others = [each for each in self._foreign() if each.job_name not in newest]
+        return [self.memory.see(each) for each in (*ours, *others)]
+
+    def record(self, name: str) -> Record:
+        """By a job's name, or by that of its object in the cluster. Raises NotFound."""
+        records = self.records()
+        found = next((each for each in records if each.job_name == name), None)
+        if found is None and (match := OBJECT_NAME.search(name)):
+            found = next((each for each in records if each.key == match[1]), None)
+        if found is None:
+            raise NotFound(f"there is no job {name!r}")
+        return found
+
+    def free_gpus(self) -> dict[str, int]:
+        """By node; those without a free one are left out."""
+        counts = {_shown(node): _free(node) for node in self._nodes()}
+        return {node: count for node, count in counts.items() if count}
+
+    def quota(self, namespace: str) -> tuple[str, str]:
+        """Limit and use, as the cluster writes them. Raises NotFound."""
+        cluster = self.cluster()
+        if cluster is None:
+            raise NotFound("this yard has no Kubernetes cluster, and so no quota; `yard clusters add` adds one")
+        return cluster.quota(namespace)
+
+    def cluster(self) -> Cluster | None:
+        """None: the yard has none. Raises YardError where it cannot be reached from here."""
+        if self._cluster is None and (view := self.cluster_view()) is not None:
+            self._cluster = self._reach(view)
+        return self._cluster
+
+    def cluster_view(self) -> ClusterView | None:
+        views = self.client.clusters()
+        named = [each for each in views if each.id == self._cluster_name or not self._cluster_name]
+        if self._cluster_name and not named:
+            known = ", ".join(each.id for each in views) or "none"
+            raise UserError(f"GENAI_CLUSTER: the yard has no cluster {self._cluster_name!r}; it has {known}")
+        return named[0] if named else None
+
+    # -- doing
+
+    def scale(self, name: str | None = None) -> str:
+        """Give a job what fits best; without a name the one that is next. What happens, in one sentence.
+
+        Raises NotPossible, or NotFound.
+        """
+        if name is None:
+            chosen = candidate(self.records())
+            if chosen is None:
+                raise NotPossible("there is no job to scale: none runs")
+            return self.grow(chosen)
+        return self.grow(self.record(name))
+
+    def grow(self, record: Record) -> str:
+        if record.has_ended:
+            raise NotPossible(f"job {record.job_name} has ended ({record.status})")
+        if record.is_resizing:
+            raise NotPossible(f"job {record.job_name} is being resized already")
+        if not record.gpu_assigned:
+            why = f": {harmless(record.message)}" if record.message else ""
+            raise NotPossible(f"job {record.job_name} waits and gets what fits when it starts{why}")
+        if not record.missing:
+            raise NotPossible(f"job {record.job_name} has all the GPUs that it can have ({record.gpu_lim})")
+        gpus = self._best_fit(record)
+        if gpus <= record.gpu_assigned:
+            has = f"{record.gpu_assigned} of {record.gpu_lim} GPUs"
+            raise NotPossible(f"job {record.job_name} has {has}, and there is no room for more")
+        change = f"{record.job_name} goes from {record.gpu_assigned} to {gpus} GPUs"
+        if not record.is_ours:
+            cluster = self.cluster()
+            assert cluster is not None  # or we would not know of it
+            cluster.scale(record.job_name, gpus)
+            return change
+        try:
+            self.client.scale_job(record.key, gpus=gpus)
+        except NotFound:
+            raise
+        except UserError as error:
+            raise NotPossible(str(error)) from error
+        self.memory.sized[record.key] = gpus
+        return f"{change}{' at its next checkpoint' if record.has_saved else ''}"
+
+    def make_use_of_room(self) -> str:
+        """A job has ended: the next one grows, at once or after its next checkpoint. What happens; empty: nothing.
+
+        The yard itself lets a job grow that counts its epochs: while one is being resized nobody else is chosen.
+        """
+        records = self.records()
+        if any(each.is_resizing for each in records):
+            return ""
+        chosen = candidate([each for each in records if not self.memory.is_waiting(each.job_name)])
+        if chosen is None or not chosen.missing:
+            return ""
+        if self.at_once or (chosen.is_ours and chosen.has_saved):  # the yard waits for its checkpoint itself
+            return self._tried(chosen)
+        self.memory.let_wait(chosen.job_name)
+        return f"{chosen.job_name} grows after its next checkpoint"
+
+    def has_saved(self, name: str) -> str:
+        """A job told of a checkpoint: was it waiting for that? What happens; empty: nothing."""
+        return self._tried(self.record(name)) if self.memory.take(name) else ""
+
+    def _tried(self, record: Record) -> str:
+        try:
+            return self.grow(record)
+        except NotPossible as error:
+            return f"nobody grows: {error}"
+
+    def delete(self, name: str) -> str:
+        """Stop it. Raises NotFound."""
+        record = self.record(name)
+        if record.is_ours:
+            if not record.has_ended:
+                self.client.cancel(record.key, message="deleted by its user")
+                return f"{record.job_name} is stopped and deleted"
+            self.memory.hidden.add(record.key)
+            return f"{record.job_name} has ended ({record.status}) and left nothing behind to delete"
+        cluster = self.cluster()
+        assert cluster is not None
+        cluster.delete(record.job_name)
+        self.memory.added.discard(record.job_name)
+        return f"{record.job_name} is deleted"
+
+    def adopt(self, name: str, request: int, limit: int, replicas: int) -> Record:
+        """Take a PyTorchJob in that other hands made; what its annotations do not say is written to them.
+
+        Raises NotFound where there is none.
+        """
+        cluster = self.cluster()
+        missing = NotFound(f"there is no PyTorchJob {name!r} in the cluster; `deploy -f FILE` makes jobs")
+        if cluster is None:
+            raise missing
+        try:
+            job = cluster.job(name)
+        except NotFound:
+            raise missing from None
+        if is_a_yards(job):
+            raise UserError(f"PyTorchJob {name!r} is a yard's own")
+        if not is_adopted(job):
+            job = cluster.annotate(name, **{REPLICAS: str(replicas), REQUEST: str(request), LIMIT: str(limit)})
+        self.memory.added.add(name)
+        return self.memory.see(record_of_foreign(job))
+
+    def tidy(self) -> None:
+        """What a process that serves does now and then: let go what was held, finish what was begun."""
+        for record in self.records():
+            if record.is_ours and self.memory.sized.get(record.key) == record.gpu_assigned and not record.is_resizing:
+                del self.memory.sized[record.key]
+                if not record.has_ended:  # it has the size that we gave it; from now on the scheduler may choose again
+                    self.client.scale_job(record.key)
+            if not record.is_ours and record.is_resizing and (cluster := self.cluster()):
+                cluster.go_on(record.job_name)
+
+    # -- below
+
+    def _is_shown(self, job: JobView) -> bool:
+        return job.state is not State.CANCELLED and job.id not in self.memory.hidden
+
+    def _with_groups(self, job: JobView) -> JobView:
+        """Lists do not say what a job asks for that does not train."""
+        return job if job.training else self.client.job(job.id)
+
+    def _foreign(self) -> list[Record]:
+        try:
+            cluster = self.cluster()
+            jobs = cluster.jobs() if cluster else []
+        except YardError as error:  # the yard's own jobs are shown whatever becomes of the cluster
+            if str(error) != self._last_warning:
+                self._warn(f"PyTorchJobs of others are not shown: {error}")
+            self._last_warning = str(error)
+            return []
+        self._last_warning = ""
+        return [record_of_foreign(job) for job in jobs if is_adopted(job)]
+
+    def _nodes(self) -> list[NodeView]:
+        nodes = self.client.nodes()
+        view = self.cluster_view()
+        return [node for node in nodes if place_of(node.id) == view.id] if view else list(nodes)
+
+    def _best_fit(self, record: Record) -> int:
+        nodes = self._nodes()
+        free = {node.id: _free(node) for node in nodes}
+        own = Counter(self._nodes_of(record))
+        has = {node: count * record.gpu_assigned for node, count in own.items()}
+        if record.is_ours and not any("/" in node for node in own):
+            free = {node: count for node, count in free.items() if node in own}  # its checkpoint is on its machine
+        return best_fit(record.gpu_lim, record.gpu_assigned, record.replicas, free, has, self._quota_free(record))
+
+    def _nodes_of(self, record: Record) -> list[str]:
+        if record.is_ours:
+            return [task.node for task in self.client.tasks(record.key, limit=1000) if task.state.is_active]
+        cluster, view = self.cluster(), self.cluster_view()
+        assert cluster is not None
+        assert view is not None
+        return [f"{view.id}/{node}" for node in cluster.nodes_of(record.job_name) if node]
+
+    def _quota_free(self, record: Record) -> int | None:
+        """None: there is no quota, or we cannot see it; what is the yard's own the yard itself keeps within it."""
+        try:
+            cluster = self.cluster()
+            limit, used = cluster.quota(cluster.namespace) if cluster else ("", "")
+        except NotFound:
+            return None
+        except YardError:
+            if record.is_ours:
+                return None
+            raise
+        return int(limit) - int(used) if limit else None
+
+
+def _free(node: NodeView) -> int:
+    if node.state is not NodeState.UP:
+        return 0
+    return sum(not (each.reserved_mib or each.foreign_mib or each.reserved_percent) for each in node.devices)
+
+
+def _shown(node: NodeView) -> str:
+    """As the cluster calls it."""
+    return node.id.partition("/")[2] or node.id

@@ -1,0 +1,75 @@
+"""Who may come in? Whoever has the token; where there is none, programs of this machine alone."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import ipaddress
+import json
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+TOKEN = "JOBYARD_GENAI_TOKEN"
+NEEDS_TOKEN = f"this door needs a token; send the header `Authorization: Bearer`, with what {TOKEN} says there"
+ONLY_LOOPBACK = f"without {TOKEN} only programs of this machine are served"
+
+
+class Door:
+    """Around an app. Also where somebody else listens for us, as `fastapi run` does on all addresses."""
+
+    def __init__(self, app: ASGIApp, token: str = "") -> None:
+        self._app = app
+        self._token = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not (refusal := self._refusal(scope)):
+            await self._app(scope, receive, send)
+            return
+        status, sentence = refusal
+        body = json.dumps({"error": sentence}).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        if status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers = Headers(scope=scope)
+        if self._token:
+            secret = _secret(headers.get("authorization", ""))
+            return None if hmac.compare_digest(secret, self._token) else (401, NEEDS_TOKEN)
+        client = scope.get("client") or ("",)
+        # The name, too: a page in a browser could have its own name lead to this machine.
+        if is_loopback(client[0]) and is_loopback(_host(headers.get("host", ""))):
+            return None
+        return 403, ONLY_LOOPBACK
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _secret(authorization: str) -> bytes:
+    """Also as a password: `http://job:TOKEN@host/...` is all that some clients can be given."""
+    kind, _, value = authorization.partition(" ")
+    if kind.lower() == "bearer":
+        return value.strip().encode()
+    if kind.lower() != "basic":
+        return b""
+    try:
+        return base64.b64decode(value.strip(), validate=True).partition(b":")[2]
+    except binascii.Error:
+        return b""
+
+
+def _host(text: str) -> str:
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0]

@@ -1,0 +1,53 @@
+"""Where does `monitor` listen? At MHOST:MPORT, and FLASK_PORT beside it; without a token on this machine only."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Mapping
+
+import uvicorn
+
+from jobyard.compat.genai.app import make_app
+from jobyard.compat.genai.door import TOKEN, is_loopback
+from jobyard.compat.genai.here import desk_here
+from jobyard.errors import UserError
+
+HOST, PORT = "127.0.0.1", 6000
+
+
+def serve() -> None:
+    """Until it is told to end."""
+    host, ports = address_of(os.environ)
+    sockets = [_bound(host, port) for port in ports]
+    app = make_app(desk_here, os.environ.get(TOKEN, ""))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2)
+    uvicorn.Server(config).run(sockets)
+
+
+def address_of(environ: Mapping[str, str]) -> tuple[str, list[int]]:
+    """Raises UserError where everybody could come in."""
+    host = environ.get("MHOST") or HOST
+    if not environ.get(TOKEN) and not is_loopback(host):
+        raise UserError(f"MHOST: {host} can be reached from elsewhere; set {TOKEN}, or leave MHOST at {HOST}")
+    ports = [_port(environ, "MPORT", PORT)]
+    if environ.get("FLASK_PORT"):
+        ports.append(_port(environ, "FLASK_PORT", PORT))
+    return host, list(dict.fromkeys(ports))
+
+
+def _port(environ: Mapping[str, str], name: str, default: int) -> int:
+    text = environ.get(name) or str(default)
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise UserError(f"{name}: {text!r} is not a port; write a number from 1 to 65535")
+    return int(text)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise UserError(f"{host}:{port} cannot be listened on: {error.strerror or error}; set MHOST or MPORT") from None

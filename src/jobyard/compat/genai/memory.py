@@ -1,0 +1,48 @@
+"""What does a process that serves remember? What jobs told it over HTTP; it is gone when the process is."""
+
+from __future__ import annotations
+
+import threading
+
+from jobyard.compat.genai.records import Record, Report, with_report
+
+
+class Memory:
+    """By the name of a job. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reports: dict[str, Report] = {}
+        self._waiting: dict[str, None] = {}  # who grows at its next checkpoint, in the order of their being chosen
+        self.hidden: set[str] = set()  # keys of jobs that ended and were deleted
+        self.added: set[str] = set()  # names of PyTorchJobs that were added by hand
+        self.sized: dict[str, int] = {}  # jobs that we gave a size; when they have it, the scheduler may choose again
+
+    def tell(self, name: str, report: Report) -> None:
+        with self._lock:
+            known = self._reports.get(name)
+            if known is None or report.at > known.at:
+                self._reports[name] = known.then(report) if known else report
+
+    def see(self, record: Record) -> Record:
+        """The record with what was told; and what the yard knows of its checkpoints is remembered beside it."""
+        if record.has_saved:
+            epochs, total = record.completed_epochs, record.total_epochs
+            self.tell(record.job_name, Report(record.last_checkpoint_time, None, epochs, total))
+        known = self._reports.get(record.job_name)
+        # A name may be used again: what an earlier job told is not of this one.
+        return with_report(record, known if known and known.at >= record.job_arrival_time else None)
+
+    def let_wait(self, name: str) -> None:
+        self._waiting[name] = None
+
+    def is_waiting(self, name: str) -> bool:
+        return name in self._waiting
+
+    def take(self, name: str) -> bool:
+        """Was it waiting for its next checkpoint?"""
+        with self._lock:
+            if name not in self._waiting:
+                return False
+            del self._waiting[name]
+            return True

@@ -1,0 +1,150 @@
+"""What does the other system write down of a job, and in which orders does it list jobs?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from jobyard.model.job import Reason, State
+from jobyard.wire.views import JobView
+
+COMPLETED = "completed"
+STATUSES = {
+    State.PENDING: "scheduled",
+    State.STARTING: "scheduled",
+    State.RUNNING: "running",
+    State.STOPPING: "running",
+    State.SUSPENDED: "scheduled",
+    State.SUCCEEDED: COMPLETED,
+    State.FAILED: "failed",
+    State.CANCELLED: "deleted",
+}
+MOVING = (Reason.RESIZING, Reason.PREEMPTED)  # it stops at a checkpoint, or has just done so
+ENDED = frozenset({COMPLETED, "failed", "deleted"})
+
+
+@dataclass(frozen=True)
+class Record:
+    """GPUs are those of one replica. `key` and what follows are ours, and not shown."""
+
+    job_name: str
+    gpu_req: int
+    gpu_lim: int
+    gpu_assigned: int  # 0: it waits
+    replicas: int
+    total_epochs: float
+    job_arrival_time: int
+    last_checkpoint_time: float  # that of its arrival before the first
+    completed_epochs: float
+    time_bw_checkpoints: float | None
+    status: str
+    restarts: int
+    key: str = ""  # the yard's id of it; empty: it is not the yard's
+    is_resizing: bool = False
+    has_saved: bool = False
+    message: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        return bool(self.key)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in ENDED
+
+    @property
+    def missing(self) -> int:
+        return self.gpu_lim - self.gpu_assigned
+
+    def shown(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in SHOWN}
+
+
+SHOWN = fields(Record)[:12]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The newest checkpoint that is known of a job, and the one before it."""
+
+    at: float
+    before: float | None = None
+    completed_epochs: float = 0
+    total_epochs: float = 0
+
+    def then(self, later: Report) -> Report:
+        return replace(later, before=self.at, total_epochs=later.total_epochs or self.total_epochs)
+
+
+def record_of(view: JobView, most_gpus: int) -> Record:
+    """`view` with its training or, of a job that does not train, its groups. `most_gpus` stands for "all there are"."""
+    training = view.training
+    gpus = training.gpus if training else sum(group.resources.gpus for group in view.groups)
+    low, high = (training.gpus_range if training else None) or (gpus, gpus)
+    arrival = int(view.submitted_at)
+    return Record(
+        job_name=view.name,
+        gpu_req=low,
+        gpu_lim=max(low, min(high, most_gpus)) if high > low else high,
+        gpu_assigned=gpus if view.started_at is not None and view.state is not State.PENDING else 0,
+        replicas=training.workers if training else sum(group.count for group in view.groups) or 1,
+        total_epochs=(training.epochs_total if training else None) or 0,
+        job_arrival_time=arrival,
+        last_checkpoint_time=(training.saved_at if training else None) or arrival,
+        completed_epochs=training.epochs_done if training else 0,
+        time_bw_checkpoints=training.epoch_seconds if training and training.saved_at else None,
+        status=STATUSES[view.state],
+        restarts=training.restarts if training else 0,
+        key=view.id,
+        is_resizing=not view.state.is_final and (view.reason in MOVING or view.state is State.STOPPING),
+        has_saved=bool(training and training.saved_at),
+        message=view.message,
+    )
+
+
+def with_report(record: Record, report: Report | None) -> Record:
+    """What a job told us itself counts where it is newer than what the yard knows."""
+    if report is None or report.at < record.last_checkpoint_time:
+        return record
+    between = None if report.before is None else report.at - report.before
+    return replace(
+        record,
+        last_checkpoint_time=report.at,
+        time_bw_checkpoints=record.time_bw_checkpoints if between is None else between,
+        completed_epochs=max(record.completed_epochs, report.completed_epochs),
+        total_epochs=report.total_epochs or record.total_epochs,
+    )
+
+
+# -- lists, in the original's orders; those that have ended are in none of them
+
+
+def by_arrival(records: Iterable[Record]) -> list[Record]:
+    return sorted((each for each in records if not each.has_ended), key=lambda each: each.job_arrival_time)
+
+
+def by_checkpoint(records: Iterable[Record]) -> list[Record]:
+    """The one that saved last first: it has least to lose."""
+    return sorted(by_arrival(records), key=lambda each: each.last_checkpoint_time, reverse=True)
+
+
+def by_checkpoint_limit(records: Iterable[Record]) -> list[Record]:
+    return [each for each in by_checkpoint(records) if each.missing > 0]
+
+
+def by_difference(records: Iterable[Record], missing: int) -> list[Record]:
+    return [each for each in by_checkpoint(records) if each.missing == missing]
+
+
+def scale_down(records: Iterable[Record], spare: int) -> list[Record]:
+    return [each for each in by_checkpoint(records) if each.gpu_assigned - each.gpu_req >= spare]
+
+
+def candidate(records: Iterable[Record]) -> Record | None:
+    """Who is to grow: of those that run with less than they could have, the one that saved last; else who came first.
+
+    One that waits is no candidate to grow, and one that is being resized grows already.
+    """
+    running = [each for each in records if each.gpu_assigned and not each.is_resizing]
+    return next(iter([*by_checkpoint_limit(running), *by_arrival(running)]), None)
