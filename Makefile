@@ -25,17 +25,16 @@ lint: setup ## style, types and import arrows
 	mypy
 	lint-imports
 
-packages: # what the tests over SSH need; without it they say so and are skipped
-	@while read -r package command; do tools/need $$package $$command || true; done <tests/hosts/packages.txt
+packages: # what the tests over SSH and of the cluster need; without it they say so and are skipped
+	@cat tests/*/packages.txt | while read -r package command; do tools/need $$package $$command </dev/null || true; done
 
 frameworks: setup # torch, Lightning, transformers and TensorFlow for tests/training; without them they say so and are skipped
 	@tools/frameworks >/dev/null || true
 
-# Not the cluster yet: its programs take half an hour to build the first time, and nothing of ours runs on it so far.
-test: lint packages frameworks ## everything: style, types, import arrows, all tests but those of the cluster
-	pytest --ignore=tests/cluster
+test: lint packages frameworks ## everything: style, types, import arrows, all tests; the first time it builds Kubernetes
+	python tools/all-tests
 
-test-cluster: setup ## build Kubernetes once (half an hour), start a real cluster, try it
+test-cluster: setup packages ## only what runs on the real cluster
 	nice -n 19 python -m tests.cluster.build
 	pytest tests/cluster
 
@@ -47,6 +46,7 @@ test-fast: setup ## the inner loop, under a minute
 soak: setup packages ## the long fault campaigns
 	JOBYARD_FAULT_ROUNDS=200 JOBYARD_LINK_ROUNDS=45 JOBYARD_LINK_SEED=2 JOBYARD_ARTEFACTS=$(CURDIR)/artefacts \
 		pytest tests/faults --timeout=0 -s
+	JOBYARD_CLUSTER_ROUNDS=20 JOBYARD_ARTEFACTS=$(CURDIR)/artefacts pytest tests/cluster/test_faults.py -s
 
 bench: setup ## measure, keep the figures, write docs/benchmarks.md
 	@mkdir -p benchmarks/results
@@ -54,6 +54,7 @@ bench: setup ## measure, keep the figures, write docs/benchmarks.md
 	python benchmarks/startup.py --json >.bench.json && mv .bench.json benchmarks/results/startup.json
 	python benchmarks/ssh.py --json >.bench.json && mv .bench.json benchmarks/results/ssh.json
 	python benchmarks/sdk.py --json >.bench.json && mv .bench.json benchmarks/results/sdk.json
+	python benchmarks/kubernetes.py --json >.bench.json && mv .bench.json benchmarks/results/kubernetes.json
 	python benchmarks/report.py
 
 format: setup ## let ruff tidy the tree

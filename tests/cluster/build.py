@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,12 @@ class Product:
     """What the linker writes into variables: how the program knows its version."""
     keep: tuple[str, ...] = ()
     """Directories of the module that are kept beside the programs: resource definitions and the like."""
+    main: str = field(default="", repr=False)
+    """A `main.go` of ours in place of its own, which has more compiled in than anybody here asks for."""
 
     @property
     def home(self) -> Path:
-        key = hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+        key = hashlib.sha256((repr(self) + self.main).encode()).hexdigest()[:16]
         return cache() / f"cluster-{self.name}-{key}"
 
     @property
@@ -82,8 +84,25 @@ TRAINING = Product(
     ("cmd/training-operator.v1",),
     keep=("manifests",),
 )
-COREDNS = Product("coredns", "github.com/coredns/coredns", "v1.15.0", (".",))
-PRODUCTS = {each.name: each for each in (KUBERNETES, ETCD, KWOK, COREDNS, JOBSET, TRAINING, KUBERAY, KUEUE)}
+# As its manual says for own builds: only the plugins of our Corefile, and no cloud's client library with them.
+SMALL_COREDNS = """\
+package main
+
+import (
+	_ "github.com/coredns/coredns/plugin/bind"
+	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/kubernetes"
+	_ "github.com/coredns/coredns/plugin/ready"
+
+	"github.com/coredns/coredns/coremain"
+)
+
+func main() { coremain.Run() }
+"""
+COREDNS = Product("coredns", "github.com/coredns/coredns", "v1.15.0", (".",), main=SMALL_COREDNS)
+# The fork that goes on where Google's repository has ended; the module registry knows it by version only.
+KANIKO = Product("kaniko", "github.com/chainguard-dev/kaniko", "v1.25.6", ("cmd/executor",))
+PRODUCTS = {each.name: each for each in (KUBERNETES, ETCD, KWOK, COREDNS, JOBSET, TRAINING, KUBERAY, KUEUE, KANIKO)}
 
 
 def cache() -> Path:
@@ -106,16 +125,23 @@ def build(product: Product) -> Path:
                 _build_in(place, product)
             finally:
                 shutil.rmtree(place, ignore_errors=True)
+            if all(each.is_built for each in PRODUCTS.values()):  # nobody builds any more
+                shutil.rmtree(compiled(), ignore_errors=True)
     return product.home
+
+
+def compiled() -> Path:
+    """What the products compile, some gigabytes: kept until all are built, because they have much in common."""
+    return cache() / "cluster-compiled"
 
 
 def _build_in(place: Path, product: Product) -> None:
     # 1. The module's source, as the registry has it and the checksum database knows it.
     go = _find_go()
-    compiled = place / "compiled"
     source = _download(go, place, product)
     # 2. A main module to build from: a copy, or where its go.mod points into its repository, one of ours around it.
-    is_whole = " => ./" not in (text := (source / "go.mod").read_text()) and " => ../" not in text
+    text = (source / "go.mod").read_text()
+    is_whole = not product.main and " => ./" not in text and " => ../" not in text
     main = place / "main"
     if is_whole:
         shutil.copytree(source, main)
@@ -123,6 +149,8 @@ def _build_in(place: Path, product: Product) -> None:
     else:
         main.mkdir()
         (main / "go.mod").write_text(_go_mod(text, product))
+        if product.main:
+            (main / "main.go").write_text(product.main)
     # 3. The programs. A half-filled directory of an earlier try is removed; `ready` is written last.
     shutil.rmtree(product.home, ignore_errors=True)
     programs = product.home / "bin"
@@ -130,9 +158,10 @@ def _build_in(place: Path, product: Product) -> None:
     stamps = " ".join(f"-X {stamp}" for stamp in product.stamps)
     for package in product.packages:
         output = programs / (product.name if package == "." else package.rsplit("/", 1)[-1])
-        target = f"./{package}" if is_whole else f"{product.module}/{package}".removesuffix("/.")
+        is_here = is_whole or product.main
+        target = f"./{package}" if is_here else f"{product.module}/{package}".removesuffix("/.")
         words = ["build", "-mod=mod", "-trimpath", "-ldflags", f"-s -w {stamps}", "-o", str(output), target]
-        _run(go, words, main, GOCACHE=str(compiled))  # three gigabytes for Kubernetes, which nobody needs afterwards
+        _run(go, words, main, GOCACHE=str(compiled()))
     for kept in product.keep:
         shutil.copytree(source / kept, product.home / kept)
     subprocess.run(["chmod", "-R", "u+w", product.home], check=True)

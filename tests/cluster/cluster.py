@@ -23,6 +23,7 @@ from tests.cluster.certificates import Authority, Pair
 from tests.cluster.leftovers import new_directory
 from tests.cluster.network import LOOPBACK, Network, make_bridge
 from tests.cluster.node import DOMAIN, NODE, Node, is_ready, why_no_node
+from tests.cluster.packages import ALWAYS, why_lacking
 from tests.cluster.processes import Program, free_port
 
 GPU = "nvidia.com/gpu"
@@ -60,6 +61,8 @@ class Cluster:
     def start(self) -> None:
         """Returns when pods can run. Raises CannotBuild or DidNotStart."""
         # 1. Programs, a directory, an address.
+        if lacking := why_lacking(ALWAYS):
+            raise CannotBuild(lacking)
         for product in (
             KUBERNETES,
             ETCD,
@@ -134,11 +137,14 @@ class Cluster:
         self.api.patch(f"/api/v1/nodes/{node}/status", {"status": {"capacity": amount, "allocatable": amount}})
         self.api.until(f"/api/v1/nodes/{node}", lambda seen: seen["status"]["allocatable"].get(GPU) == str(count))
 
-    def add_fake_nodes(self, count: int, *, gpus: int = 8, prefix: str = "fake") -> list[str]:
-        """Nodes that KWOK plays: pods on them start and end at once. Returns when all are Ready."""
+    def add_fake_nodes(self, count: int, *, gpus: int = 8, prefix: str = "fake", taint: bool = True) -> list[str]:
+        """Nodes that KWOK plays: pods on them start and end at once. Returns when all are Ready.
+
+        Without `taint`, pods that know nothing of KWOK go there too.
+        """
         names = [f"{prefix}-{number:04}" for number in range(count)]
         with ThreadPoolExecutor(BUILDERS) as pool:
-            list(pool.map(lambda name: self.api.create("/api/v1/nodes", fake_node(name, gpus, prefix)), names))
+            list(pool.map(lambda name: self.api.create("/api/v1/nodes", fake_node(name, gpus, prefix, taint)), names))
         self.api.until_all("/api/v1/nodes", is_ready, count, 180, labelSelector=f"jobyard.test/fake={prefix}")
         return names
 
@@ -247,6 +253,10 @@ class Cluster:
 
     # -- parts
 
+    def kubeconfig_of(self, user: str) -> Path:
+        """For programs that are to be this user; what the user may do is for the caller to say."""
+        return self._write_kubeconfig(user, self.identity(user, user))
+
     def _kubeconfig_of(self, component: str) -> Path:
         return self._write_kubeconfig(component, self.identity(component, f"system:{component}"))
 
@@ -273,15 +283,15 @@ class Cluster:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def fake_node(name: str, gpus: int, group: str) -> Object:
-    """A node object that KWOK takes for its own, tainted so that only pods that say so come."""
+def fake_node(name: str, gpus: int, group: str, taint: bool = True) -> Object:
+    """A node object that KWOK takes for its own; with `taint`, only pods that say so come."""
     amount = {"cpu": "64", "memory": "512Gi", "pods": "256", GPU: str(gpus)}
     labels = {"kubernetes.io/hostname": name, "type": "kwok", "jobyard.test/fake": group}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "annotations": {FAKE: "fake"}, "labels": labels},
-        "spec": {"taints": [{"key": FAKE, "value": "fake", "effect": "NoSchedule"}]},
+        "spec": {"taints": [{"key": FAKE, "value": "fake", "effect": "NoSchedule"}] if taint else []},
         "status": {"capacity": amount, "allocatable": amount},
     }
 

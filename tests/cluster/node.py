@@ -15,11 +15,11 @@ from tests.cluster.certificates import Authority
 from tests.cluster.images import PAUSE, small_images
 from tests.cluster.leftovers import clear_node, make_cgroups
 from tests.cluster.network import Network
+from tests.cluster.packages import why_lacking
 from tests.cluster.processes import GRACE_SECONDS, Program, free_port
-from tests.yards import ROOT, until
+from tests.yards import until
 
 CNI_PLUGINS = Path("/usr/lib/cni")
-PACKAGES = {"containerd": "containerd", "runc": "runc", "containernetworking-plugins": "", "busybox-static": "busybox"}
 NODE = "worker"
 DOMAIN = "cluster.local"
 
@@ -28,13 +28,7 @@ def why_no_node() -> str:
     """Empty when this machine can run a kubelet; otherwise one sentence."""
     if os.getuid() != 0:
         return "A kubelet needs root."
-    for package, command in PACKAGES.items():
-        if package == "containernetworking-plugins" and (CNI_PLUGINS / "bridge").exists():
-            continue
-        done = subprocess.run([ROOT / "tools/need", package, command], capture_output=True, text=True)
-        if done.returncode != 0:
-            return done.stderr.strip().splitlines()[-1]
-    return ""
+    return why_lacking()
 
 
 class Node:
