@@ -18,6 +18,7 @@ from tests.cluster.api import Object
 from tests.cluster.build import JOBSET, KUBERAY, KUEUE, TRAINING, CannotBuild, Product, build
 from tests.cluster.certificates import Authority
 from tests.cluster.cluster import Cluster
+from tests.cluster.images import SMALL
 from tests.cluster.objects import has
 from tests.cluster.processes import Program, free_port
 
@@ -65,7 +66,9 @@ def _jobset(place: Place) -> list[str | Path]:
 
 
 def _kueue(place: Place) -> list[str | Path]:
-    settings = _settings(place, "config.kueue.x-k8s.io/v1beta2", enable=True, namespace="kueue-system")
+    kinds = {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]}
+    version = "config.kueue.x-k8s.io/v1beta2"
+    settings = _settings(place, version, enable=True, namespace="kueue-system", integrations=kinds)
     return [KUEUE.program("kueue"), f"--config={settings}", "--feature-gates=VisibilityOnDemand=false"]
 
 
@@ -79,7 +82,18 @@ def _training(place: Place) -> list[str | Path]:
         f"--webhook-server-port={place.webhook}",
         f"--health-probe-bind-address=127.0.0.1:{place.probe}",
         "--metrics-bind-address=0",
+        f"--pytorch-init-container-template-file={_waiting(place)}",
     ]
+
+
+def _waiting(place: Place) -> Path:
+    """Where workers wait for the master's name. Of an image that is here, and busybox 1.35's nslookup fails also when
+    it finds the name, but not in all domains that it tries."""
+    look = "nslookup {{.MasterAddr}} | grep -q ^Name: && exit 0; echo waiting for the master; sleep 1"
+    script = f"for try in $(seq {{{{.MaxTries}}}}); do {look}; done; exit 1"
+    path = place.directory / "init-container.yaml"
+    path.write_text(json.dumps([{"name": "init-pytorch", "image": SMALL, "command": ["sh", "-c", script]}]))
+    return path
 
 
 def _kuberay(place: Place) -> list[str | Path]:

@@ -11,6 +11,7 @@ from tests.cluster.cluster import Cluster
 from tests.yards import TemporaryYard, until
 
 Object = dict[str, Any]
+WAITS = ("--", "sh", "-c", "trap 'exit 143' TERM; echo begin; until [ -e /tmp/go ]; do sleep 0.1; done; echo end")
 
 
 class ClusterYard(TemporaryYard):
@@ -35,6 +36,11 @@ class ClusterYard(TemporaryYard):
 
     def path(self, api: str, plural: str) -> str:
         return f"{api}/namespaces/{self.namespace}/{plural}"
+
+    def let_go(self, job: str) -> None:
+        """Of a job of one task that runs WAITS: it ends now."""
+        unit = self.tasks(job)[0]["unit"]
+        self.cluster.kubectl("exec", f"--namespace={self.namespace}", unit, "--", "touch", "/tmp/go")
 
     def delete_pod(self, name: str) -> None:
         self.cluster.api.delete(f"{self.path('/api/v1', 'pods')}/{name}", gracePeriodSeconds=1)

@@ -31,10 +31,13 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 FIELD_MANAGER = "jobyard"
 MERGE = "application/merge-patch+json"
+STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 JSON = "application/json"
 OPENED = "OPENED"
 ANSWER_SECONDS = 30.0
+# A bookmark comes about every minute: a watch that is silent for longer may be a connection that nobody holds any more.
+SILENT_SECONDS = 150.0
 # As other clients of the API server: so many questions in a second, and some more at once.
 QUESTIONS_PER_SECOND = 200.0
 QUESTIONS_AT_ONCE = 400
@@ -63,6 +66,11 @@ class Refused(Rejected):
     @property
     def is_forbidden(self) -> bool:
         return self.status in (401, 403)
+
+    @property
+    def is_final(self) -> bool:
+        """Is it about what was asked, and not about who asked, or a server that is not well?"""
+        return not self.is_forbidden and self.status < 500
 
 
 class Api:
@@ -120,8 +128,10 @@ class Api:
         query = {"fieldManager": FIELD_MANAGER, "force": "true", **query}
         return await self._ask("apply", "PATCH", path, body, query, APPLY)
 
-    async def patch(self, path: str, body: Object) -> Object:
-        return await self._ask("patch", "PATCH", path, body, {"fieldManager": FIELD_MANAGER}, MERGE)
+    async def patch(self, path: str, body: Object, *, adds_to_lists: bool = False) -> Object:
+        """Lists are replaced; with `adds_to_lists` they are added to, which only Kubernetes' own kinds know."""
+        kind = STRATEGIC_MERGE if adds_to_lists else MERGE
+        return await self._ask("patch", "PATCH", path, body, {"fieldManager": FIELD_MANAGER}, kind)
 
     async def delete(self, path: str, *, grace_seconds: int | None = None) -> None:
         """With all that it owns. Gone already: nothing."""
@@ -148,21 +158,21 @@ class Api:
             await self._pace.turn()
             self.calls[f"{verb} {_collection(path)}"] += 1
             try:
-                response = await self._open(method, path, body, query, kind, ANSWER_SECONDS)
-                data = await response.read()
+                async with await self._open(method, path, body, query, kind, ANSWER_SECONDS) as response:
+                    data = await response.read()
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 if attempt + 1 == _TRIES or verb == "create":
                     raise Unavailable(f"the cluster at {self.host} does not answer: {_sentence(error)}") from error
                 await asyncio.sleep(0.2 * 2**attempt)
                 continue
-            if response.status in _LATER and attempt + 1 < _TRIES:
+            if response.status in _LATER:
                 await asyncio.sleep(_seconds(response.headers.get("Retry-After")) or 0.2 * 2**attempt)
                 continue
             if response.status >= 300:
                 raise _refusal(response.status, data)
             answer: Object = json.loads(data)
             return answer
-        raise Unavailable(f"the cluster at {self.host} is too busy")
+        raise Unavailable(f"the cluster at {self.host} is too busy: {_refusal(response.status, data)}")
 
     # -- what goes on -------------------------------------------------------------------------------------------------
 
@@ -172,15 +182,15 @@ class Api:
         query = {"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true", **query}
         self.calls[f"watch {_collection(path)}"] += 1
         try:
-            response = await self._open("GET", path, None, query, JSON, None)
-            if response.status >= 300:
-                raise _refusal(response.status, await response.read())
-            yield OPENED, {}
-            async for line in _lines(response):
-                event: Object = json.loads(line)
-                if event["type"] == "ERROR":
-                    raise _refusal(event["object"].get("code", 500), json.dumps(event["object"]).encode())
-                yield event["type"], event["object"]
+            async with await self._open("GET", path, None, query, JSON, None, SILENT_SECONDS) as response:
+                if response.status >= 300:
+                    raise _refusal(response.status, await response.read())
+                yield OPENED, {}
+                async for line in _lines(response):
+                    event: Object = json.loads(line)
+                    if event["type"] == "ERROR":
+                        raise _refusal(event["object"].get("code", 500), json.dumps(event["object"]).encode())
+                    yield event["type"], event["object"]
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(f"the cluster at {self.host} does not answer: {_sentence(error)}") from error
 
@@ -190,11 +200,11 @@ class Api:
         query = {"container": container, **({"follow": "true"} if follow else {})}
         self.calls["get pods/log"] += 1
         try:
-            response = await self._open("GET", path, None, query, JSON, None)
-            if response.status >= 300:
-                raise _refusal(response.status, await response.read())
-            async for chunk in response.content.iter_any():
-                yield chunk
+            async with await self._open("GET", path, None, query, JSON, None) as response:
+                if response.status >= 300:
+                    raise _refusal(response.status, await response.read())
+                async for chunk in response.content.iter_any():
+                    yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(f"the output of pod {pod} cannot be read: {_sentence(error)}") from error
 
@@ -230,10 +240,11 @@ class Api:
         query: Mapping[str, str] | None,
         kind: str,
         seconds: float | None,
+        silent_seconds: float | None = None,
     ) -> aiohttp.ClientResponse:
         url = f"{self.host}{path}" + (f"?{urlencode(query)}" if query else "")
         headers = {**await self._identity(), "Accept": JSON, "Content-Type": kind}
-        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=10)
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=10, sock_read=silent_seconds)
         data = None if body is None else json.dumps(body, separators=(",", ":"))
         return await self._session().request(
             method,

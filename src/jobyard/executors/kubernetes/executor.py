@@ -7,22 +7,24 @@ what was seen, makes the objects that are missing, and removes those that nobody
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from jobyard.errors import ExecutorError, Unavailable, UserError
-from jobyard.executors.kubernetes import names
+from jobyard.executors.kubernetes import names, secrets
 from jobyard.executors.kubernetes.client import Api, Refused, object_path
 from jobyard.executors.kubernetes.held_job import HeldJob
 from jobyard.executors.kubernetes.kinds import KINDS, Kind, kind_of
 from jobyard.executors.kubernetes.rights import check_place, kueue_version, lacking, rights_on, sentence
 from jobyard.executors.kubernetes.room import ClusterRoom
 from jobyard.executors.kubernetes.settling import RETRY_SECONDS, Settling
-from jobyard.executors.kubernetes.text import yaml_of
+from jobyard.executors.kubernetes.text import text_of
 from jobyard.executors.kubernetes.units import Scope, UnitKey
 from jobyard.executors.kubernetes.watching import Watching
 from jobyard.executors.mirror import Mirror
@@ -36,6 +38,9 @@ log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 AT_ONCE = 16  # jobs that are settled side by side
+READY_SECONDS = 15.0
+MOST_ACCEPTED = 1000
+ACCEPTED_SECONDS = 300.0
 AWAY_SECONDS = 3.0  # an API server that restarts is back by then, and nobody need hear of it
 CONNECT_SECONDS = (1.0, 2.0, 5.0, 10.0)
 
@@ -50,7 +55,7 @@ class KubernetesExecutor:
         self._mirror = mirror
         self._api: Api | None = None
         self._problem = ""
-        self._is_connected = False
+        self._ready = asyncio.Event()  # it is connected
         self._seen: asyncio.Queue[Sequence[Event]] = asyncio.Queue()
         self._jobs: dict[str, HeldJob] = {}
         self._room = ClusterRoom(config.id, bool(config.queue), self._ours)
@@ -61,7 +66,8 @@ class KubernetesExecutor:
         self._queued: set[str] = set()
         self._slots: dict[str, str] = {}  # open slots -> their jobs
         self._busy: set[str] = set()
-        self._settling = Settling(config, yard_id, yard, self._tell, self._again, self._spawn)
+        self._settling = Settling(config, yard_id, yard, self._tell, self._again)
+        self._accepted: dict[str, float] = {}  # shapes of objects that the API server would take, and when it said so
         self._away: asyncio.TimerHandle | None = None
         self._is_away = False
 
@@ -98,14 +104,13 @@ class KubernetesExecutor:
             self._group = group
             group.create_task(api.keep_identity())
             await self._watch_all(api)
-            self._is_connected, self._problem = True, ""
             self._back()
             self._slots = {live.slot.id: live.slot.job for live in self._yard.live_attempts(self._config.id)}
-            for job_id in {*self._jobs, *self._slots.values()}:
-                self._touch(job_id)
+            self._touch_all()
             for _ in range(AT_ONCE):
                 group.create_task(self._work())
             group.create_task(self._tell_of_room())
+            group.create_task(self._explain(api))
 
     async def _watch_all(self, api: Api) -> None:
         """What is there, whole, before anything is decided."""
@@ -136,6 +141,8 @@ class KubernetesExecutor:
         assert self._api is not None
         known = self._watches.get(name)
         if known is None or known.path != watch.path:
+            if known is not None:  # what it knew and is not there any more has gone
+                watch.objects.update(known.objects)
             self._watches[name] = known = watch
         known.is_complete.clear()
         self._running.append(known)
@@ -173,7 +180,7 @@ class KubernetesExecutor:
         return any(each["name"] == kind.plural for each in found.get("resources", ()))
 
     async def _disconnect(self) -> None:
-        self._is_connected = False
+        self._ready.clear()
         for held in self._jobs.values():
             held.disconnect()
         if self._api is not None:
@@ -196,7 +203,7 @@ class KubernetesExecutor:
 
     def _go_away(self) -> None:
         self._away, self._is_away = None, True
-        self._is_connected = False
+        self._ready.clear()
         self._seen.put_nowait([NodeWentAway(self._config.id, time.time(), self._problem)])
 
     def _back(self) -> None:
@@ -204,7 +211,7 @@ class KubernetesExecutor:
             self._away.cancel()
             self._away = None
         self._problem = ""
-        self._is_connected = True
+        self._ready.set()
         if self._is_away:
             self._is_away = False
             self._room.forget()
@@ -254,11 +261,21 @@ class KubernetesExecutor:
             self._tell(self._room.news(placements, time.time()))
             await asyncio.sleep(0.25)  # pods come and go by the hundred
 
+    async def _explain(self, api: Api) -> None:
+        while True:
+            await asyncio.sleep(RETRY_SECONDS)
+            with suppress(ExecutorError):
+                await self._settling.explain(api, self._jobs.values())
+
     async def observations(self) -> AsyncIterator[Sequence[Event]]:
         while True:
             yield await self._seen.get()
 
     # -- settling -----------------------------------------------------------------------------------------------------
+
+    def _touch_all(self) -> None:
+        for job_id in {*self._jobs, *self._slots.values()}:
+            self._touch(job_id)
 
     def _touch(self, job_id: str) -> None:
         if job_id not in self._queued:
@@ -287,9 +304,6 @@ class KubernetesExecutor:
                 if (held := self._jobs.get(job_id)) and held.is_touched:
                     held.is_touched = False
                     self._touch(job_id)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._group.create_task(work)
 
     def _again(self, job_id: str, seconds: float = RETRY_SECONDS) -> None:
         asyncio.get_running_loop().call_later(seconds, self._touch, job_id)
@@ -335,22 +349,37 @@ class KubernetesExecutor:
 
     async def check(self, job: SubmittedJob) -> None:
         """Would the cluster take it? Asked of the API server itself, without keeping anything."""
+        with suppress(TimeoutError):  # a server that has just come back is about to be connected
+            async with asyncio.timeout(0 if self._problem else READY_SECONDS):
+                await self._ready.wait()
         api = self._api
-        if api is None:
-            raise UserError(f"cluster {self._config.id} cannot be used: {self._problem or 'it is not connected yet'}")
+        if api is None or not self._ready.is_set():
+            raise UserError(f"cluster {self._config.id} cannot be used: {self._problem or 'it does not answer'}")
         kind = kind_of(job.spec)
         config = self._config
+        if job.spec.secrets and (missing := await lacking(api, secrets.NEEDED)):
+            raise UserError(f"cluster {config.id}: {await sentence(api, missing)}")
         first, *_ = self._settling.build(job, UnitKey(Scope.WHOLE, 1), api.namespace)
         if kind.name != "Pod":
             async with self._beginning:
                 if self._watches.get(kind.name) not in self._running:
                     await self._begin_watching(api, kind)
+        shape = self._shape_of(job, api.namespace)
+        if time.monotonic() - self._accepted.get(shape, -ACCEPTED_SECONDS) < ACCEPTED_SECONDS:
+            return  # it was asked just now, about the same under another name
         try:
             await api.create(kind.collection(api.namespace), first, dryRun="All", fieldValidation="Strict")
         except Refused as refused:
             raise UserError(f"cluster {config.id} refuses the {kind.name}: {refused}") from refused
         except Unavailable as error:
             raise UserError(f"cluster {config.id}: {error}") from error
+        if len(self._accepted) >= MOST_ACCEPTED:
+            self._accepted.clear()
+        self._accepted[shape] = time.monotonic()
+
+    def _shape_of(self, job: SubmittedJob, namespace: str) -> str:
+        nameless = job._replace(spec=replace(job.spec, name="job"))
+        return json.dumps(self._settling.build(nameless, UnitKey(Scope.WHOLE, 1), namespace), sort_keys=True)
 
     async def _begin_watching(self, api: Api, kind: Kind) -> None:
         try:
@@ -359,14 +388,15 @@ class KubernetesExecutor:
                     f"cluster {self._config.id} has no {kind.name}: install {kind.operator}, or ask who runs it to"
                 )
             if missing := await lacking(api, rights_on(kind)):
-                raise UserError(f"cluster {self._config.id}: {sentence(api, missing)}")
+                raise UserError(f"cluster {self._config.id}: {await sentence(api, missing)}")
         except (Refused, Unavailable) as error:
             raise UserError(f"cluster {self._config.id}: {error}") from error
         self._watch(kind.name, self._watching(kind, api.namespace))
         await self._watches[kind.name].is_complete.wait()
 
     def preview(self, job: SubmittedJob, launch: Launch) -> str:
-        return yaml_of(self._settling.build(job, UnitKey(Scope.WHOLE, 1), self._config.namespace))
+        objects = self._settling.build(job, UnitKey(Scope.WHOLE, 1), self._config.namespace)
+        return text_of(job, objects, self._config.queue)
 
     def log_path(self, attempt: AttemptId, stream: str) -> str:
         return str(self._mirror.path(attempt, stream))
@@ -390,7 +420,7 @@ class KubernetesExecutor:
 
     def status(self) -> AgentStatus:
         address = self._api.host if self._api else ""
-        return AgentStatus(self._config.id, None, "", self._is_connected, self._problem, address)
+        return AgentStatus(self._config.id, None, "", self._ready.is_set(), self._problem, address)
 
     @property
     def calls(self) -> dict[str, int]:

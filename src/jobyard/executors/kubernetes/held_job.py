@@ -8,6 +8,7 @@ import logging
 import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -16,14 +17,14 @@ from jobyard.agent.progress import Fold
 from jobyard.agent.stop_file import StopOrder
 from jobyard.errors import ExecutorError
 from jobyard.executors.kubernetes import names
-from jobyard.executors.kubernetes.client import Api
+from jobyard.executors.kubernetes.client import Api, object_path
 from jobyard.executors.kubernetes.kinds import KINDS, Kind
 from jobyard.executors.kubernetes.outcomes import is_over, main_container, outcome_of, started_at
-from jobyard.executors.kubernetes.reporting import CONTAINER as SIDECAR
 from jobyard.executors.kubernetes.rayjob import is_submitter
+from jobyard.executors.kubernetes.reporting import CONTAINER as SIDECAR
 from jobyard.executors.kubernetes.states import Meaning, meaning_of_pod
 from jobyard.executors.kubernetes.streams import LogFile, Stream
-from jobyard.executors.kubernetes.units import UnitKey, pods_by_attempt
+from jobyard.executors.kubernetes.units import UnitKey, is_within, pods_by_attempt
 from jobyard.executors.kubernetes.variables import REPORTS
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import LiveAttempt
@@ -47,6 +48,7 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 STOP_SECONDS = 10.0  # to write the stop file
 LINGER_SECONDS = 30.0  # a pod whose node is gone is given up after so long, output or not
+HANGING_SECONDS = 10.0  # after its pod's end a stream is no longer followed: nobody may hold its other end any more
 
 
 class _Follower:
@@ -63,6 +65,7 @@ class _Follower:
         if has_sidecar(pod):
             self.fold = Fold(started_at(pod))
             self.streams.append(Stream(name, SIDECAR, 0, self._report))
+        self._api = api
         self._tasks = [asyncio.create_task(stream.run(api)) for stream in self.streams]
 
     def _report(self, data: bytes) -> None:
@@ -76,7 +79,16 @@ class _Follower:
         """The pod writes no more: returns when all is home, or cannot come any more."""
         for stream in self.streams:
             stream.ended()
-        await asyncio.wait(self._tasks, timeout=LINGER_SECONDS)
+        _, hanging = await asyncio.wait(self._tasks, timeout=HANGING_SECONDS)
+        if hanging:
+            for task in hanging:
+                task.cancel()
+            await asyncio.wait(hanging)
+            again = [stream for task, stream in zip(self._tasks, self.streams, strict=True) if task in hanging]
+            self._tasks = [asyncio.create_task(stream.run(self._api)) for stream in again]
+            while (await asyncio.wait(self._tasks, timeout=LINGER_SECONDS))[1]:
+                if not any(stream.is_cut for stream in again):
+                    break
         self.stop()
         if self.fold is not None:
             self.fold.close()
@@ -113,7 +125,6 @@ class HeldJob:
         self.made: set[str] = set()
         self.lost: set[str] = set()  # objects that were there and were deleted; they are not made again
         self.deleted: set[str] = set()
-        self.explained: set[str] = set()  # objects whose lack of pods is being looked into
         self._asked_at: dict[UnitKey | str, float] = {}
         self.patched: dict[str, Object] = {}  # the last patch of each object
         self.is_touched = False  # something changed while it was settled
@@ -182,10 +193,19 @@ class HeldJob:
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
-    def observe(self, api: Api, spec: JobSpec, kind: Kind, name: str, attempts: Sequence[LiveAttempt]) -> None:
+    def observe(
+        self,
+        api: Api,
+        spec: JobSpec,
+        kind: Kind,
+        name: str,
+        attempts: Sequence[LiveAttempt],
+        ended: int = 0,
+    ) -> None:
+        """`ended`: so many other tasks of the job are over."""
         seen = self.objects.get(name)
         pods = [pod for pod in self._pods_of_object(kind, name) if kind.name != "RayJob" or not is_submitter(pod)]
-        matched = pods_by_attempt(spec, kind, attempts, pods, self.gone)
+        matched = pods_by_attempt(spec, kind, attempts, pods, self.gone, ended)
         meaning = kind.meaning(seen) if seen else None
         events: list[Event] = []
         for each in attempts:
@@ -196,9 +216,11 @@ class HeldJob:
                 self._matched[each.attempt] = pod
                 events += self._begins(api, each, pod, self._writer_of(kind, name, each, pod))
             if kind.by_object:
-                events += self._ends_by_object(each, pod, name, meaning)
+                events += self._ends_by_object(api, each, pod, name, meaning)
             elif pod is not None:
                 events += self._ends(each, pod)
+            elif outcome := _outcome_without_pod(each, kind, seen, meaning):
+                self._end(each, None, outcome)
             elif each.is_running:
                 events += self._vanished(each)
             elif meaning is not None:
@@ -229,7 +251,7 @@ class HeldJob:
         """The pod whose output is the task's: its own. The command of a RayJob writes in the pod that handed it in."""
         if kind.name != "RayJob" or each.attempt.task != 0:
             return pod
-        begun = [each for each in self._pods_of_object(kind, name) if is_submitter(each) and started_at(each)]
+        begun = [seen for seen in self._pods_of_object(kind, name) if is_submitter(seen) and started_at(seen)]
         if begun:
             return begun[-1]
         made = self.objects.get(name)
@@ -242,12 +264,14 @@ class HeldJob:
             return self._awaits(each, meaning_of_pod(pod))
         return []
 
-    def _ends_by_object(self, each: LiveAttempt, pod: Object | None, name: str, meaning: Meaning | None) -> list[Event]:
+    def _ends_by_object(
+        self, api: Api, each: LiveAttempt, pod: Object | None, name: str, meaning: Meaning | None
+    ) -> list[Event]:
         """Pods may go before the object says how all ended, and those of a success may be killed by its operator."""
         if meaning is None:
             return self._vanished(each) if name in self.lost and each.is_running else []
         if meaning.state in (State.SUCCEEDED, State.FAILED):
-            self._end(each, pod, _outcome_of_object(meaning))
+            self._end(each, pod, _outcome_of_object(meaning), api)
         elif pod is None and not each.is_running:
             return self._awaits(each, self._reason_of(name, meaning))
         elif pod is not None and started_at(pod) is None and name not in self.lost:
@@ -273,6 +297,8 @@ class HeldJob:
     def _reason_of(self, name: str, meaning: Meaning) -> Meaning:
         if words := self._queue_words.get(name):
             return Meaning(State.PENDING, Reason.QUOTA, f"it waits in Kueue's queue: {words}")
+        if meaning.state is State.RUNNING:  # others of it do
+            return Meaning(State.STARTING, None, "its pod is still to be made")
         return meaning
 
     def await_all(self, attempts: Iterable[LiveAttempt], reason: Reason, sentence: str) -> None:
@@ -291,20 +317,25 @@ class HeldJob:
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
-    def _end(self, each: LiveAttempt, pod: Object | None, outcome: Outcome | None) -> None:
+    def _end(self, each: LiveAttempt, pod: Object | None, outcome: Outcome | None, api: Api | None = None) -> None:
         """Tell how it ended, once all that it wrote is home."""
-        work = self._last_words(each, pod, outcome)
+        work = self._last_words(each, pod, outcome, api)
         self._ending[each.attempt] = asyncio.create_task(work, name=f"end of {each.attempt}")
 
-    async def _last_words(self, each: LiveAttempt, pod: Object | None, outcome: Outcome | None) -> None:
+    async def _last_words(
+        self, each: LiveAttempt, pod: Object | None, outcome: Outcome | None, api: Api | None
+    ) -> None:
         follower = self._followers.get(each.attempt)
         if follower is not None:
             await follower.finish()
             self._followers.pop(each.attempt, None)
         now = time.time()
+        name = pod["metadata"]["name"] if pod else ""
+        pod = self.pods.get(name) or self.gone.get(name) or pod
+        if outcome is not None and not outcome.succeeded and api and name in self.pods:
+            with suppress(ExecutorError):  # its object may have been heard of before its pod
+                pod = await api.get(object_path("v1", "pods", api.namespace, name))
         if pod is not None and (outcome is None or (not outcome.succeeded and is_over(pod))):
-            name = pod["metadata"]["name"]
-            pod = self.pods.get(name) or self.gone.get(name) or pod
             outcome = outcome_of(
                 pod,
                 gone=name in self.gone,
@@ -381,6 +412,12 @@ class HeldJob:
             if (task := kind.task_of(spec, pod)) is not None and is_ended(task)
         ]
 
+    def without_pods(self) -> list[str]:
+        """Objects that have not ended and have none."""
+        if self.pods:
+            return []
+        return [name for name, seen in self.objects.items() if self.kinds[name].meaning(seen).state is State.STARTING]
+
     def has_running_pods(self, kind: Kind, name: str) -> bool:
         return not all(map(is_over, self._pods_of_object(kind, name)))
 
@@ -408,6 +445,22 @@ def _outcome_of_object(meaning: Meaning) -> Outcome:
     if meaning.reason in (None, Reason.EXIT_CODE):
         return Outcome(now, now, exit_code=1, message=meaning.sentence)
     return Outcome(now, now, reason=meaning.reason, message=meaning.sentence)
+
+
+def _outcome_without_pod(each: LiveAttempt, kind: Kind, seen: Object | None, meaning: Meaning | None) -> Outcome | None:
+    """What the object says of a task whose pod is not there any more, or never was; None: nothing."""
+    if seen is None or meaning is None:
+        return None
+    if kind.name == "Job" and is_within(each.attempt.task, seen.get("status", {}).get("completedIndexes") or ""):
+        now = time.time()
+        return Outcome(now, now, exit_code=0)
+    if kind.name == "Job" and meaning.state is State.FAILED and meaning.reason is Reason.EXIT_CODE:
+        # A Job takes a pod that somebody deleted for one that failed; those that failed by themselves stay there.
+        now = time.time()
+        message = f"its pod {each.unit} is gone, and nobody saw how it ended".replace("  ", " ")
+        return Outcome(now, now, reason=Reason.NODE_LOST, message=message)
+    is_array = seen.get("spec", {}).get("completions", 1) > 1
+    return _outcome_of_object(meaning) if meaning.state in (State.SUCCEEDED, State.FAILED) and not is_array else None
 
 
 def has_sidecar(pod: Object) -> bool:

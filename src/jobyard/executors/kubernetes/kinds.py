@@ -108,6 +108,14 @@ class Kind:
         return patch
 
 
+def merged(seen: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """As the API server merges a patch."""
+    new = {
+        key: merged(seen.get(key) or {}, value) if isinstance(value, dict) else value for key, value in patch.items()
+    }
+    return {**seen, **new}
+
+
 def kind_of(spec: JobSpec) -> Kind:
     """Of the object that a job becomes."""
     if spec.kind:

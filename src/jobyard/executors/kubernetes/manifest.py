@@ -11,6 +11,7 @@ from jobyard.executors.kubernetes import pytorchjob, rayjob
 from jobyard.executors.kubernetes.kinds import KINDS, kind_of, needs_jobset
 from jobyard.executors.kubernetes.names import (
     QUEUE,
+    QUEUE_LEAST,
     TASK,
     Site,
     annotations_of,
@@ -218,14 +219,16 @@ def _service(job: SubmittedJob, attempt: int, name: str, site: Site) -> Object:
 
 
 def _with_metadata(made: Object, job: SubmittedJob, attempt: int, site: Site) -> Object:
-    labels = labels_of(job, attempt, yard=site.yard)
+    labels, annotations = labels_of(job, attempt, yard=site.yard), annotations_of(job)
     if site.queue and made["kind"] in KINDS:
         labels[QUEUE] = site.queue
+        if made["kind"] == "Job" and not is_one_attempt(job.spec) and made["spec"].get("parallelism", 1) > 1:
+            annotations[QUEUE_LEAST] = "1"  # tasks of an array do not wait for each other
     metadata: Object = {
         "name": made["metadata"]["name"],
         **({"namespace": site.namespace} if site.namespace else {}),
         "labels": labels,
-        "annotations": annotations_of(job),
+        "annotations": annotations,
     }
     return {**made, "metadata": metadata}
 

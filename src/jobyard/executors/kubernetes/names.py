@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jobyard.errors import UserError
 from jobyard.executors.protocol import SubmittedJob
-from jobyard.model.job import GroupSpec
+from jobyard.model.job import GroupSpec, JobSpec
 
 YARD = "jobyard.dev/yard"
 JOB = "jobyard.dev/job"
@@ -16,11 +16,17 @@ GROUP = "jobyard.dev/group"
 TASK = "jobyard.dev/task"  # of a Job that is one task of an array: the task's number
 OBJECT = "jobyard.dev/object"  # on pods: the object that they belong to
 QUEUE = "kueue.x-k8s.io/queue-name"
+QUEUE_LEAST = "kueue.x-k8s.io/job-min-parallelism"  # so many pods at once are enough to let a Job in
 ADMISSION_GATE = "jobyard.dev/admission"  # holds a Pod back: it cannot be suspended
 NAME = "jobyard.dev/name"
 USER = "jobyard.dev/user"
 WORKDIR = "jobyard.dev/workdir"
 COMMAND = "jobyard.dev/command"
+# Who made it of what. On pods too, where its image was built for the job.
+SUBMITTED_BY = "jobyard.dev/submitted-by"  # user@machine
+COMMIT = "jobyard.dev/commit"
+BRANCH = "jobyard.dev/branch"
+DIGEST = "jobyard.dev/image-digest"
 # What changes from size to size and from attempt to attempt: environment cannot be patched, annotations can.
 WORKERS = "jobyard.dev/workers"
 GPUS = "jobyard.dev/gpus"
@@ -100,6 +106,17 @@ def annotations_of(job: SubmittedJob) -> dict[str, str]:
     spec = job.spec
     commands = dict.fromkeys(str(group.command) for group in spec.groups)
     said = {NAME: spec.name, USER: spec.user, WORKDIR: spec.workdir, COMMAND: "; ".join(commands)}
+    return {key: _cut(value) for key, value in (said | origin_of(spec)).items() if value}
+
+
+def origin_of(spec: JobSpec) -> dict[str, str]:
+    """Who submitted it and where, and which source its image was made from."""
+    said = {
+        SUBMITTED_BY: f"{spec.user}@{spec.host}" if spec.host else "",
+        COMMIT: (spec.git.commit + ("+changes" if spec.git.is_dirty else "")) if spec.git else "",
+        BRANCH: spec.git.branch if spec.git else "",
+        DIGEST: spec.image.partition("@")[2],
+    }
     return {key: _cut(value) for key, value in said.items() if value}
 
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from jobyard.executors.kubernetes import names, reporting, storage
+from jobyard.executors.kubernetes.capacity import GPU_MEMORY
 from jobyard.executors.kubernetes.tables import DIRECTORY
 from jobyard.executors.kubernetes.variables import Pod, command_of, variables_of
 from jobyard.model.job import GroupSpec, Toleration
@@ -44,6 +45,8 @@ def pod_template(pod: Pod) -> Object:
         inside["subdomain"] = pod.name  # the others see to it themselves
     if group.node_selector:
         inside["nodeSelector"] = dict(sorted(group.node_selector.items()))
+    if group.least_device_mib:
+        inside["affinity"] = {"nodeAffinity": _large_devices(group.least_device_mib)}
     if group.tolerations:
         inside["tolerations"] = [_toleration(each) for each in group.tolerations]
     return {"metadata": _metadata(pod), "spec": inside}
@@ -64,6 +67,12 @@ def resources_of(group: GroupSpec) -> Object:
     return {"requests": requests, **({"limits": limits} if limits else {})}
 
 
+def _large_devices(mib: int) -> Object:
+    """By the label of NVIDIA's feature discovery. Kubernetes knows no `at least`."""
+    wanted = {"key": GPU_MEMORY, "operator": "Gt", "values": [str(mib - 1)]}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}}
+
+
 def _cores(millis: int) -> str:
     return str(millis // 1000) if millis % 1000 == 0 else f"{millis}m"
 
@@ -73,9 +82,11 @@ def _metadata(pod: Pod) -> Object:
     if pod.number is not None and pod.kind == "Job":
         labels[names.TASK] = str(pod.number)
     metadata: Object = {"labels": labels}
+    if pod.spec.git is not None:
+        metadata["annotations"] = names.origin_of(pod.spec)
     if pod.spec.elastic is not None:
         size = pod.spec.training_size
-        metadata["annotations"] = {
+        metadata["annotations"] = metadata.get("annotations", {}) | {
             names.WORKERS: str(size.workers),
             names.GPUS: str(size.gpus),
             names.EPOCHS_DONE: str(pod.resumes_at or 0),
@@ -110,7 +121,8 @@ def _volumes(pod: Pod) -> tuple[list[Object], list[Object]]:
         volumes += reporting.volumes(pod.name)
         mounts += reporting.mounts()
     own_volumes, own_mounts = storage.claims(pod.spec.volumes)
-    return [*volumes, *own_volumes], [*mounts, *own_mounts]
+    secret_volumes, secret_mounts = storage.secrets(pod.spec.secrets)
+    return [*volumes, *own_volumes, *secret_volumes], [*mounts, *own_mounts, *secret_mounts]
 
 
 def _directory(pod: Pod) -> str:

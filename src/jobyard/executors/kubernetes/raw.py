@@ -38,6 +38,8 @@ def raw_object(job: SubmittedJob, attempt: int, site: names.Site, size: Size | N
     made: Object = json.loads(spec.manifest)
     if spec.elastic is not None and spec.elastic.gpus:
         made = resized(made, spec, size.gpus if size is not None else spec.groups[0].resources.gpus)
+    if kind.name == "RayJob":
+        _write_out_submitter(made["spec"])
     name = _NAMES[kind.name](job, attempt)
     made["metadata"] = _metadata(made["metadata"], name, job, attempt, site)
     for template in templates_of(made):
@@ -98,6 +100,16 @@ def gpus_of(container: Object) -> tuple[int, int]:
 def has_range(container: Object) -> bool:
     least, most = gpus_of(container)
     return least != most
+
+
+def _write_out_submitter(spec: Object) -> None:
+    """The pod that hands the command in, whose output is the job's: as KubeRay would make it, so that it has labels."""
+    if spec.get("submitterPodTemplate") or spec.get("submissionMode", "K8sJobMode") != "K8sJobMode":
+        return
+    head = spec["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    resources = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "200Mi"}}
+    container = {"name": "ray-job-submitter", "image": head["image"], "resources": resources}
+    spec["submitterPodTemplate"] = {"spec": {"containers": [container], "restartPolicy": "Never"}}
 
 
 def _give(container: Object, gpus: int) -> None:

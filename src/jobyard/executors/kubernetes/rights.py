@@ -45,16 +45,25 @@ async def check_place(api: Api, config: ClusterConfig) -> None:
     """Raises UserError with one sentence where the namespace, the queue or a right is not there."""
     await _check_namespace(api)
     if missing := await lacking(api, NEEDED):
-        raise UserError(sentence(api, missing))
+        raise UserError(await sentence(api, missing))
     if config.queue:
         await _check_queue(api, config.queue)
 
 
-def sentence(api: Api, missing: Right) -> str:
+async def sentence(api: Api, missing: Right) -> str:
     return (
-        f"its user may not {missing} in namespace {api.namespace};"
+        f"{await _who(api)} may not {missing} in namespace {api.namespace};"
         " deploy/base/permissions.yaml has all that a yard needs"
     )
+
+
+async def _who(api: Api) -> str:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        answer = await api.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
+    except Refused:
+        return "its user"
+    return f"user {answer['status']['userInfo'].get('username', '')}"
 
 
 async def lacking(api: Api, rights: Iterable[Right]) -> Right | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from jobyard.errors import ExecutorError
+from jobyard.executors.kubernetes import secrets
 from jobyard.executors.kubernetes.client import Api, Refused, object_path
 from jobyard.executors.kubernetes.held_job import HeldJob
-from jobyard.executors.kubernetes.kinds import Kind
+from jobyard.executors.kubernetes.kinds import Kind, merged
 from jobyard.executors.kubernetes.manifest import objects_of, owned, task_objects_of
 from jobyard.executors.kubernetes.units import (
     ARRAY_ATTEMPT,
@@ -46,14 +46,12 @@ class Settling:
         yard: YardView,
         tell: Callable[[Sequence[Event]], None],
         again: Callable[[str, float], None],
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._config = config
         self._yard_id = yard_id
         self._yard = yard
         self._tell = tell
         self._again = again
-        self._spawn = spawn
 
     async def settle(self, api: Api, held: HeldJob) -> None:
         facts = self._yard.facts(held.id)
@@ -68,9 +66,10 @@ class Settling:
         # 1. What is to be, so that what is seen of it can be told.
         named = {key: self._objects(api, job, key, held, attempts) for key, attempts in units.items()}
         # 2. Tell what was seen.
+        ended = max(0, job.spec.size - len(live) - facts.waiting)
         for key, attempts in units.items():
             kind = kind_of_unit(job.spec, key)
-            held.observe(api, job.spec, kind, named[key][0]["metadata"]["name"], attempts)
+            held.observe(api, job.spec, kind, named[key][0]["metadata"]["name"], attempts, ended)
         # 3. Make and admit; stop what is to stop.
         for key, attempts in units.items():
             await self._advance(api, held, job, facts, key, attempts, named[key])
@@ -140,13 +139,13 @@ class Settling:
                 return
         if seen is None or (kind.is_waiting(seen) and name not in held.made):
             # Also what another server has begun: what belongs to it may not be there yet.
-            seen = await self._make(api, held, kind, objects, staying, seen)
+            slots = facts.slots if key.scope is Scope.ARRAY else None
+            seen = await self._make(api, held, kind, objects, staying, slots, seen)
+            if seen is not None:
+                await secrets.give_to(api, job.spec, {**objects[0], "metadata": seen["metadata"]})
         if seen is None or self._config.queue:
             return  # Kueue lets it in
         await self._admit(api, held, kind, name, seen, key, facts)
-        if not held.pods and name not in held.explained:
-            held.explained.add(name)
-            self._spawn(self._explain(api, held, name, staying))
 
     async def _make(
         self,
@@ -155,10 +154,14 @@ class Settling:
         kind: Kind,
         objects: list[Object],
         attempts: list[LiveAttempt],
+        slots: int | None,
         owner: Object | None,
     ) -> Object | None:
-        """Suspended; then what belongs to it, which goes with it. None: it was refused."""
+        """With what belongs to it, which goes with it. None: it was refused. Where there is nothing else to make, and
+        nobody else to let it in, it is let in as it is made."""
         first, *children = objects
+        if not children and not self._config.queue:
+            first = merged(first, _admission(kind, first, slots, is_fewer_better=True))
         try:
             path = f"{kind.collection(api.namespace)}/{first['metadata']['name']}"
             owner = owner or await api.apply(path, first)
@@ -178,6 +181,10 @@ class Settling:
             held.await_all(attempts, Reason.QUOTA, f"the cluster's quota does not allow it: {refused}")
             self._again(held.id, RETRY_SECONDS)
             return
+        if not refused.is_final:  # an API server that has just come up knows of no rights yet
+            held.await_all(attempts, Reason.HELD, f"the cluster does not take it now: {refused}")
+            self._again(held.id, RETRY_SECONDS)
+            return
         now = time.time()
         outcome = Outcome(now, now, reason=Reason.UNKNOWN, message=f"the cluster refused it: {refused}")
         self._tell([AttemptsFinished(tuple(Finished(each.attempt, outcome) for each in attempts), now)])
@@ -186,12 +193,8 @@ class Settling:
         self, api: Api, held: HeldJob, kind: Kind, name: str, seen: Object, key: UnitKey, facts: JobFacts
     ) -> None:
         """Let it in; an array with as many pods at once as it has slots."""
-        patch: Object = kind.admission(seen) if kind.is_waiting(seen) else {}
-        if key.scope is Scope.ARRAY:
-            # With none waiting fewer slots need no fewer pods at once: none would follow those that run.
-            known: int = seen["spec"]["parallelism"]
-            if facts.slots > known or (facts.slots < known and facts.waiting):
-                patch = {"spec": {**patch.get("spec", {}), "parallelism": facts.slots}}
+        slots = facts.slots if key.scope is Scope.ARRAY else None
+        patch = _admission(kind, seen, slots, is_fewer_better=facts.waiting > 0)
         if not patch or held.patched.get(name) == patch:
             return
         held.patched[name] = patch
@@ -205,19 +208,20 @@ class Settling:
         else:
             held.object_changed(kind, answer, False)
 
-    async def _explain(self, api: Api, held: HeldJob, name: str, attempts: list[LiveAttempt]) -> None:
-        """It was let in and has no pods: whoever should make them has said why."""
-        await asyncio.sleep(EXPLAIN_SECONDS)
-        while name in held.objects and not held.pods:
-            with suppress(ExecutorError):
-                selector = "type=Warning,reason=FailedCreate"
-                found = await api.get(object_path("v1", "events", api.namespace), fieldSelector=selector)
-                said = [e for e in found["items"] if e["involvedObject"].get("name", "").startswith(name)]
-                if said:
-                    words = said[-1].get("message", "")
+    async def explain(self, api: Api, jobs: Iterable[HeldJob]) -> None:
+        """Objects that were let in and have no pods: whoever should make them has said why."""
+        absent = {name: held for held in jobs for name in held.without_pods()}
+        waiting = {name: held for name, held in absent.items() if held.has_waited(f"pods of {name}", EXPLAIN_SECONDS)}
+        if not waiting:
+            return
+        selector = "type=Warning,reason=FailedCreate"
+        found = await api.get(object_path("v1", "events", api.namespace), fieldSelector=selector)
+        for event in found["items"]:
+            about, words = event["involvedObject"].get("name", ""), event.get("message", "")
+            for name, held in waiting.items():
+                if about.startswith(name):
                     reason = Reason.QUOTA if "exceeded quota" in words else Reason.HELD
-                    held.await_all(attempts, reason, f"its pods cannot be made: {words}")
-            await asyncio.sleep(2 * RETRY_SECONDS)
+                    held.await_all(self._yard.live_of(held.id), reason, f"its pods cannot be made: {words}")
 
     async def _stop(
         self,
@@ -303,3 +307,19 @@ class Settling:
                 continue
             if facts.is_stopping or not self._is_about_to_end(held, kind, name):
                 await self._delete(api, held, kind, name)
+        if not held.objects and not held.made:
+            with suppress(KeyError):  # a job that nobody knows any more
+                await secrets.remove(api, self._yard.job(held.id).spec)
+
+
+def _admission(kind: Kind, seen: Object, slots: int | None, *, is_fewer_better: bool) -> Object:
+    """The patch that lets it in; an array with as many pods at once as it has slots. Empty: it is in already.
+
+    With no task waiting, fewer slots need no fewer pods: none would follow those that run.
+    """
+    patch: Object = kind.admission(seen) if kind.is_waiting(seen) else {}
+    if slots is not None:
+        at_once: int = seen["spec"]["parallelism"]
+        if slots > at_once or (slots < at_once and is_fewer_better):
+            patch = merged(patch, {"spec": {"parallelism": slots}})
+    return patch

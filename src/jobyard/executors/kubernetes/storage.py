@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobyard.model.job import Volume
+from jobyard.model.job import SecretMount, Volume
 
 Object = dict[str, Any]
 DIRECTORY = "/yard"
 CHECKPOINTS = f"{DIRECTORY}/checkpoints"
 OUTPUT = f"{DIRECTORY}/output"
 VOLUME = "yard"
+SECRET_MODE = 0o444  # the image says which user reads it, and nobody else is in the pod
 
 
 def yard_volume(claim: str) -> Object:
@@ -38,5 +39,17 @@ def claims(volumes: tuple[Volume, ...]) -> tuple[list[Object], list[Object]]:
     mounts = [
         {"name": names[each.claim], "mountPath": each.path, **({"readOnly": True} if each.read_only else {})}
         for each in volumes
+    ]
+    return made, mounts
+
+
+def secrets(wanted: tuple[SecretMount, ...]) -> tuple[list[Object], list[Object]]:
+    """Each is one file, beside whatever the image has in that directory, and read-only."""
+    names = {name: f"secret-{index}" for index, name in enumerate(dict.fromkeys(each.name for each in wanted))}
+    made = [
+        {"name": name, "secret": {"secretName": secret, "defaultMode": SECRET_MODE}} for secret, name in names.items()
+    ]
+    mounts = [
+        {"name": names[each.name], "mountPath": each.path, "subPath": each.key, "readOnly": True} for each in wanted
     ]
     return made, mounts

@@ -24,6 +24,7 @@ class Stream:
     def __init__(self, pod: str, container: str, begin: int, take: Callable[[bytes], None]) -> None:
         self.pod, self.container = pod, container
         self.trouble = ""  # why it is not complete
+        self.is_cut = False  # the cluster does not answer: the rest comes when it does
         self._read = begin  # bytes that are here already
         self._take = take
         self._container_ended = asyncio.Event()
@@ -39,8 +40,9 @@ class Stream:
             is_last = self._container_ended.is_set()
             try:
                 await self._read_on(api, follow=not is_last)
-                failures = 0
+                failures, self.is_cut = 0, False
             except Refused as refused:
+                self.is_cut = False
                 if refused.is_absent:
                     self.trouble = "its pod is gone"
                     return
@@ -48,7 +50,7 @@ class Stream:
                 self.trouble = str(refused)
             except Unavailable as error:
                 failures += 1 if not is_last else 0  # the cluster comes back, and the output with it
-                self.trouble = str(error)
+                self.trouble, self.is_cut = str(error), True
                 is_last = False
             else:
                 if is_last or self._container_ended.is_set():

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from jobyard.executors.kubernetes.kinds import kind_of, merged
 from jobyard.executors.kubernetes.manifest import objects_of
 from jobyard.executors.protocol import SubmittedJob
 
@@ -27,7 +28,15 @@ _Dumper.add_representer(str, _text)
 
 def render(job: SubmittedJob) -> str:
     """The first attempt, for `--render`."""
-    return yaml_of(objects_of(job, 1))
+    return text_of(job, objects_of(job, 1))
+
+
+def text_of(job: SubmittedJob, objects: list[dict[str, Any]], queue: str = "") -> str:
+    """What alone is sent is let in as it is made; what others belong to waits for them, or for Kueue."""
+    first, *children = objects
+    if not children and not queue:
+        first = merged(first, kind_of(job.spec).admission(first))
+    return yaml_of([first, *children])
 
 
 def yaml_of(objects: list[dict[str, Any]]) -> str:

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from jobyard.executors.kubernetes.kinds import KINDS, Kind, kind_of
+from jobyard.executors.kubernetes.outcomes import is_over
 from jobyard.executors.protocol import JobFacts, LiveAttempt
 from jobyard.model.job import JobSpec, State
 
@@ -65,10 +66,10 @@ def runs_in(array: Object, live: LiveAttempt) -> bool:
     if KINDS["Job"].meaning(array).state in (State.SUCCEEDED, State.FAILED):
         return False
     status = array.get("status", {})
-    return not _is_within(live.attempt.task, status.get("failedIndexes") or "")
+    return not is_within(live.attempt.task, status.get("failedIndexes") or "")
 
 
-def _is_within(index: int, ranges: str) -> bool:
+def is_within(index: int, ranges: str) -> bool:
     """`1,3-5`: how Kubernetes writes indexes."""
     for part in filter(None, ranges.split(",")):
         first, _, last = part.partition("-")
@@ -78,10 +79,16 @@ def _is_within(index: int, ranges: str) -> bool:
 
 
 def pods_by_attempt(
-    spec: JobSpec, kind: Kind, live: Iterable[LiveAttempt], pods: Iterable[Object], gone: Mapping[str, Object]
+    spec: JobSpec,
+    kind: Kind,
+    live: Iterable[LiveAttempt],
+    pods: Iterable[Object],
+    gone: Mapping[str, Object],
+    ended: int = 0,
 ) -> dict[LiveAttempt, Object]:
     """The pod of each attempt that has one. A running attempt keeps its pod; one that waits gets the next of its task
-    after the pod of the attempt before."""
+    after the pod of the attempt before. Where pods do not tell their task, it gets the first that is
+    free, behind those of the `ended` tasks."""
     by_task: dict[int, list[Object]] = {}
     nameless: list[Object] = []
     by_name: dict[str, Object] = {}
@@ -104,7 +111,11 @@ def pods_by_attempt(
                 found[each] = next_pod
             elif not own:
                 waiting.append(each)
+    if not (waiting and nameless):
+        return found
     taken = {pod["metadata"]["name"] for pod in found.values()} | {each.unit for each in waiting}
+    over = {**gone, **{pod["metadata"]["name"]: pod for pod in nameless if is_over(pod)}}
+    taken |= {*sorted(over.keys() - taken, key=lambda name: _age(over[name]))[:ended]}
     free = [pod for pod in nameless if pod["metadata"]["name"] not in taken]
     found.update(zip(waiting, free, strict=False))
     return found

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import APIRouter, Request, Response
 
+from jobyard.engine.job_record import JobRecord
 from jobyard.server.routes.shared import answer, selected, yard_of
 from jobyard.server.views import why_view
+from jobyard.server.yard import Yard
+from jobyard.wire.views import WhyView
 
 router = APIRouter()
 
@@ -14,4 +19,15 @@ router = APIRouter()
 async def explain_job(request: Request, selector: str) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
-        return answer(why_view(yard.loop.state, selected(yard, selector)))
+        job = selected(yard, selector)
+        return answer(_with_trouble(yard, job, why_view(yard.loop.state, job)))
+
+
+def _with_trouble(yard: Yard, job: JobRecord, view: WhyView) -> WhyView:
+    """A cluster that does not answer may know more of its jobs than the yard does."""
+    executor = yard.loop.executor_of(job.spec.cluster) if job.spec.cluster and not job.is_final else None
+    status = executor.status() if executor is not None else None
+    if status is None or status.is_connected or not status.problem:
+        return view
+    told = f"cluster {job.spec.cluster} is away, and what it has of the job is heard of later: {status.problem}"
+    return replace(view, sentences=(*view.sentences, told))

@@ -44,6 +44,8 @@ def test_nothing_else_is_changed(kind: str) -> None:
         assert spec.pop("runPolicy") == {"suspend": True}
     else:
         assert spec.pop("suspend") is True
+    if kind == "RayJob":  # KubeRay's own default, written out
+        assert spec.pop("submitterPodTemplate")["spec"]["containers"][0]["image"] == "x"
     assert spec == body(kind)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests.builders import a_group, a_job
+
 from jobyard.executors.kubernetes.kinds import KINDS
 from jobyard.executors.kubernetes.units import Scope, UnitKey, pods_by_attempt, units_of, with_memory
 from jobyard.executors.protocol import JobFacts, LiveAttempt
@@ -12,7 +14,6 @@ from jobyard.model.job import JobSpec
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import AttemptId, Slot
 from jobyard.model.training import Training
-from tests.builders import a_group, a_job
 
 Object = dict[str, Any]
 FRESH, WORN = JobFacts(False, is_fresh=True, slots=2), JobFacts(False, slots=2)
@@ -87,6 +88,28 @@ def test_a_running_attempt_keeps_its_pod_also_when_that_is_gone() -> None:
     assert pods_by_attempt(spec, kind, [running], [old, new], {}) == {running: old}
     assert pods_by_attempt(spec, kind, [running], [new], {"p1": old}) == {running: old}
     assert pods_by_attempt(spec, kind, [running], [new], {}) == {}
+
+
+def test_pods_that_do_not_tell_their_task_are_given_out_once() -> None:
+    def nameless(name: str, age: int, phase: str) -> dict[str, Any]:
+        pod = a_pod(name, 0, age)
+        del pod["metadata"]["labels"]
+        return {**pod, "status": {"phase": phase}}
+
+    kind, spec = KINDS["Job"], spec_of()
+    running, ended, next_one = (
+        nameless("p1", 1, "Running"),
+        nameless("p2", 2, "Succeeded"),
+        nameless("p3", 3, "Succeeded"),
+    )
+    first, third = live(0, 1, "p1", True), live(2)
+    known = {first: running}
+    assert pods_by_attempt(spec, kind, [first, third], [running, ended], {}, 1) == known
+    assert pods_by_attempt(spec, kind, [first, third], [running, ended, next_one], {}, 1) == {**known, third: next_one}
+    assert pods_by_attempt(spec, kind, [first, third], [running, next_one], {"p2": ended}, 1) == {
+        **known,
+        third: next_one,
+    }
 
 
 def test_more_memory_than_was_asked_for_is_given_where_the_yard_grants_it() -> None:
