@@ -70,11 +70,11 @@ class KubernetesExecutor:
         self._accepted: dict[str, float] = {}  # shapes of objects that the API server would take, and when it said so
         self._away: asyncio.TimerHandle | None = None
         self._is_away = False
+        self._failures = 0  # since it was last connected
 
     # -- being connected --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        failures = 0
         while True:
             try:
                 await self._run_once()
@@ -87,8 +87,8 @@ class KubernetesExecutor:
                 self._fail((known or several.exceptions)[0])
             finally:
                 await self._disconnect()
-            await asyncio.sleep(CONNECT_SECONDS[min(failures, len(CONNECT_SECONDS) - 1)])
-            failures += 1
+            await asyncio.sleep(CONNECT_SECONDS[min(self._failures, len(CONNECT_SECONDS) - 1)])
+            self._failures += 1
 
     def _fail(self, error: Exception) -> None:
         self._problem = str(error)
@@ -207,6 +207,7 @@ class KubernetesExecutor:
         self._seen.put_nowait([NodeWentAway(self._config.id, time.time(), self._problem)])
 
     def _back(self) -> None:
+        self._failures = 0
         if self._away is not None:
             self._away.cancel()
             self._away = None

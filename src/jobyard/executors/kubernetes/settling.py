@@ -70,7 +70,9 @@ class Settling:
         for key, attempts in units.items():
             kind = kind_of_unit(job.spec, key)
             held.observe(api, job.spec, kind, named[key][0]["metadata"]["name"], attempts, ended)
-        # 3. Make and admit; stop what is to stop.
+        # 3. Make and admit; stop what is to stop. A task that runs alone has one of the array's slots.
+        alone = sum(len(attempts) for key, attempts in units.items() if key.scope is Scope.TASK)
+        facts = facts._replace(slots=facts.slots - alone)
         for key, attempts in units.items():
             await self._advance(api, held, job, facts, key, attempts, named[key])
         # 4. Remove what nobody wants.
@@ -137,7 +139,7 @@ class Settling:
             if key.scope is Scope.TASK and not held.has_waited(key, SURE_SECONDS):
                 self._again(held.id, SURE_SECONDS)  # its array has just ended: the yard may be about to stop the rest
                 return
-        if seen is None or (kind.is_waiting(seen) and name not in held.made):
+        if seen is None or (name not in held.made and (kind.is_waiting(seen) or len(objects) > 1)):
             # Also what another server has begun: what belongs to it may not be there yet.
             slots = facts.slots if key.scope is Scope.ARRAY else None
             seen = await self._make(api, held, kind, objects, staying, slots, seen)
