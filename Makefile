@@ -25,7 +25,7 @@ lint: setup ## style, types and import arrows
 	mypy
 	lint-imports
 
-packages: # what the tests over SSH and of the cluster need; without it they say so and are skipped
+packages: # what the tests over SSH, of images and of the cluster need; without it they say so and are skipped
 	@cat tests/*/packages.txt | while read -r package command; do tools/need $$package $$command </dev/null || true; done
 
 frameworks: setup # torch, Lightning, transformers and TensorFlow for tests/training; without them they say so and are skipped

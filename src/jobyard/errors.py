@@ -5,6 +5,7 @@
     │   ├── NotFound         no such job, task, node, token
     │   ├── Unwritable       the yard's disk is full or read-only: make room (exit 2, HTTP 507)
     │   └── Forbidden        no token, or a wrong one
+    ├── BuildFailed          the image was not made, or not pushed (exit 1)
     ├── Unreachable          the yard's server cannot be reached (exit 3)
     ├── ExecutorError
     │   ├── Unavailable      try again
@@ -43,6 +44,15 @@ class Unwritable(UserError):
 class Forbidden(UserError):
     code = "forbidden"
     http_status = 401
+
+
+class BuildFailed(YardError):
+    code = "build_failed"
+
+    def __init__(self, sentence: str, last_lines: tuple[str, ...] = ()) -> None:
+        """`last_lines` are those of the build's log."""
+        super().__init__(sentence)
+        self.last_lines = last_lines
 
 
 class Unreachable(YardError):

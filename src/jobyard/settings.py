@@ -56,6 +56,14 @@ class ClientKnobs:
     """Who follows a job gives up after so many seconds without any server."""
     progress_seconds: float = 5.0
     """Without a terminal, progress is said at most this often (or at each tenth of the tasks)."""
+    registry: str = ""
+    """Where built images are pushed to: HOST[:PORT][/PATH]."""
+    pull_registry: str = ""
+    """The same registry as those reach it who run the images; empty: under the same address."""
+    kaniko_image: str = ""
+    """The image of `--builder kaniko`, as the cluster pulls it; empty: kaniko's own last release."""
+    git_image: str = ""
+    """The image that fetches the commit there, with sh and git; empty: alpine/git."""
     debug: bool = False
     """Show tracebacks."""
 

@@ -102,7 +102,10 @@ func main() { coremain.Run() }
 COREDNS = Product("coredns", "github.com/coredns/coredns", "v1.15.0", (".",), main=SMALL_COREDNS)
 # The fork that goes on where Google's repository has ended; the module registry knows it by version only.
 KANIKO = Product("kaniko", "github.com/chainguard-dev/kaniko", "v1.25.6", ("cmd/executor",))
-PRODUCTS = {each.name: each for each in (KUBERNETES, ETCD, KWOK, COREDNS, JOBSET, TRAINING, KUBERAY, KUEUE, KANIKO)}
+BUILDX = Product("buildx", "github.com/docker/buildx", "v0.13.1", ("cmd/buildx",))  # docker's, for tests/images
+PRODUCTS = {
+    each.name: each for each in (KUBERNETES, ETCD, KWOK, COREDNS, JOBSET, TRAINING, KUBERAY, KUEUE, KANIKO, BUILDX)
+}
 
 
 def cache() -> Path:

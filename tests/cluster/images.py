@@ -58,6 +58,28 @@ def python_image(archive: Path, name: str, trees: Mapping[str, Path]) -> None:
     write_archive(archive, layer.getvalue(), {name: ["/bin/python3"]})
 
 
+def git_image(archive: Path, name: str) -> None:
+    """A shell, and git as it is here, for remotes that speak git's own protocol."""
+    git = Path(shutil.which("git") or "/usr/bin/git")
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        _add_shell(tar)
+        tar.add(os.path.realpath(git), "bin/git")
+        for path in _shared_libraries([git]):
+            tar.add(os.path.realpath(path), path)
+    write_archive(archive, layer.getvalue(), {name: ["/bin/git"]})
+
+
+def kaniko_image(archive: Path, name: str, executor: Path) -> None:
+    """As its own image is: nothing but the executor, for the rest of the disk becomes the image that it builds."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        for directory in ("kaniko", "kaniko/.docker", "tmp"):
+            _add(tar, directory, mode=0o1777 if directory == "tmp" else 0o755, kind=tarfile.DIRTYPE)
+        tar.add(executor, "kaniko/executor")
+    write_archive(archive, layer.getvalue(), {name: ["/kaniko/executor"]})
+
+
 def yard_image(archive: Path, name: str, place: Path) -> None:
     """As deploy/Dockerfile makes it: this Python, the `yard` command, and what it needs for a cluster."""
     site, program = place / "site", place / "yard"

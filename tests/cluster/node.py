@@ -41,6 +41,7 @@ class Node:
         self.network = network
         self.socket = directory / "containerd.sock"
         self.cgroup = directory.parent.name
+        self.registries = directory / "registries"
         self.containerd: Program | None = None
         self.kubelet: Program | None = None
         directory.mkdir()
@@ -81,6 +82,20 @@ class Node:
         """Every image of an archive as `docker save` writes it; pods name them with `imagePullPolicy: Never`."""
         done = self._ctr("images", "import", "--no-unpack", str(archive))
         assert done.returncode == 0, done.stderr
+
+    def push_image(self, name: str, to: str) -> None:
+        """An image that was imported, into a registry that speaks no TLS."""
+        for words in (("tag", "--force", name, to), ("push", "--plain-http", to)):
+            done = self._ctr("images", *words)
+            assert done.returncode == 0, done.stderr
+
+    def know_registry(self, name: str, address: str) -> None:
+        """Images of `name` are pulled from this address, without TLS. containerd looks at each pull."""
+        place = self.registries / name
+        place.mkdir(parents=True)
+        (place / "hosts.toml").write_text(
+            f'server = "http://{address}"\n[host."http://{address}"]\n  capabilities = ["pull", "resolve"]\n'
+        )
 
     def stop(self) -> None:
         """Ends the containers through the kubelet when it still answers, and by force what is left."""
@@ -130,6 +145,8 @@ state = "{self.directory / "run"}"
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
   enable_selinux = false
+{cri}.registry]
+  config_path = "{self.registries}"
 {cri}.cni]
   bin_dir = "{CNI_PLUGINS}"
   conf_dir = "{self.directory / "cni"}"

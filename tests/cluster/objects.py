@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from tests.cluster.api import Object
@@ -24,6 +26,20 @@ def a_job(name: str, *command: str, size: int = 1, gpus: int = 0, fake: bool = F
         "metadata": {"name": name},
         "spec": {**parts, **spec, "template": {"spec": pod}},
     }
+
+
+def a_volume(namespace: str, claim: str, directory: Path, *, user: int = 0, shared: bool = False) -> Object:
+    """For one claim only: a directory of the one real node, which is made; `user` may write there."""
+    directory.mkdir()
+    os.chown(directory, user, user)  # what `fsGroup` does where the storage can
+    spec = {
+        "capacity": {"storage": "20Gi"},
+        "accessModes": ["ReadWriteMany" if shared else "ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": "Retain",
+        "hostPath": {"path": str(directory)},
+        "claimRef": {"namespace": namespace, "name": claim},
+    }
+    return {"metadata": {"name": f"{namespace}-{claim}"}, "spec": spec}
 
 
 def has(condition: str) -> Any:

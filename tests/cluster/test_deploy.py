@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from tests.cluster.api import Object
 from tests.cluster.cluster import Cluster
 from tests.cluster.images import SMALL, yard_image
 from tests.cluster.node import NODE
-from tests.cluster.objects import has
+from tests.cluster.objects import a_volume, has
 from tests.yards import ROOT
 
 NAMESPACE = "jobyard"
@@ -64,7 +63,7 @@ def deployed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     place = tmp_path_factory.mktemp("deploy")
     yard_image(place / "image.tar", IMAGE, place)
     cluster.node.import_images(place / "image.tar")
-    volume = a_volume(place / "volume")
+    volume = a_volume(NAMESPACE, "jobyard", place / "volume", user=USER)
     cluster.api.create("/api/v1/persistentvolumes", volume)
     token, overlay = write_overlay(cluster, place)
     cluster.kubectl("apply", "-k", str(overlay))
@@ -74,19 +73,6 @@ def deployed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         cluster.kubectl("delete", "-k", str(overlay), "--wait=false", "--ignore-not-found")
         cluster.api.until(f"/api/v1/namespaces/{NAMESPACE}", bool, gone=True)
         cluster.api.delete(f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
-
-
-def a_volume(directory: Path) -> Object:
-    directory.mkdir()
-    os.chown(directory, USER, USER)  # what `fsGroup` does where the storage can
-    spec = {
-        "capacity": {"storage": "10Gi"},
-        "accessModes": ["ReadWriteOnce"],
-        "persistentVolumeReclaimPolicy": "Retain",
-        "hostPath": {"path": str(directory)},
-        "claimRef": {"namespace": NAMESPACE, "name": "jobyard"},
-    }
-    return {"metadata": {"name": "jobyard-test"}, "spec": spec}
 
 
 def write_overlay(cluster: Cluster, place: Path) -> tuple[str, Path]:
@@ -168,7 +154,7 @@ MAY = [
     *(f"{verb} kueue.x-k8s.io/{kind}" for verb in ("get", "list", "watch") for kind in ("localqueues", "workloads")),
 ]
 MAY_NOT = [
-    *(f"{verb} /secrets" for verb in ("get", "list", "watch", "create")),
+    *(f"{verb} /secrets" for verb in ("get", "list", "watch", "create", "patch", "delete")),
     *("update batch/jobs", "deletecollection batch/jobs", "deletecollection /pods", "create /serviceaccounts/token"),
     *("create rbac.authorization.k8s.io/rolebindings", "create apps/deployments", "patch kueue.x-k8s.io/workloads"),
     *("create /pods/portforward", "impersonate /serviceaccounts", "patch /persistentvolumeclaims"),

@@ -6,8 +6,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
 
 import pytest
 import yaml
@@ -17,8 +20,9 @@ from jobyard.compat.genai.desk import Desk
 from tests.cluster.api import Object
 from tests.cluster.build import KUBERNETES
 from tests.cluster.cluster import GPU, Cluster
-from tests.cluster.images import SMALL, python_image
+from tests.cluster.images import SMALL, python_image, yard_image
 from tests.cluster.node import NODE, Node
+from tests.cluster.objects import a_volume, has
 from tests.cluster.processes import Program, free_port
 from tests.cluster.yards import ClusterYard, cluster_yard
 from tests.yards import ROOT, until
@@ -201,6 +205,143 @@ def test_the_demo_shows_a_scale_up(yard: ClusterYard, worker: Node, tmp_path: Pa
     assert "sample-pytorchjob goes from 2 to 4 GPUs" in done.stderr
 
 
-def test_the_one_file_manager_is_taken_by_the_api_server(cluster: Cluster) -> None:
-    said = cluster.kubectl("apply", "--dry-run=client", "--validate=strict", "-f", str(EXAMPLES / "manager.yaml"))
-    assert "deployment.apps/genai-workload-manager" in said
+def test_the_app_is_served_by_uvicorn_too(yard: ClusterYard) -> None:
+    port = free_port()
+    words = ["-m", "uvicorn", "jobyard.compat.genai.app:app", "--port", str(port)]
+    with subprocess.Popen([sys.executable, "-P", *words], env=yard.env, stderr=subprocess.DEVNULL) as server:
+        try:
+            assert until(lambda: asked("GET", f"http://127.0.0.1:{port}/freegpu")) == (200, {NODE: 6})
+        finally:
+            server.terminate()
+
+
+# -- the manager in the cluster, as manager.yaml has it
+
+TUNING, MANAGER = "fms-tuning", "genai-workload-manager"
+IMAGE = "docker.io/library/jobyard:0.1.0"
+TOKEN = "a-token-of-the-tests"
+OF_JOB = "training.kubeflow.org/job-name"
+
+
+def asked(method: str, url: str, body: Object | None = None, token: str = "") -> tuple[int, Any] | None:
+    """None: nobody answers yet."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        with urlopen(Request(url, data, headers, method=method), timeout=180) as answer:
+            return answer.status, json.load(answer)
+    except HTTPError as refusal:
+        with refusal:
+            return refusal.code, json.load(refusal)
+    except URLError:
+        return None
+
+
+@dataclass(frozen=True)
+class Manager:
+    """At the address of its pod: without kube-proxy its Service answers nobody."""
+
+    cluster: Cluster
+    address: str
+
+    def ask(self, method: str, path: str, body: Object | None = None, token: str = TOKEN) -> tuple[int, Any]:
+        answer = asked(method, f"http://{self.address}:6000{path}", body, token)
+        assert answer is not None, "the manager does not answer"
+        return answer
+
+    def job(self, name: str) -> Object:
+        status, record = self.ask("GET", f"/get_job/{name}")
+        return record if status == 200 else {}
+
+    def genai(self, *words: str, input: str = "") -> str:
+        inside = ("exec", "-i", f"--namespace={TUNING}", f"deploy/{MANAGER}", "--", "python", "-m")
+        return self.cluster.kubectl(*inside, "jobyard.compat.genai", *words, input=input)
+
+    def gpus_of(self, name: str) -> list[str]:
+        """Of each of its pods that stays."""
+        found = self.cluster.api.items(f"/api/v1/namespaces/{TUNING}/pods", labelSelector=f"{OF_JOB}={name}")
+        live = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return [pod["spec"]["containers"][0]["resources"]["limits"][GPU] for pod in live]
+
+    def training(self, name: str, epochs: int) -> Object:
+        """An example that trains, as it is but for the image, and tells this manager of its checkpoints."""
+        made: Object = yaml.safe_load((EXAMPLES / name).read_text().replace("python:3.12-slim", IMAGE))
+        pod = pod_of(made)
+        (container,) = pod["containers"]
+        container["command"] = ["python", "/code/train.py"]
+        told = f"http://job:{TOKEN}@{self.address}:6000/update_last_checkpoint"
+        more = {"NOTIFY_URL": told, "EPOCHS": str(epochs), "EPOCH_SECONDS": "2"}
+        container["env"] += [{"name": key, "value": value} for key, value in more.items()]
+        container.setdefault("volumeMounts", [{"name": "code", "mountPath": "/code"}])
+        pod.setdefault("volumes", [{"name": "code", "configMap": {"name": "genai-train"}}])
+        return made
+
+
+@pytest.fixture
+def manager(cluster: Cluster, worker: Node, training_operator: Program, tmp_path: Path) -> Iterator[Manager]:
+    """`kubectl apply` of manager.yaml, with volumes and the image that a real cluster would have."""
+    yard_image(tmp_path / "image.tar", IMAGE, tmp_path)
+    worker.import_images(tmp_path / "image.tar")
+    volumes = [
+        a_volume(TUNING, MANAGER, tmp_path / "journal", user=10001),
+        a_volume(TUNING, "genai-checkpoints", tmp_path / "checkpoints", shared=True),
+    ]
+    for volume in volumes:
+        cluster.api.create("/api/v1/persistentvolumes", volume)
+    made = list(yaml.safe_load_all((EXAMPLES / "manager.yaml").read_text().replace("CHANGE-ME", TOKEN)))
+    (deployment,) = [each for each in made if each["kind"] == "Deployment"]
+    (container,) = pod_of({**deployment, "kind": "Job"})["containers"]
+    reached = {"KUBERNETES_SERVICE_HOST": cluster.api.host, "KUBERNETES_SERVICE_PORT": str(cluster.api.port)}
+    more = {**reached, "PYTHONPATH": "/opt/site"}  # the image of the tests has no site-packages
+    container["env"] += [{"name": key, "value": value} for key, value in more.items()]
+    text = yaml.safe_dump_all(made)
+    cluster.set_gpus(6)
+    cluster.kubectl("apply", "--validate=strict", "-f", "-", input=text)
+    try:
+        selector = f"app.kubernetes.io/name={MANAGER}"
+        pods = f"/api/v1/namespaces/{TUNING}/pods"
+        (pod,) = cluster.api.until_all(pods, has("Ready"), 1, 120, labelSelector=selector).values()
+        cluster.kubectl("create", "configmap", "genai-train", f"--from-file={EXAMPLES / 'train.py'}", "-n", TUNING)
+        yield Manager(cluster, pod["status"]["podIP"])
+    finally:
+        cluster.kubectl("delete", "-f", "-", "--wait=false", "--ignore-not-found", input=text)
+        cluster.api.until(f"/api/v1/namespaces/{TUNING}", bool, 120, gone=True)
+        for volume in volumes:
+            cluster.api.delete(f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
+        cluster.set_gpus(0)
+
+
+def test_the_manager_in_the_cluster_is_told_of_checkpoints_and_lets_an_adopted_job_grow(manager: Manager) -> None:
+    assert manager.ask("GET", "/get_all_jobs", token="wrong")[0] == 401
+    # 1. A job of other hands, and one that is deployed inside, both of which tell the manager when they save.
+    adopted = manager.training("scale.yaml", 10_000)
+    manager.cluster.kubectl("create", "-n", TUNING, "-f", "-", input=json.dumps(adopted))
+    until(lambda: manager.job("adopted-pytorchjob").get("completed_epochs"), 120)
+    assert manager.job("adopted-pytorchjob")["gpu_assigned"] == 1
+    said = manager.genai("deploy", "-f", "-", input=json.dumps(manager.training("pytorchjob-2-4.yaml", 20)))
+    assert said.strip().endswith("gets 4 GPUs of 2..4")
+    # 2. When that one has completed, the other one grows at its next checkpoint.
+    until(lambda: manager.job("sample-pytorchjob").get("status") == "completed", 120)
+    done = manager.job("sample-pytorchjob")
+    assert (done["completed_epochs"], done["total_epochs"]) == (20, 20)
+    assert done["last_checkpoint_time"] > done["job_arrival_time"]
+    until(lambda: manager.gpus_of("adopted-pytorchjob") == ["3"], 180)
+    grown = until(lambda: found if (found := manager.job("adopted-pytorchjob"))["gpu_assigned"] else None, 120)
+    assert (grown["gpu_assigned"], grown["restarts"]) == (3, 1)
+    assert "adopted-pytorchjob is deleted" in manager.genai("delete", "-n", "adopted-pytorchjob")
+
+
+def test_the_manager_adds_a_job_with_workers_and_scales_all_of_it(manager: Manager) -> None:
+    made = sample("scale.yaml")
+    del made["metadata"]["annotations"]
+    replicas = made["spec"]["pytorchReplicaSpecs"]
+    replicas["Worker"] = replicas["Master"]
+    manager.cluster.kubectl("create", "-n", TUNING, "-f", "-", input=json.dumps(made))
+    asked = {"job_name": "adopted-pytorchjob", "gpu_req": 1, "gpu_lim": 4, "gpu_assigned": 1, "replicas": 2}
+    status, added = manager.ask("POST", "/add_job", asked)
+    assert (status, added["job"]["gpu_lim"], added["job"]["replicas"]) == (201, 4, 2)
+    assert manager.ask("POST", "/add_job", asked)[0] == 400
+    until(lambda: manager.job("adopted-pytorchjob")["status"] == "running", 120)
+    assert until(lambda: manager.gpus_of("adopted-pytorchjob") == ["1", "1"])
+    assert manager.ask("POST", "/scale/adopted-pytorchjob") == (200, ["Scaled", 200])
+    until(lambda: manager.gpus_of("adopted-pytorchjob") == ["3", "3"], 120)  # of six, two replicas

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.images import SMALL
-from tests.cluster.node import NODE, Node
+from tests.cluster.node import NODE
 from tests.cluster.yards import ClusterYard, cluster_yard
 from tests.yards import until
 
@@ -54,7 +54,9 @@ def test_an_array_is_one_job_and_every_task_has_its_own_number(yard: ClusterYard
 
 
 def test_a_task_that_fails_is_tried_again_and_told_with_its_exit_code(yard: ClusterYard) -> None:
-    job = yard.submit(*ON, "-c", "0.1", "--retries", "1", "--array", "0-1", "--", "sh", "-c", "exit $SLURM_ARRAY_TASK_ID")
+    job = yard.submit(
+        *ON, "-c", "0.1", "--retries", "1", "--array", "0-1", "--", "sh", "-c", "exit $SLURM_ARRAY_TASK_ID"
+    )
     assert yard.ended(job)["state"] == "FAILED"
     good, bad = yard.tasks(job)
     assert (good["state"], good["attempt"]) == ("SUCCEEDED", 1)
@@ -150,7 +152,9 @@ def test_a_quota_of_the_namespace_is_kept_and_told(yard: ClusterYard) -> None:
 
 
 def test_an_invalid_request_is_refused_in_the_servers_own_words(yard: ClusterYard) -> None:
-    done = yard.run("submit", "--on", "kubernetes", "--image", "UPPER CASE", "--volume", "no such:relative", "--", "true")
+    done = yard.run(
+        "submit", "--on", "kubernetes", "--image", "UPPER CASE", "--volume", "no such:relative", "--", "true"
+    )
     assert done.code == 2
     assert len(done.err.strip().splitlines()) == 1
 

@@ -20,9 +20,11 @@ class Attempt:
     """One attempt that has not ended. `handed`: a lane has it and may have claimed it."""
 
     __slots__ = (
+        "container_id",
         "end_reason",
         "grace",
         "id",
+        "is_contained",
         "is_followed",
         "is_superseded",
         "is_withdrawn",
@@ -54,6 +56,8 @@ class Attempt:
         self.end_reason = ""  # why we ended it, where no lane is left to say
         self.order: Optional[StopOrder] = None  # what it was asked: to stop at a checkpoint
         self.is_followed = False  # known from its record: an earlier agent may have asked something of it
+        self.is_contained = False  # its process is the client of a container
+        self.container_id = ""  # once that is known
         self.is_superseded = False  # stopped, and never reported
         self.is_withdrawn = False  # reported as such; its lane will skip it
         self.peak_mib = 0

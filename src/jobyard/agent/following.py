@@ -9,6 +9,7 @@ from typing import Optional, Protocol
 
 from jobyard.agent import processes, records, results, watch
 from jobyard.agent.attempts import HANDED, Attempt, Slot
+from jobyard.agent.containers import Sweeper
 from jobyard.agent.forking import Background
 from jobyard.agent.lane import DEFAULT_GRACE_SECONDS, close_note, read_note
 from jobyard.agent.outbox import Outbox
@@ -43,6 +44,7 @@ class Follower:
         outbox: Outbox,
         state_dir: str,
         background: Background,
+        sweeper: Sweeper,
     ) -> None:
         self._owner = owner
         self._selector = selector
@@ -50,6 +52,7 @@ class Follower:
         self._outbox = outbox
         self._state_dir = state_dir
         self._background = background
+        self._sweeper = sweeper
         self._boot_id = processes.boot_id()
 
     def look(self, attempt_id: str) -> bool:
@@ -114,6 +117,7 @@ class Follower:
     def _step(self, attempt: Attempt, since: float) -> None:
         path = records.paths(self._state_dir, attempt.id).record
         record = records.read(path) or Record()
+        attempt.is_contained = record.container is not None
         if attempt.pid == 0 and record.pid is not None:
             attempt.take_start(record)
             if record.ended_at is None:
@@ -179,11 +183,22 @@ class Follower:
         self._step(attempt, 0.0)
 
     def _write_end(self, attempt: Attempt, reason: str) -> None:
+        """Its process is gone. A container may go on without it: it is not over before that is ended too."""
         path = records.paths(self._state_dir, attempt.id).record
+        record = records.read(path) or Record()
+        if record.container is None or record.boot_id != self._boot_id:
+            self._write_end_down(attempt, path, reason)
+            return
+        try:
+            self._sweeper.remove(record.runtime, record.container, lambda: self._write_end_down(attempt, path, reason))
+        except OSError:  # too many processes on this machine: that may pass
+            self._timers.after(_RETRY_SECONDS, lambda: self._write_end(attempt, reason))
+
+    def _write_end_down(self, attempt: Attempt, path: str, reason: str) -> None:
         try:
             records.append_end(path, time.time(), reason)
         except OSError:  # a full disk: not over until that is written down
-            self._timers.after(_RETRY_SECONDS, lambda: self._write_end(attempt, reason))
+            self._timers.after(_RETRY_SECONDS, lambda: self._write_end_down(attempt, path, reason))
             return
         record = records.read(path)
         assert record is not None
@@ -191,6 +206,8 @@ class Follower:
 
     def _ended(self, attempt: Attempt, record: Record) -> None:
         """What goes home is put together before the end is told: by its lane, or by us if that is gone."""
+        if record.container is not None:
+            self._sweeper.later()
         files = records.paths(self._state_dir, attempt.id)
         if not results.is_due(files, record):
             self._finished(attempt, record)

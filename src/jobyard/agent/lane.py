@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
 from jobyard.agent import faults, processes, records, results
+from jobyard.agent.contained import Contained
 from jobyard.agent.kernel_kills import KernelKills
 from jobyard.agent.records import Paths
 from jobyard.agent.scratch import Scratch
@@ -56,6 +57,7 @@ class Lane:
         self._kernel_kills = KernelKills()
         self._workplace = Workplace(state_dir)
         self._scratch = Scratch()
+        self._contained: Optional[Contained] = None  # set: attempts run in containers
         self._note = open_note(state_dir, self._pid, self._start_time)
 
     def run(self) -> None:
@@ -101,6 +103,8 @@ class Lane:
         self._job_env = message["env"]
         self._env = {**self._base_env, **self._job_env}
         self._is_gang = bool(message.get("gang"))
+        container = message.get("container")
+        self._contained = Contained(self._state_dir, container, self._surroundings) if container else None
         slot = {"boot_id": self._boot_id, "slot": message["slot"], "job": message["job"], "reserve": message["reserve"]}
         write_slot(self._note, slot)
 
@@ -120,11 +124,13 @@ class Lane:
             self._report(b"k %s\n" % name)
             return
         claim = records.claim_line(self._boot_id, self._pid, self._start_time, timeout, grace)
-        self._claim(record, files, claim + self._workplace.record_line())
+        contain = self._contained.record_line(attempt) if self._contained else b""
+        self._claim(record, files, claim + self._workplace.record_line() + contain)
         # 2. Start it.
         grace_seconds = DEFAULT_GRACE_SECONDS if grace is None else grace
         pid = 0
-        self._kernel_kills.remember()
+        kernel_kills = self._contained.kernel_kills if self._contained else self._kernel_kills
+        kernel_kills.remember()
         try:
             pid = self._start(item, files)
         except (CannotStart, OSError) as error:
@@ -134,13 +140,15 @@ class Lane:
             with suppress(OSError):  # a full disk: it runs, and the agent hears of it
                 os.write(record, records.start_line(pid, began, now))
             self._report(b"s %s %d %d %.6f\n" % (name, pid, began, now))
-            end = self._wait(pid, timeout, grace_seconds)
+            end = self._wait(pid, timeout, grace_seconds, kernel_kills)
         # 3. Write down how it ended before anything else can go wrong; tell the agent when everything is cleared away.
         is_written = _written(record, b"end " + end + b"\n")
         os.close(record)
         if pid:
             self._see_off(pid, grace_seconds)
         faults.point("lane-ended")
+        if self._contained is not None:
+            self._contained.clear(attempt, files, records.parse(b"end " + end + b"\n"))
         self._workplace.gather(files, keep_for_next=bool(self._lines))
         faults.point("lane-gathered")
         self._scratch.clear(files, keep_for_next=bool(self._lines), shares_checkpoint=self._is_gang)
@@ -156,8 +164,8 @@ class Lane:
             raise OSError("%s cannot be written" % files.record)
 
     def _start(self, item: Dict[str, Any], files: Paths) -> int:
-        env = dict(self._env)
-        env["PWD"] = self._workplace.prepare(files)
+        env = dict(self._job_env if self._contained else self._env)
+        directory = env["PWD"] = self._workplace.prepare(files)
         extra = item.get("env")
         if extra:
             env.update(extra)
@@ -168,6 +176,8 @@ class Lane:
         self._surroundings.add_to(env, {**self._job_env, **extra} if extra else self._job_env, item["id"], files)
         self._scratch.prepare(files, shares_checkpoint=self._is_gang)
         argv: List[str] = item.get("argv") or ["bash", "-c", item["shell"]]
+        if self._contained is not None:
+            argv, env = self._contained.call(item["id"], files, directory, argv, env, self._base_env)
         return self._spawner.spawn(argv, env, files)
 
     def _not_started(self, error: Exception, files: Paths) -> bytes:
@@ -175,7 +185,7 @@ class Lane:
         code = error.exit_code if isinstance(error, CannotStart) else 126
         return records.end_words(time.time(), code, None, 0)
 
-    def _wait(self, pid: int, timeout: Optional[float], grace: float) -> bytes:
+    def _wait(self, pid: int, timeout: Optional[float], grace: float, kernel_kills: KernelKills) -> bytes:
         alarm = Alarm(pid, timeout, grace) if timeout else None
         _, status, usage = os.wait4(pid, 0)
         now = time.time()
@@ -184,9 +194,10 @@ class Lane:
         reason = "Timeout" if alarm is not None and alarm.has_rung else ""
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         code = None if number else os.WEXITSTATUS(status)
-        if not reason and (number == signal.SIGKILL or code == _KILLED_CODE) and self._kernel_kills.has_killed():
+        if not reason and (number == signal.SIGKILL or code == _KILLED_CODE) and kernel_kills.has_killed():
             reason = "OutOfMemory"  # unless the agent says that it was the one who killed
-        return records.end_words(now, code, number, usage.ru_maxrss, reason)
+        peak_kib = 0 if self._contained else usage.ru_maxrss  # that of a client would mean nothing
+        return records.end_words(now, code, number, peak_kib, reason)
 
     def _see_off(self, pid: int, grace: float) -> None:
         """An attempt is over when its process group is: wait for what it left behind, then end it."""

@@ -10,7 +10,7 @@ import socket
 import sys
 import traceback
 from contextlib import suppress
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 from jobyard.agent import processes
 from jobyard.agent.connection import Connection
@@ -35,12 +35,13 @@ class LaneHandle:
         self.entered: Any = None  # the slot whose job it was told about
         self._inbox = inbox
 
-    def enter(self, slot: Any, job: Dict[str, Any]) -> None:
+    def enter(self, slot: Any, job: Dict[str, Any], container: Optional[Dict[str, Any]] = None) -> None:
         """Tell the lane what the items that follow share; once per slot."""
         if self.entered is not slot:
             self.entered = slot
             message = {**job, "job": slot.job, "slot": slot.id, "reserve": slot.reserve}
             message["env"] = {**job["env"], **_device_env(slot.reserve)}
+            message["container"] = container
             self._inbox.send(message)
 
     def adapt(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
 
-from jobyard.agent import probe, processes
+from jobyard.agent import containers, probe, processes
 from jobyard.agent.attempts import Attempt
 from jobyard.agent.gpus import Gpus, Usage
 from jobyard.agent.reservations import Reservations
@@ -18,8 +18,9 @@ _DRIVER_MIB = 64
 class Measurer:
     """Looks once over /proc and the devices, keeps the peaks of attempts, and says what is left over for strangers."""
 
-    def __init__(self, gpus: Gpus, reservations: Reservations) -> None:
+    def __init__(self, gpus: Gpus, reservations: Reservations, state_dir: str = "") -> None:
         self._gpus = gpus
+        self._state_dir = state_dir
         self._reservations = reservations
 
     def measure(self, running: List[Attempt]) -> Dict[str, Any]:
@@ -55,12 +56,15 @@ class Measurer:
 
     def _sample(self, running: List[Attempt], usage: List[Usage]) -> "tuple[dict[str, dict[str, int]], dict[int, Any]]":
         by_session = {attempt.pid: attempt for attempt in running}
+        contained = self._contained(running)
         rss_kib = dict.fromkeys(by_session, 0)
         owners: Dict[int, int] = {}  # pid -> session, for the devices
         names: Dict[int, str] = {}
         for process in processes.scan():
             session = process.session if process.session in by_session else process.group
             names[process.pid] = process.name
+            if contained:
+                session = containers.session_of(process.pid, session, contained)
             if session in by_session:
                 rss_kib[session] += process.rss_kib
                 owners[process.pid] = session
@@ -91,6 +95,15 @@ class Measurer:
             if percent is not None:
                 samples[attempt.id]["gpu_percent"] = percent
         return samples, strangers
+
+    def _contained(self, running: List[Attempt]) -> Dict[str, int]:
+        """The sessions of those in containers, by their containers' ids; not known in the first moments."""
+        found = {}
+        for attempt in running:
+            if attempt.is_contained:
+                attempt.container_id = attempt.container_id or containers.id_of(self._state_dir, attempt.id)
+                found[attempt.container_id or "-" + attempt.id] = attempt.pid
+        return found
 
 
 def _mean_percent(devices: List[int], usage: List[Usage]) -> Optional[int]:

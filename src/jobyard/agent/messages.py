@@ -45,8 +45,23 @@ def job(message: Dict[str, Any]) -> Dict[str, Any]:
         "snapshot": snapshots.checked(message["snapshot"]) if message.get("snapshot") else "",
         "subdir": inner_path(message.get("subdir") or "", "subdir"),
         "gang": bool(message.get("gang")),
+        "container": container(message["container"]) if message.get("container") else None,
         "copy_back": sorted({inner_path(path, "copy_back") for path in copy_back}),
     }
+
+
+def container(value: Any) -> Dict[str, Any]:
+    """An image, and what its containers have besides what every attempt has."""
+    image, shm_mib = value["image"], value.get("shm_mib") or 0
+    if not isinstance(image, str) or not image or image.startswith("-"):
+        raise ValueError("container: image: must be a name, not %r" % (image,))
+    if not _is_size(shm_mib):
+        raise ValueError("container: shm_mib: must be a whole number, not %r" % (shm_mib,))
+    mounts = [[str(source), str(target), bool(only)] for source, target, only in value.get("mounts") or ()]
+    if not all(str(path).startswith("/") and "\0" not in str(path) for mount in mounts for path in mount[:2]):
+        raise ValueError("container: mounts: must be absolute paths, not %r" % (mounts,))
+    ports = [[int(outside), int(inside)] for outside, inside in value.get("ports") or ()]
+    return {"image": image, "shm_mib": shm_mib, "mounts": mounts, "ports": ports}
 
 
 def inner_path(value: Any, field: str) -> str:

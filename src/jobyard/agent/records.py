@@ -81,6 +81,8 @@ class Record:
         self.withdrawn_at: Optional[float] = None
         self.snapshot: Optional[str] = None  # set: results are gathered; empty: without a tree
         self.copy_back: List[str] = []
+        self.container: Optional[str] = None  # set: it runs in a container of this name, which may outlive its process
+        self.runtime: List[str] = []  # the command that ends it
 
 
 def parse(data: bytes) -> Record:
@@ -113,6 +115,9 @@ def _take(record: Record, words: List[str]) -> None:
     elif kind == "collect" and record.snapshot is None:
         copy_back = json.loads(words[2])
         record.copy_back, record.snapshot = [str(path) for path in copy_back], "" if words[1] == "-" else words[1]
+    elif kind == "contain" and record.container is None:
+        runtime = json.loads(words[2])
+        record.runtime, record.container = [str(word) for word in runtime], words[1]
     elif kind == "withdrawn" and record.withdrawn_at is None:
         record.withdrawn_at = float(words[1])
 
@@ -148,8 +153,15 @@ def claim_line(boot_id: str, pid: int, start_time: int, timeout: Optional[float]
 
 
 def collect_line(snapshot: str, copy_back: List[str]) -> bytes:
-    paths = json.dumps(copy_back, separators=(",", ":")).replace(" ", "\\u0020")
-    return ("collect %s %s\n" % (snapshot or "-", paths)).encode()
+    return ("collect %s %s\n" % (snapshot or "-", _one_word(copy_back))).encode()
+
+
+def contain_line(name: str, runtime: List[str]) -> bytes:
+    return ("contain %s %s\n" % (name, _one_word(runtime))).encode()
+
+
+def _one_word(value: List[str]) -> str:
+    return json.dumps(value, separators=(",", ":")).replace(" ", "\\u0020")
 
 
 def start_line(pid: int, start_time: int, now: float) -> bytes:

@@ -12,6 +12,8 @@ from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 from jobyard.agent import faults, processes, records, scratch
 from jobyard.agent.attempts import HANDED, QUEUED, RUNNING, Attempt, Slot
+from jobyard.agent.container_words import RUNTIME_FAILED
+from jobyard.agent.containers import Sweeper
 from jobyard.agent.endings import Endings
 from jobyard.agent.following import Follower
 from jobyard.agent.forking import Background
@@ -21,7 +23,8 @@ from jobyard.agent.lanes import LaneHandle, start_lane
 from jobyard.agent.orders import Orders
 from jobyard.agent.outbox import Outbox
 from jobyard.agent.records import Record
-from jobyard.agent.reservations import Reservations
+from jobyard.agent.reservations import Reservations, device_indices
+from jobyard.agent.runtimes import Runtimes
 from jobyard.agent.spools import Spools
 from jobyard.agent.staging import Staging
 from jobyard.agent.stopping import Stopper
@@ -31,6 +34,7 @@ from jobyard.agent.timers import Timers
 _BUSY_SECONDS = 0.02  # reports that come closer together than this are read in batches
 _PAUSE_SECONDS = 0.01
 _IDLE_LANES = 8
+_RUNTIME_SECONDS = 5.0  # that a container may wait for an agent which has not asked its runtime yet
 
 
 class Runner:
@@ -47,6 +51,7 @@ class Runner:
         background: Background,
         staging: Staging,
         surroundings: Surroundings,
+        runtimes: Runtimes,
     ) -> None:
         self.attempts: Dict[str, Attempt] = {}
         self.slots: Dict[str, Slot] = {}
@@ -58,6 +63,9 @@ class Runner:
         self._state_dir = state_dir
         self._staging = staging
         self._surroundings = surroundings
+        self._gpus = gpus
+        self._runtimes = runtimes
+        self.sweeper = Sweeper(background, timers, state_dir, runtimes)
         self._stopper = Stopper(timers, self.attempts)
         self._orders = Orders(timers, self.attempts, state_dir, self.end)
         self.spools = Spools(timers, self.attempts, outbox, state_dir)
@@ -69,7 +77,7 @@ class Runner:
         self._reports, self._report_end = os.pipe()
         os.set_blocking(self._reports, False)
         selector.register(self._reports, selectors.EVENT_READ, self._on_reports)
-        self._follower = Follower(self, selector, timers, outbox, state_dir, background)
+        self._follower = Follower(self, selector, timers, outbox, state_dir, background, self.sweeper)
 
     def adopt_all(self) -> None:
         """Take over what lanes of an agent before us still run."""
@@ -100,6 +108,7 @@ class Runner:
         for item in items:
             if item["id"] not in self.attempts:
                 attempt = self.attempts[item["id"]] = Attempt(item["id"], slot, item)
+                attempt.is_contained = bool(self.jobs[job].get("container"))
                 slot.queue.append(attempt)
         faults.point("agent-launching")
         self.feed(slot)
@@ -211,7 +220,7 @@ class Runner:
                 except OSError:  # too many processes on this machine: that may pass
                     self._timers.after(1.0, lambda: self.feed(slot))
                     return
-                lane.enter(slot, self.jobs[slot.job])
+                lane.enter(slot, self.jobs[slot.job], self._container(slot))
             lane.adapt()
             batch: List[Dict[str, Any]] = []
             while slot.queue and len(lane.pending) + len(batch) < lane.depth:
@@ -223,6 +232,22 @@ class Runner:
                 lane.hand(batch)
         elif slot.is_closing and slot.is_empty:
             self._close(slot)
+
+    def _container(self, slot: Slot) -> Optional[Dict[str, Any]]:
+        """What the lane must know of the containers that the slot's attempts run in; None: they run in none."""
+        container = self.jobs[slot.job].get("container")
+        if not container:
+            return None
+        held = set(device_indices(slot.reserve))
+        devices = [device for device in self._gpus.devices() if device.index in held and not device.fake]
+        return {
+            **container,
+            "runtime": list(self._runtimes.settle(_RUNTIME_SECONDS)),
+            "yard": self._reservations.yard,
+            "cpu_millis": slot.reserve.get("cpu_millis") or 0,
+            "memory_mib": slot.reserve.get("memory_mib") or 0,
+            "devices": [[device.index, device.uuid] for device in devices],
+        }
 
     def _take_lane(self) -> LaneHandle:
         if self._idle_lanes:
@@ -366,6 +391,8 @@ class Runner:
             self._timers.after(0.0, lambda: self._finish_later(attempt, record))
             return
         faults.point("agent-finishing")
+        if attempt.is_contained and (record.exit_code is None or record.exit_code == RUNTIME_FAILED):
+            self.sweeper.later()
         self.attempts.pop(attempt.id, None)
         if record.started_at is None:
             record.started_at = attempt.started_at

@@ -22,6 +22,7 @@ from jobyard.agent.outbox import Outbox
 from jobyard.agent.reservations import Capacity, Reservations
 from jobyard.agent.respawn import Respawner
 from jobyard.agent.runner import Runner
+from jobyard.agent.runtimes import Runtimes
 from jobyard.agent.shipping import Shipper
 from jobyard.agent.staging import Staging
 from jobyard.agent.surroundings import Surroundings
@@ -30,6 +31,9 @@ from jobyard.agent.timers import Timers
 PROTOCOL = 1
 _MEASURE_SECONDS = 5.0
 _SAMPLE_SECONDS = 2.0
+_RUNTIME_SECONDS = 5.0  # so long a server that wants to know waits at most for a container runtime
+_LOOK_SECONDS = 15.0  # until one that does not answer is asked again
+_FIRST_LOOK_SECONDS = 2.0  # not at once: whoever starts a yard waits for its first task
 
 
 class Agent:
@@ -50,6 +54,7 @@ class Agent:
         self._build = build
         self._idle_seconds = idle_seconds
         self._log = log
+        self._runtimes = Runtimes(os.environ)
         self._selector = selectors.DefaultSelector()
         self._timers = Timers()
         self._outbox = Outbox(self._timers)
@@ -61,7 +66,7 @@ class Agent:
         self._staging = Staging(state_dir)
         background = Background(self._selector, self._timers)
         self._forgetter = Forgetter(background, state_dir)
-        self._measurer = Measurer(gpus, self._reservations)
+        self._measurer = Measurer(gpus, self._reservations, state_dir)
         self._sdk = sdk_files.unpack(state_dir, log)
         self._door = Door(self._selector, self._timers, state_dir, log)
         self._runner = Runner(
@@ -74,11 +79,13 @@ class Agent:
             background,
             self._staging,
             Surroundings(self._sdk, self._door.address, self._door.token_file),
+            self._runtimes,
         )
         self._respawner = Respawner(self._timers, self._needs_server, log)
         self._server: Optional[Connection] = None
         self._is_quitting = False
         self._is_leaving = False
+        self._has_swept = False  # containers that an agent before us left
         self._ships = False  # the server does not share this disk
         self._is_displaced: Callable[[], bool] = lambda: False
         self._is_work_pending = False  # the server has work that we know nothing of
@@ -94,6 +101,7 @@ class Agent:
         Entrance(self._selector, self._timers, self._listener, self._welcome_server)
         self._timers.after(_MEASURE_SECONDS, self._measure_regularly)
         self._timers.after(_SAMPLE_SECONDS, self._sample_regularly)
+        self._timers.after(_FIRST_LOOK_SECONDS, self._look_for_runtimes)
         self._timers.after(0.1, self._leave_if_unused)
         while not self._is_leaving:
             for key, events in self._selector.select(self._timers.seconds_to_next()):
@@ -186,7 +194,20 @@ class Agent:
             "cpu_millis": self._capacity.cpu_millis,
             "memory_mib": self._capacity.memory_mib,
             "devices": [device._asdict() for device in self._gpus.devices()],
+            "runtime": self._runtime(),
         }
+
+    def _runtime(self) -> Optional[Dict[str, str]]:
+        found = self._runtimes.poll()
+        if found is None:
+            return None
+        if found.kind and not self._has_swept:
+            self._has_swept = True
+            self._runner.sweeper.begin()
+        return {"kind": found.kind, "problem": found.problem}
+
+    def _measured(self) -> Dict[str, Any]:
+        return {**self._measurer.measure(self._runner.running), "runtime": self._runtime()}
 
     def _reconcile(self, connection: Connection, message: Dict[str, Any]) -> None:
         live, have = messages.attempt_ids(message["live"]), messages.have(message.get("have") or {})
@@ -265,7 +286,9 @@ class Agent:
         self._is_work_pending = bool(message["value"])
 
     def _probe(self, connection: Connection, message: Dict[str, Any]) -> None:
-        connection.send(self._measurer.measure(self._runner.running))
+        if message.get("runtime"):
+            self._runtimes.settle(_RUNTIME_SECONDS)
+        connection.send(self._measured())
 
     def _quit(self, connection: Connection, message: Dict[str, Any]) -> None:
         self._is_quitting = True
@@ -293,7 +316,13 @@ class Agent:
     def _measure_regularly(self) -> None:
         self._timers.after(_MEASURE_SECONDS, self._measure_regularly)
         if self._server is not None:
-            self._server.send(self._measurer.measure(self._runner.running))
+            self._server.send(self._measured())
+
+    def _look_for_runtimes(self) -> None:
+        """Somebody may install one, or start its engine."""
+        self._timers.after(_LOOK_SECONDS, self._look_for_runtimes)
+        if self._server is not None:
+            self._runtimes.look()
 
     def _sample_regularly(self) -> None:
         self._timers.after(_SAMPLE_SECONDS, self._sample_regularly)

@@ -13,14 +13,16 @@ from jobyard.cli.interrupts import Interrupts
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.plain import PlainDisplay, QuietDisplay
 from jobyard.cli.output.summary import exit_code_of, title
-from jobyard.cli.output.tasklog import DirectLog
+from jobyard.cli.output.tasklog import DirectLog, LogWriter, MergedLog
 from jobyard.cli.output.text import say, warn
 from jobyard.cli.session import Session
 from jobyard.client.api import YardClient
+from jobyard.model.job import Reason
 from jobyard.wire.views import JobView, LogChunk
 
 INTERRUPTED = 130
 TICK_SECONDS = 0.5
+NO_IMAGE_SECONDS = 30.0  # a kubelet has tried three times by then
 LAST_OUTPUT_SECONDS = 30.0  # after the end of a job, so long without any output means that no more will come
 
 
@@ -38,6 +40,8 @@ class Killed:
 class FollowOptions:
     is_quiet: bool = False
     pass_exit_code: bool = False
+    is_merged: bool = False  # the output of several tasks is shown too, each line after its task
+    needs_image_soon: bool = False  # one that cannot be pulled is not waited for: it was made just now
 
 
 def run_to_end(session: Session, submit: Callable[[], JobView], options: FollowOptions) -> int:
@@ -86,15 +90,24 @@ def _cancel(client: YardClient, feed: Feed, job: JobView, times: int) -> None:
     feed.read("cancel", first if times == 1 else second)
 
 
+def _given_up(client: YardClient, job: JobView) -> Iterator[Any]:
+    client.cancel(job.id, force=True, message=f"given up: {job.message}")
+    yield from ()
+
+
 class Follower:
     """Reads the job's changes, and the output of a job of one task, until it has ended."""
 
     def __init__(self, session: Session, client: YardClient, feed: Feed, job: JobView, options: FollowOptions) -> None:
         self._feed = feed
         self._job = job
-        self._is_streamed = job.counts.total == 1 and not options.is_quiet
-        self._log = DirectLog(all_to_stderr=session.is_json)
+        self._is_streamed = (job.counts.total == 1 or options.is_merged) and not options.is_quiet
+        is_several = job.counts.total > 1
+        self._log: LogWriter = MergedLog(session.is_json) if is_several else DirectLog(all_to_stderr=session.is_json)
         self._last_output_at = 0.0
+        self._client = client
+        self._needs_image_soon = options.needs_image_soon
+        self._without_image_since: float | None = None
         self.display = choose_display(session, options, is_streamed=self._is_streamed)
         feed.read("job", lambda: client.watch(job.id))
         if self._is_streamed:
@@ -116,9 +129,11 @@ class Follower:
                         reading.discard(source)
                     case _:
                         self._take(item)
+                        self._give_up_without_image()
                 if reading == {"logs"} and time.monotonic() - self._last_output_at > LAST_OUTPUT_SECONDS:
                     warn(f"the last of the output did not arrive; see `yard logs {self._job.id}`")
                     break
+            self._log.close()
         return self._job
 
     def _take(self, item: JobView | LogChunk | str | None) -> None:
@@ -134,6 +149,17 @@ class Follower:
                 self.display.say(item)
             case None:
                 self.display.tick()
+
+    def _give_up_without_image(self) -> None:
+        """Cancels a job whose pods cannot have their image; the sentence is in the job then."""
+        job, now = self._job, time.monotonic()
+        if not self._needs_image_soon or job.reason is not Reason.HELD or " image " not in job.message:
+            self._without_image_since = None
+            return
+        self._without_image_since = self._without_image_since or now
+        if now - self._without_image_since > NO_IMAGE_SECONDS:
+            self._needs_image_soon = False
+            self._feed.read("cancel", lambda: _given_up(self._client, job))
 
     def _take_broken(self, source: str, error: BaseException) -> None:
         """Only the job itself matters: its output can be read later, and a cancel that came too late is no error."""

@@ -30,6 +30,7 @@ VERBS = {
     "why": Verb("Say why a job waits, or why it ended as it did."),
     "tensorboard": Verb("Show a job's training in TensorBoard."),
     "fetch": Verb("Bring the results of a job here."),
+    "build": Verb("Build an image of this directory and push it."),
     "exec": Verb("Run a command beside a task, in its pod.", "exec_"),
     "port-forward": Verb("Reach a port of a task's pod from here.", "port_forward"),
     "nodes": Verb("Add, list, drain and remove machines."),

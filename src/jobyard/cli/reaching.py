@@ -46,6 +46,28 @@ def target_of(session: Session, text: str, identity: ClusterWords | None = None)
     return Target(unit, own.kubeconfig, own.context)
 
 
+class Place(NamedTuple):
+    """A namespace of a cluster, and the kubeconfig by which the caller reaches it."""
+
+    cluster: str
+    kubeconfig: str
+    context: str
+    namespace: str
+
+
+def place_named(session: Session, on: str = "") -> Place:
+    """The cluster that `on` names, or the first of the yard, or the one that kubectl would use. Raises UserError."""
+    known = session.client.clusters()
+    names = on.split(",")
+    view = next((each for each in known if each.id in names), known[0] if known else None)
+    if view is not None and not session.leaves_this_machine:
+        return Place(view.id, view.kubeconfig, view.context, view.namespace)
+    own = config_here(ClusterWords(), os.environ)
+    if view is None:
+        return Place(own.id, own.kubeconfig, own.context, own.namespace)
+    return Place(view.id, own.kubeconfig, own.context, view.namespace or own.namespace)
+
+
 def identity_flags(function: Callable[..., int]) -> Callable[..., int]:
     """Gives a verb `--kubeconfig` and `--context`; it gets them as one `identity`."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import pwd
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -12,6 +13,7 @@ from typing import Any
 
 import click
 
+from jobyard.cli.build_flags import BuildWords
 from jobyard.cli.default_cluster import add_default_cluster
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_fields
@@ -82,7 +84,12 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
     @click.option("--limit", type=int, metavar="N", help="At most N tasks at once, as %N in an array.")
     @click.option("--on", metavar="WHERE,...", help="Nodes, labels or executors to choose from.")
     @click.option("--kind", metavar="pytorchjob|rayjob", help="As which object it runs on a cluster.")
-    @click.option("--image", metavar="IMAGE", help="The container image, for a cluster.")
+    @click.option("--min-gpu-mem", metavar="GIB", help="On a cluster: only nodes whose GPUs have so much memory.")
+    @click.option("--name-prefix", metavar="PREFIX", help="What the job's name begins with.")
+    @click.option("--image", metavar="IMAGE", help="The container image, for a cluster or --container.")
+    @click.option(
+        "--container", is_flag=True, default=None, help="Run tasks in the image on machines too, with docker or podman."
+    )
     @click.option(
         "--volume", multiple=True, metavar="CLAIM:PATH[:ro]", help="A PersistentVolumeClaim of the cluster, mounted."
     )
@@ -125,8 +132,8 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
 
 def spec_of(asked: Asked, session: Session) -> JobSpec:
     """The job, complete. Raises UserError that names the way out. The shell's variables never go to another machine."""
-    context = SubmitContext(workdir=_here(), environ=dict(os.environ), user=_user())
-    spec = _spec_from_words(asked, context)
+    context = SubmitContext(workdir=_here(), environ=dict(os.environ), user=user_here())
+    spec = replace(_spec_from_words(asked, context), host=platform.node())
     if session.leaves_this_machine:
         return replace(spec, inherited_env={})
     if not os.access(spec.workdir, os.R_OK | os.X_OK):
@@ -162,11 +169,20 @@ def _here() -> str:
         raise UserError(f"the current directory cannot be used ({error.strerror}); cd to another one") from None
 
 
-def _user() -> str:
+def user_here() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
+
+
+def with_built_image(session: Session, spec: JobSpec, words: BuildWords, *, is_asked: bool, quiet: bool) -> JobSpec:
+    """The job with the image that is built for it, if `--build` or its manifest wants one. Raises YardError."""
+    if spec.build is None and not is_asked:
+        return spec
+    from jobyard.cli.building import with_image  # on first use: others do not pay for what speaks to registries
+
+    return with_image(session, spec, words, is_asked=is_asked, quiet=quiet)
 
 
 def show_plan(session: Session, spec: JobSpec, *, render: bool) -> int:

@@ -194,6 +194,12 @@ class YardClient:
             while piece := answer.read_some():
                 yield piece
 
+    def diff(self, selector: str) -> bytes:
+        """What the tree that the job's image was made from had beyond its commit."""
+        path = API + _job(selector, "/diff")
+        with self._persist(lambda: self._transport.open("GET", path, seconds=self._knobs.request_seconds)) as answer:
+            return answer.read()
+
     # -- the yard
 
     def nodes(self) -> tuple[NodeView, ...]:

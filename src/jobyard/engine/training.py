@@ -269,7 +269,7 @@ def running(
             tuple((size, at.epoch_seconds) for size, at in profile.by_size.items() if at.epoch_seconds),
             is_last_epoch(job),
             job.is_yielding,
-            Where(job.spec.on, job.spec.cluster, *needs_of(job.spec.groups[0])),
+            Where(job.spec.on, job.spec.cluster, *needs_of(job.spec.groups[0]), in_container=job.spec.container),
         )
 
 

@@ -135,7 +135,7 @@ def member_of(
     """Room for tasks of one group. On a cluster GPUs are whole: Kubernetes counts them, and knows no shares."""
     resources = resources or spec.groups[group].resources
     if not spec.cluster:
-        return Member(group, resources, wanted, replica)
+        return Member(group, resources, wanted, replica, in_container=spec.container)
     if resources.shares_gpus:
         resources = replace(resources, gpu_memory_mib=0, gpu_percent=0)
     labels, tolerations = needs_of(spec.groups[group])
@@ -173,8 +173,8 @@ def why_never(
         return unknown
     if any(explain.may_match(config, on) for config in awaited(state)):
         return None  # nobody knows yet what it has
-    found = (explain.why_never(nodes, m.resources, Where(m.on or on), overcommit) for m in job_groups)
-    return next(filter(None, found), None)
+    wheres = ((m, Where(m.on or on, in_container=m.in_container)) for m in job_groups)
+    return next(filter(None, (explain.why_never(nodes, m.resources, where, overcommit) for m, where in wheres)), None)
 
 
 def _why_never_on_cluster(state: YardState, job_groups: Iterable[Member], cluster: str) -> str | None:

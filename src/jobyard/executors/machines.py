@@ -32,7 +32,7 @@ from jobyard.model.events import (
     NodeWentAway,
     Started,
 )
-from jobyard.model.job import Reason
+from jobyard.model.job import JobSpec, Reason
 from jobyard.model.node import Device, Node
 from jobyard.model.task import AttemptId, Outcome, Slot
 
@@ -159,7 +159,10 @@ class MachineExecutor:
             await reader.read()
             return
         self._pid, self._build, self._problem = welcome["pid"], welcome["build"], ""
-        self._described = _node(self.node, self.name, welcome)
+        before, described = self._described, _node(self.node, self.name, welcome)
+        if before is not None:
+            described = replace(described, runtime=before.runtime, runtime_problem=before.runtime_problem)
+        self._described = _with_runtime(described, welcome)
         # It joins together with its first measurement: before that nobody knows what others leave of it.
         self._joining = [NodeJoined(self._described, time.time())]
         writer.write(_line({"op": "probe"}))
@@ -201,6 +204,7 @@ class MachineExecutor:
                 now = time.time()
                 measured = self._measurements.read(message, self._devices_in_use(), now)
                 ours = [found] if (found := used(message, now)) else []
+                self._notice_runtime(message, now)
                 self._seen.put_nowait([*self._joining, measured, *ours, *(self._refused or ())])
                 self._joining, self._refused = [], None
             case "reconciled":
@@ -213,6 +217,14 @@ class MachineExecutor:
                     asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._send, {"op": "probe"})
             case "error":
                 log.error("the agent of %s did not understand: %s", self.node, message["message"])
+
+    def _notice_runtime(self, message: dict[str, Any], now: float) -> None:
+        """An engine was started, or stopped: the node has changed."""
+        assert self._described is not None
+        found = _with_runtime(self._described, message)
+        if found != self._described:
+            self._described = found
+            self._joining = [NodeJoined(found, now)]
 
     def _devices_in_use(self) -> set[int]:
         live = self._yard.live_attempts(self.node)
@@ -335,7 +347,9 @@ class MachineExecutor:
             self._send({"op": "pending", "value": is_busy})
 
     async def check(self, job: SubmittedJob) -> None:
-        """A machine refuses nothing: what it has is known, and the yard compares."""
+        """A machine refuses nothing: what it has is known, and the yard compares. Only of containers it is asked."""
+        if job.spec.container and self._writer is not None:
+            await self._ask({"op": "probe", "runtime": True})
 
     def _launch(self, slot: Slot, attempts: Sequence[AttemptId]) -> None:
         job = self._yard.job(slot.job)
@@ -346,14 +360,18 @@ class MachineExecutor:
         self._send(self._launch_message(job, slot, attempts))
 
     def _job_message(self, job: SubmittedJob) -> dict[str, Any]:
-        if self._home is None:
+        if self._home is None and not job.spec.container:
             env = job_environment(job.id, job.number, job.spec)
             return {"op": "job", "job": job.id, "env": env, "workdir": job.spec.workdir, "gang": job.spec.gang}
-        # The submitting shell's PATH and HOME mean nothing on another machine.
+        # The submitting shell's PATH and HOME mean nothing on another machine, or in an image.
         spec = replace(job.spec, inherited_env={})
         tree = {"snapshot": spec.snapshot, "subdir": spec.subdir, "copy_back": list(spec.copy_back)}
         env = job_environment(job.id, job.number, spec)
         message = {"op": "job", "job": job.id, "env": env, "workdir": "", "gang": spec.gang}
+        if spec.container:
+            message["container"] = _container(spec)
+        if self._home is None:
+            return {**message, "workdir": spec.workdir}
         return {**message, **tree} if spec.snapshot else message
 
     def _launch_message(self, job: SubmittedJob, slot: Slot, attempts: Sequence[AttemptId]) -> dict[str, Any]:
@@ -397,10 +415,13 @@ class MachineExecutor:
 
     async def probe(self) -> None:
         if self._writer is not None:
-            self._measured.clear()
-            self._send({"op": "probe"})
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._measured.wait(), PROBE_SECONDS)
+            await self._ask({"op": "probe"})
+
+    async def _ask(self, question: dict[str, Any]) -> None:
+        self._measured.clear()
+        self._send(question)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._measured.wait(), PROBE_SECONDS)
 
     def dismiss(self) -> None:
         # What the yard no longer believes in is stopped first.
@@ -443,6 +464,21 @@ def _reserve(slot: Slot) -> dict[str, Any]:
         "devices": {str(piece.index): piece.memory_mib for piece in slot.placement.devices},
         "whole_devices": [] if ask.shares_gpus else [piece.index for piece in slot.placement.devices],
     }
+
+
+def _container(spec: JobSpec) -> dict[str, Any]:
+    return {
+        "image": spec.image,
+        "shm_mib": max(group.shm_mib for group in spec.groups),
+        "mounts": [[mount.source, mount.target, mount.read_only] for mount in spec.mounts],
+        "ports": [[port.outside, port.inside] for port in spec.ports],
+    }
+
+
+def _with_runtime(node: Node, seen: dict[str, Any]) -> Node:
+    """`seen` is a message of the agent's, which may not have asked yet; what was known stays known then."""
+    runtime = seen.get("runtime")
+    return replace(node, runtime=runtime["kind"], runtime_problem=runtime["problem"]) if runtime else node
 
 
 def _node(name: str, executor: str, welcome: dict[str, Any]) -> Node:

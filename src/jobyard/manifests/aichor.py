@@ -1,4 +1,4 @@
-"""What job is an AIchorManifest? Every field of versions 0.2.1 to 0.2.3 is known; jobset runs as plain processes."""
+"""What job is an AIchorManifest? Every field of versions 0.2.1 to 0.2.3 is known."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from jobyard.manifests.native import DURATION, ENV, GROUP_NAME
 from jobyard.manifests.overrides import Overrides, apply, check_variable, parse_name
 from jobyard.model.job import Command, GroupSpec, JobSpec, Toleration
 from jobyard.model.resources import Resources
+from jobyard.model.source import BuildRequest
 from jobyard.model.units import parse_cpu_millis
 
 KIND = "AIchorManifest"
@@ -129,6 +130,13 @@ TYPES: Mapping[str, Kind] = {
     "vertexai": Record({"workerPoolSpecs": Field(Anything(), "Read by Vertex AI.")}),
 }
 
+SKIP_BUILD = Record(
+    {
+        "enabled": Field(Flag(), "Use an earlier experiment's image.", False),
+        "experimentID": Field(Text(), "Whose image: a job's id; without it, the image of this name is there."),
+        "failIfNotFound": Field(Flag(), "Fail instead of building.", False),
+    }
+)
 BUILDER = Record(
     {
         "image": Field(Text(), "The image that is built; the same as spec.image."),
@@ -137,16 +145,7 @@ BUILDER = Record(
         "registry": Field(Text(), "Where the image is pushed."),
         "target": Field(Text(), "The stage that is built."),
         "buildArgs": Field(MapOf(Scalar()), "Arguments of the build."),
-        "skipBuild": Field(
-            Record(
-                {
-                    "enabled": Field(Flag(), "Use an earlier experiment's image.", False),
-                    "experimentID": Field(Text(), "Whose image."),
-                    "failIfNotFound": Field(Flag(), "Fail instead of building.", False),
-                }
-            ),
-            "Use an earlier image.",
-        ),
+        "skipBuild": Field(SKIP_BUILD, "Use an earlier image."),
     }
 )
 CLONE = Record(
@@ -245,7 +244,9 @@ def spec_from_aichor(document: Part, overrides: Overrides, context: SubmitContex
         user=context.user,
         source="aichor",
         image=spec["image"],
-        notes=tuple(_pod_notes(manifest, types) if _is_for_pods(overrides) else _notes(manifest, types)),
+        build=_build(manifest["builder"], spec["image"]),
+        notes=tuple(_notes(manifest, types, overrides)),
+        cluster_notes=tuple(_pod_notes(manifest, types)),
     )
     return apply(job, overrides, context)
 
@@ -361,14 +362,33 @@ def _refuse_other_operators(document: Part, operator: str) -> None:
         )
 
 
-def _is_for_pods(overrides: Overrides) -> bool:
-    return KUBERNETES in (overrides.on or "").split(",")
+def _build(builder: Mapping[str, Any], image: str) -> BuildRequest:
+    said = BUILDER.filled(builder)
+    skip = SKIP_BUILD.filled(said["skipBuild"] or {})
+    return BuildRequest(
+        image=image,
+        registry=said["registry"] or "",
+        context=said["context"],
+        dockerfile=said["dockerfile"] or "",
+        target=said["target"] or "",
+        build_args=said["buildArgs"] or {},
+        is_skipped=skip["enabled"],
+        earlier_job=skip["experimentID"] or "",
+        must_find=skip["failIfNotFound"],
+    )
+
+
+def image_note(image: str, *, is_for_pods: bool) -> str:
+    """Of an image that nobody builds."""
+    if is_for_pods:
+        return f"image {image!r} is not built: the cluster must be able to pull it"
+    return f"image {image!r} is neither built nor used: the command runs in the directory of submission"
 
 
 def _pod_notes(manifest: Mapping[str, Any], types: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """What is written down and does not reach the pods."""
     spec = manifest["spec"]
-    yield f"image {spec['image']!r} is not built: the cluster must be able to pull it"
+    yield image_note(spec["image"], is_for_pods=True)
     for name in ("tensorboard", "rayVersion", "debug", "storage"):
         if spec.get(name):
             yield f"spec.{name} has no effect on Kubernetes yet"
@@ -377,11 +397,13 @@ def _pod_notes(manifest: Mapping[str, Any], types: Mapping[str, Mapping[str, Any
             yield f"spec.types.{name}.resources.rdma has no effect on Kubernetes yet"
 
 
-def _notes(manifest: Mapping[str, Any], types: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _notes(manifest: Mapping[str, Any], types: Mapping[str, Mapping[str, Any]], overrides: Overrides) -> Iterator[str]:
     """One sentence for each thing that is written down but has no effect here."""
     spec = manifest["spec"]
-    yield "operator jobset runs here as plain processes, one per completion"
-    yield f"image {spec['image']!r} is neither built nor used: the command runs in the directory of submission"
+    what = "containers" if overrides.container else "plain processes"
+    yield f"operator jobset runs here as {what}, one per completion"
+    if not overrides.container:
+        yield image_note(spec["image"], is_for_pods=False)
     if CLONE.filled(manifest.get("clone", {})) != CLONE.filled({}):
         yield "clone has no effect: the files are used as they are"
     if spec.get("tensorboard", {}).get("enabled"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -20,15 +21,25 @@ def spec_from_file(path: Path, overrides: Overrides, context: SubmitContext) -> 
     """The job in a file, told by its content and name; flags win. Raises UserError, and then nothing was submitted.
 
     `kind: AIchorManifest` is one; other YAML or JSON with an `apiVersion` is a Kubernetes object, and else a native
-    manifest; any other text is a batch file.
+    manifest; any other text is a batch file; JSON needs no name that says so.
     """
     text = read_text(path, context)
     # Imported on first use: a batch file does not pay for YAML, nor a manifest for subprocess.
-    if path.suffix.lower() in _STRUCTURED or _AICHOR.search(text) or _KUBERNETES.search(text):
+    if path.suffix.lower() in _STRUCTURED or _AICHOR.search(text) or _KUBERNETES.search(text) or _is_json(text):
         return _spec_from_document(text, str(path), overrides, context)
     from jobyard.manifests.batch import spec_from_batch
 
     return spec_from_batch(text, str(path), overrides, context)
+
+
+def _is_json(text: str) -> bool:
+    """A batch file may begin with a brace too: `{ ./a; ./b; }`."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _spec_from_document(text: str, file: str, overrides: Overrides, context: SubmitContext) -> JobSpec:

@@ -211,7 +211,10 @@ MANIFEST = Record(
             Parsed(_grace, _AMOUNT, "a duration such as 10s"), "Time between the polite signal and the hard one.", 10
         ),
         "limit": Field(Whole(1), "At most so many tasks of the job at once."),
-        "image": Field(Text(), "A container image; not used on plain machines."),
+        "image": Field(Text(), "A container image; on machines it is used only with container."),
+        "container": Field(
+            Flag(), "Run tasks in containers of the image on machines too, with docker or podman.", False
+        ),
         "volumes": Field(
             ListOf(Parsed(parse_volume, {"type": "string", "pattern": "^[^:]+:/"}, "CLAIM:PATH"), or_one=True),
             "PersistentVolumeClaims of a cluster and where tasks find them: CLAIM:PATH, or CLAIM:PATH:ro.",
@@ -268,7 +271,8 @@ def spec_from_native(document: Part, overrides: Overrides, context: SubmitContex
         image=said["image"] or "",
         kind=said["kind"] or "",
         volumes=tuple(said["volumes"] or ()),
-        notes=_notes(said["image"], overrides.on if overrides.on is not None else said["on"] or ""),
+        container=said["container"],
+        notes=_notes(said, overrides),
         copy_forward=_copied(document, "copy_forward", said, workdir),
         copy_back=_copied(document, "copy_backwards", said, workdir),
         training=_training(given),
@@ -426,7 +430,8 @@ def _refuse_contradictions(document: Part, given: Mapping[str, Any]) -> None:
             raise part.error(f"groups.{name}.parallelism", "a gang starts all its tasks together; leave it or gang out")
 
 
-def _notes(image: str | None, on: str) -> tuple[str, ...]:
-    if not image or "kubernetes" in on.split(","):
+def _notes(said: Mapping[str, Any], overrides: Overrides) -> tuple[str, ...]:
+    image, on = said["image"], overrides.on if overrides.on is not None else said["on"] or ""
+    if not image or said["container"] or overrides.container or "kubernetes" in on.split(","):
         return ()
     return (f"image {image!r} is not used: tasks run as plain processes on machines",)

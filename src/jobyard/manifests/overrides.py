@@ -30,6 +30,8 @@ RESERVED_NAMES = YARD_NAMES  # whoever could set them could make a task report a
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_PREFIX = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # a label of RFC 1035
+PREFIX_MOST = 20
 _LARGEST = 2**31 - 1
 
 
@@ -60,8 +62,11 @@ class Overrides(TrainingWords):
     copy_backwards: tuple[str, ...] = ()
     no_copy: bool | None = None
     image: str | None = None
+    container: bool | None = None  # on machines: in containers of the image
     volume: tuple[str, ...] = ()  # CLAIM:PATH[:ro], on a cluster
     kind: str | None = None  # pytorchjob or rayjob, on a cluster
+    min_gpu_mem: str | None = None  # GiB of each GPU itself, on a cluster
+    name_prefix: str | None = None
 
 
 # A flag, and the field of Overrides that it sets.
@@ -69,7 +74,7 @@ FLAGS = {f"--{field.name.replace('_', '-')}": field.name for field in fields(Ove
 FLAGS |= {"-e": "env", "--exclusive": "whole_node"}
 WHOLE_NUMBERS = frozenset({"priority", "retries", "max_fails", "limit", "epochs", "batch_size", "training_set_size"})
 REPEATABLE = frozenset({"env", "after", "copy_forward", "copy_backwards", "volume"})
-SWITCHES = frozenset({"whole_node", "no_copy", "preemptible"})  # flags without a value
+SWITCHES = frozenset({"whole_node", "no_copy", "preemptible", "container"})  # flags without a value
 
 
 def merge(below: Overrides, above: Overrides) -> Overrides:
@@ -87,6 +92,8 @@ def apply(spec: JobSpec, overrides: Overrides, context: SubmitContext) -> JobSpe
     changed = replace(spec, groups=groups, env={**spec.env, **env}, after=parse_after(overrides.after) or spec.after)
     if overrides.name is not None:
         changed = replace(changed, name=parse_name(overrides.name, "--name"))
+    if overrides.name_prefix is not None:
+        changed = replace(changed, name=f"{parse_prefix(overrides.name_prefix, '--name-prefix')}-{changed.name}")
     if overrides.priority is not None:
         changed = replace(changed, priority=_whole(overrides.priority, "--priority", least=-_LARGEST))
     if overrides.timeout is not None:
@@ -101,6 +108,8 @@ def apply(spec: JobSpec, overrides: Overrides, context: SubmitContext) -> JobSpe
         changed = replace(changed, on=parse_on(overrides.on, "--on"))
     if overrides.image is not None:
         changed = replace(changed, image=parse_image(overrides.image, "--image"))
+    if overrides.container is not None:
+        changed = replace(changed, container=overrides.container)
     if overrides.volume:
         changed = replace(changed, volumes=tuple(parse_volume(text, "--volume") for text in overrides.volume))
     changed = _with_copies(changed, overrides)
@@ -231,6 +240,15 @@ def parse_name(text: str, field: str) -> str:
     return name
 
 
+def parse_prefix(text: str, field: str) -> str:
+    """What begins the name of a job and of its objects."""
+    if not _PREFIX.fullmatch(text) or len(text) > PREFIX_MOST:
+        raise UserError(
+            f"{field}: {text!r} cannot begin a name; write up to {PREFIX_MOST} of a-z, 0-9 and -, a letter first"
+        )
+    return text
+
+
 def parse_workdir(text: str, context: SubmitContext, field: str) -> str:
     """An absolute path of a directory that exists; a relative one starts at the submit directory."""
     path = os.path.normpath(os.path.join(context.workdir, os.path.expanduser(text)))
@@ -316,8 +334,18 @@ def resources_with(resources: Resources, said: Amounts, field: str) -> Resources
 def _with_flags(group: GroupSpec, overrides: Overrides, env: Mapping[str, str]) -> GroupSpec:
     gpus = None if overrides.gpus is None else parse_span(overrides.gpus, "--gpus")[0]
     said = Amounts(overrides.cpus, overrides.mem, gpus, overrides.gpu_mem, overrides.gpu_util, overrides.whole_node)
+    if overrides.min_gpu_mem is not None:
+        group = replace(group, least_device_mib=parse_device_mib(overrides.min_gpu_mem, "--min-gpu-mem"))
     own_env = {name: value for name, value in group.env.items() if name not in env}  # a flag wins over a group too
     return replace(group, resources=resources_with(group.resources, said, field="--{}"), env=own_env)
+
+
+def parse_device_mib(text: str, field: str) -> int:
+    """GiB without a unit, as data sheets have it; or with one."""
+    mib = parse_size_mib(f"{text}GiB" if str(text).isdecimal() else text, field)
+    if mib < 1:
+        raise UserError(f"{field}: {text!r} is no memory of a GPU; write GiB, as in 40")
+    return mib
 
 
 def _whole(value: int, field: str, least: int = 0) -> int:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from jobyard.errors import NotFound
 from jobyard.model.resources import Resources
+from jobyard.model.source import BuildRequest, GitState
 from jobyard.model.training import Elastic, Size, Training
 
 
@@ -186,6 +187,32 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretMount:
+    """A file in the pods of a job. Its content is in a Secret of the cluster, and nowhere in the yard."""
+
+    name: str  # of the Secret
+    key: str  # in it
+    path: str  # of the file, in every pod
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A directory of a machine, and where tasks in containers find it."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PortMapping:
+    """What listens on a port in a container is reached on a port of its machine."""
+
+    outside: int
+    inside: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSpec:
     """One kind of worker: `count` replicas of `completions` tasks, at most `parallelism` at once in each replica."""
 
@@ -202,6 +229,7 @@ class GroupSpec:
     shm_mib: int = 0  # of /dev/shm; 0: as the cluster has it
     node_selector: Mapping[str, str] = field(default_factory=dict)  # labels that a node must have
     tolerations: tuple[Toleration, ...] = ()
+    least_device_mib: int = 0  # no GPU with less memory than this; 0: any
     count_most: int = 0  # so many replicas may another scheduler make of them by itself (Ray); 0: `count`
 
     @property
@@ -244,9 +272,13 @@ class JobSpec:
     inherited_env: Mapping[str, str] = field(default_factory=dict)  # of the submitting shell; never shown
     workdir: str = ""
     user: str = ""
+    host: str = ""  # the machine that it was submitted from
     source: str = "command"  # command, batch, native, aichor
     image: str = ""
+    git: GitState | None = None  # what the image was made from, if it was made for this job
+    build: BuildRequest | None = None  # how to make it; whoever submits does so first, and sends none
     notes: tuple[str, ...] = ()  # what the submitter should be told
+    cluster_notes: tuple[str, ...] | None = None  # instead, if it goes to a cluster: of which only the server knows
     overcommit: bool = False  # two cores more than there are, and GPU utilisation up to 120 %, as execute_batch allows
     # On machines that do not share the submitter's disk:
     copy_forward: tuple[str, ...] = ()  # paths in the working directory that are sent along; (): all of it
@@ -260,6 +292,11 @@ class JobSpec:
     kind: str = ""  # PyTorchJob, RayJob; empty: Job or JobSet, by its shape
     manifest: str = ""  # the object as the user wrote it, in JSON; then the groups only say what it amounts to
     volumes: tuple[Volume, ...] = ()
+    secrets: tuple[SecretMount, ...] = ()  # whoever submits makes them; they go with the last object of the job
+    # On machines:
+    container: bool = False  # tasks run in containers of the image; otherwise as plain processes, without it
+    mounts: tuple[Mount, ...] = ()  # beside the working directory and what every attempt has
+    ports: tuple[PortMapping, ...] = ()  # with any, its containers have a network of their own
     # Training:
     training: Training | None = None
     elastic: Elastic | None = None  # only with one group; the spec itself says the size that it has now

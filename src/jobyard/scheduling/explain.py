@@ -10,7 +10,7 @@ from jobyard.model.resources import Resources
 from jobyard.model.units import show_cpus, show_mib
 from jobyard.scheduling.placement import Room
 from jobyard.scheduling.snapshot import Wait
-from jobyard.scheduling.where import ANYWHERE, Where, schedulable
+from jobyard.scheduling.where import ANYWHERE, Where, has_label, matches, schedulable
 
 NAMED_MOST = 5  # a cluster may have a thousand nodes that are down
 SSH = "ssh"  # the executor of all machines that users add
@@ -35,11 +35,22 @@ def _why_nowhere(nodes: Sequence[Node], where: Where) -> str:
     if not nodes:
         return f"cluster {where.cluster} has no nodes" if where.cluster else "the yard has no nodes"
     if not where.cluster:
-        return why_unknown(nodes, (), where.on) or "the yard has no nodes"
-    lacking = [label for label in where.labels if not any(label in node.labels for node in nodes)]
+        return why_unknown(nodes, (), where.on) or why_no_container(nodes, where) or "the yard has no nodes"
+    lacking = [label for label in where.labels if not any(has_label(node, label) for node in nodes)]
     if lacking:
         return f"no node of cluster {where.cluster} has label {lacking[0]}"
     return f"no node of cluster {where.cluster} has all of the labels {', '.join(where.labels)}"
+
+
+def why_no_container(nodes: Iterable[Node], where: Where) -> str | None:
+    """A sentence if containers are wanted and no machine that may be chosen can run them."""
+    if not where.in_container:
+        return None
+    meant = [node for node in nodes if not cluster_of(node.id) and matches(node, where.on)]
+    if not meant or any(node.runtime for node in meant):
+        return None
+    told = [f"{node.id} {node.runtime_problem or 'has not told yet whether it has docker or podman'}" for node in meant]
+    return f"no node can run containers: {_some_of(told)}"
 
 
 def why_unknown(

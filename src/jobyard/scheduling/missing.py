@@ -30,5 +30,7 @@ class Missing(NamedTuple):
 
 
 def ask_of(request: Request, member: Member) -> Ask:
-    where = Where(member.on or request.on, request.cluster, member.labels, member.tolerations)
+    where = Where(
+        member.on or request.on, request.cluster, member.labels, member.tolerations, in_container=member.in_container
+    )
     return Ask(member.resources, where, request.overcommit)

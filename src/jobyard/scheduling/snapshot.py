@@ -24,6 +24,7 @@ class Member:
     on: str = ""  # where this member alone may go, if not where its request says: beside a checkpoint
     labels: tuple[str, ...] = ()  # key=value, that a node of a cluster must have
     tolerations: tuple[Toleration, ...] = ()
+    in_container: bool = False  # only machines that can run one
 
 
 @dataclass(frozen=True, slots=True)

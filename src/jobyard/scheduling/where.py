@@ -8,6 +8,8 @@ from typing import NamedTuple
 from jobyard.model.job import GroupSpec, Toleration
 from jobyard.model.node import Node, Taint, cluster_of
 
+GPU_MEMORY = "nvidia.com/gpu.memory"  # a label of NVIDIA's feature discovery, in MiB
+AT_LEAST = ">="
 KEEPING_OFF = frozenset({"NoSchedule", "NoExecute"})  # other taints are wishes
 
 
@@ -16,8 +18,9 @@ class Where(NamedTuple):
 
     on: str = ""  # machines, executors or labels, with commas between; empty: any machine
     cluster: str = ""
-    labels: tuple[str, ...] = ()  # key=value
+    labels: tuple[str, ...] = ()  # key=value, or key>=number
     tolerations: tuple[Toleration, ...] = ()
+    in_container: bool = False  # only machines that can run one
 
     def allows(self, node: Node) -> bool:
         return self.has_labels(node) and not self.untolerated(node)
@@ -27,8 +30,8 @@ class Where(NamedTuple):
         if cluster_of(node.id) != self.cluster:
             return False
         if not self.cluster:
-            return matches(node, self.on)
-        return node.is_queue or all(label in node.labels for label in self.labels)
+            return matches(node, self.on) and (bool(node.runtime) or not self.in_container)
+        return node.is_queue or all(has_label(node, label) for label in self.labels)
 
     def untolerated(self, node: Node) -> list[Taint]:
         """What keeps it off a node of a cluster."""
@@ -48,7 +51,19 @@ def matches(node: Node, on: str) -> bool:
 
 def needs_of(group: GroupSpec) -> tuple[tuple[str, ...], tuple[Toleration, ...]]:
     """The labels and the tolerations of a Where, as a group has them."""
-    return tuple(sorted(f"{key}={value}" for key, value in group.node_selector.items())), group.tolerations
+    labels = [f"{key}={value}" for key, value in group.node_selector.items()]
+    if group.least_device_mib:
+        labels.append(f"{GPU_MEMORY}{AT_LEAST}{group.least_device_mib}")
+    return tuple(sorted(labels)), group.tolerations
+
+
+def has_label(node: Node, label: str) -> bool:
+    """As it stands, or with a number that is as large."""
+    key, compares, number = label.partition(AT_LEAST)
+    if not compares:
+        return label in node.labels
+    found = next((each.partition("=")[2] for each in node.labels if each.startswith(f"{key}=")), "")
+    return found.isdecimal() and int(found) >= int(number)
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:

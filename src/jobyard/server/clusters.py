@@ -11,6 +11,7 @@ from jobyard.executors.protocol import Executor, InNamespace
 from jobyard.model.events import CancelRequested, ClusterAdded, ClusterRemoved, Event
 from jobyard.model.job import JobSpec
 from jobyard.model.node import ClusterConfig, Node, NodeState, place_of
+from jobyard.server.containers import check_container, without_container
 from jobyard.server.loop import Command
 from jobyard.wire.views import ClusterView
 
@@ -67,18 +68,21 @@ def for_cluster(spec: JobSpec, cluster: str) -> JobSpec:
         if paths:
             raise UserError(f"{flag}: nothing is copied to or from a cluster; put it into the image, or on a --volume")
     notes = tuple(note for note in spec.notes if not (note.startswith(_image_note(spec)) and " used: " in note))
-    return replace(spec, cluster=cluster, no_copy=True, notes=notes)
+    notes = notes if spec.cluster_notes is None else spec.cluster_notes
+    return without_container(replace(spec, cluster=cluster, no_copy=True, notes=notes, cluster_notes=None))
 
 
 def _for_machines(spec: JobSpec) -> JobSpec:
     if spec.manifest or spec.kind:
         raise UserError(f"a {spec.kind or 'Kubernetes object'} runs on a cluster only; say which: --on kubernetes")
     notes = spec.notes
-    if spec.image and not any(note.startswith(_image_note(spec)) for note in notes):
+    if spec.container:
+        check_container(spec)
+    elif spec.image and not any(note.startswith(_image_note(spec)) for note in notes):
         notes = (*notes, f"{_image_note(spec)} is not used: tasks run as plain processes on machines")
     if spec.volumes:
         notes = (*notes, "volumes are not used: machines have directories")
-    return replace(spec, cluster="", notes=notes)
+    return replace(spec, cluster="", notes=notes, cluster_notes=None)
 
 
 def _image_note(spec: JobSpec) -> str:

@@ -26,6 +26,7 @@ from jobyard.scheduling.cycle import plan
 from jobyard.scheduling.explain import may_match
 from jobyard.scheduling.snapshot import Request, Snapshot
 from jobyard.server.clusters import nodes_of, with_cluster
+from jobyard.server.containers import check_runtime
 from jobyard.server.loop import Command
 from jobyard.wire.requests import CancelJob, RetryJob, SubmitJob
 
@@ -59,6 +60,7 @@ def find_job(state: YardState, selector: str) -> JobRecord:
 def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
     """The spec with its dependencies resolved. Raises UserError with one sentence where it can never be right."""
     spec = checked_words(state, with_cluster(state, spec))
+    check_runtime(state, spec)
     members = [member_of(spec, i) for i, group in enumerate(spec.groups) if group.size]
     if why := state.why_never(members, spec.on, spec.overcommit, spec.cluster):
         other = "cluster" if spec.cluster else "node"

@@ -83,6 +83,8 @@ def job_view(state: YardState, job: JobRecord, *, last_lines: tuple[str, ...] = 
         cluster=spec.cluster,
         kind=spec.kind,
         image=spec.image,
+        container=spec.container,
+        git=replace(spec.git, diff="") if spec.git is not None else None,
     )
 
 
@@ -229,6 +231,8 @@ def node_view(state: YardState, node: Node) -> NodeView:
         labels=node.labels,
         holders=node.foreign.holders,
         load=node.load,
+        runtime=node.runtime,
+        runtime_problem=node.runtime_problem,
     )
 
 

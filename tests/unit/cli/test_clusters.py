@@ -52,6 +52,22 @@ def test_clusters_are_listed_with_what_they_have_and_their_problem(yard: Yard, s
     assert json.loads(yard("clusters", "ls", "-o", "json").out)[0]["gpus_free"] == 5
 
 
+def test_of_the_labels_of_a_clusters_node_those_of_people_are_listed(yard: Yard, standin: StandIn) -> None:
+    own = ("nvidia.com/gpu.product=A100", "team=vision")
+    given = (
+        "beta.kubernetes.io/os=linux",
+        "feature.node.kubernetes.io/pci=true",
+        "kubernetes.io/hostname=a",
+        "node.kubernetes.io/instance-type=x",
+        "nvidia.com/cuda.driver.major=550",
+    )
+    standin.on("GET /nodes", Said(data=(replace(NODE, id="lab/a", labels=(*given, *own)),)))
+    listed = yard("nodes").out
+    assert ",".join(own) in listed
+    assert [label for label in given if label in listed] == []
+    assert json.loads(yard("nodes", "ls", "-o", "json").out)[0]["labels"] == [*given, *own]
+
+
 def test_no_clusters_is_said_with_the_way_to_the_first(yard: Yard, standin: StandIn) -> None:
     assert "no clusters; `yard clusters add` adds the one that kubectl uses" in yard("clusters", "ls").err
 

@@ -17,7 +17,7 @@ from jobyard.compat.kubeprofiler.directories import Directories, command_of
 from jobyard.compat.kubeprofiler.flags import FALSE, TRUE, parse_bool, parse_ports, parse_run
 from jobyard.compat.kubeprofiler.job import spec_of
 from jobyard.errors import UserError
-from jobyard.model.job import JobSpec, State
+from jobyard.model.job import JobSpec, PortMapping, State
 from jobyard.model.resources import Resources
 from jobyard.model.training import ALL, Elastic, Training
 from jobyard.wire.views import TrainingView
@@ -253,3 +253,22 @@ def test_a_job_must_be_named(command: Any) -> None:
 
 def test_a_job_without_training_has_a_row_too() -> None:
     assert state.row_of(replace(a_job_view(), training=None), is_extended=False)[4:6] == ("-", "-")
+
+
+def test_in_a_container_the_script_finds_its_directories_where_it_always_did(here: Path) -> None:
+    job = spec(here, f"--container {EVERY_FLAG}")
+    assert job.groups[0].command.argv == ("python", "/custom/train.py")
+    assert (job.container, job.image) == (True, "repo/img:1")
+    mounts = {mount.target: mount.source for mount in job.mounts}
+    home = here.parent
+    assert mounts == {"/custom": f"{here}/custom", "/snapshots": f"{here}/snaps", "/data": f"{home}/datasets"}
+    assert job.env == {f"YARD_{name}_DIR": f"/{name.lower()}" for name in ("CUSTOM", "SNAPSHOTS", "DATA")}
+    assert job.ports == (PortMapping(8080, 80), PortMapping(9090, 90))
+    assert job.notes == ()
+
+
+def test_a_script_that_is_in_the_image_need_not_be_here(here: Path) -> None:
+    job = spec(here, "--container --image_name i:1 --script_path /app/train.py train")
+    assert job.groups[0].command.argv == ("python", "/app/train.py")
+    with pytest.raises(UserError, match=r"there is no file '/custom/no\.py'"):
+        spec(here, "--container --image_name i:1 --script_path /custom/no.py --custom_dir custom train")

@@ -125,8 +125,9 @@ def test_what_only_pods_can_have_is_kept_for_kubernetes(load: Load) -> None:
     assert worker.node_selector == {"zone": "a", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
     assert worker.tolerations == (Toleration("k", "Equal", "v", "NoSchedule"),)
     assert (heavy.cpu_limit_millis, heavy.shm_mib, heavy.node_selector, heavy.tolerations) == (2000, 0, {}, ())
-    assert spec.notes[0] == "image 'demo' is not built: the cluster must be able to pull it"
-    assert [note.split()[0] for note in spec.notes[1:]] == [
+    assert spec.cluster_notes is not None
+    assert spec.cluster_notes[0] == "image 'demo' is not built: the cluster must be able to pull it"
+    assert [note.split()[0] for note in spec.cluster_notes[1:]] == [
         "spec.tensorboard",
         "spec.rayVersion",
         "spec.debug",

@@ -26,6 +26,8 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n"
         ("a.txt", "ls", "batch"),
         ("a", "command: ls", "batch"),
         ("a.sh", "echo kind: x", "batch"),
+        ("stdin", ' {"command": "ls"}\n', "native"),
+        ("stdin", "{ ls; }", "batch"),
     ],
 )
 def test_a_file_is_told_by_content_and_name(name: str, text: str, source: str, load: Load) -> None:
@@ -33,9 +35,10 @@ def test_a_file_is_told_by_content_and_name(name: str, text: str, source: str, l
 
 
 @pytest.mark.parametrize("name", ["pod.yaml", "pod"])
-def test_a_kubernetes_object_names_where_it_can_run(name: str, load: Load) -> None:
+@pytest.mark.parametrize("text", [POD, '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}'])
+def test_a_kubernetes_object_names_where_it_can_run(name: str, text: str, load: Load) -> None:
     with pytest.raises(UserError, match="kind: a Pod runs on a Kubernetes cluster only; add --on kubernetes"):
-        load(POD, name)
+        load(text, name)
 
 
 def test_a_plain_command_does_not_pay_for_yaml() -> None:

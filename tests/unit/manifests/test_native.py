@@ -57,6 +57,12 @@ def test_every_field_arrives(load: Load) -> None:
     assert any("'python:3.12' is not used" in note for note in spec.notes)
 
 
+def test_with_container_the_image_is_used_and_nothing_says_otherwise(load: Load) -> None:
+    spec = load("command: true\nimage: demo:1\ncontainer: true\n")
+    assert (spec.container, spec.notes) == (True, ())
+    assert load("command: true\nimage: demo:1\n", overrides=Overrides(container=True)).notes == ()
+
+
 def test_the_smallest_manifest_is_a_command(load: Load) -> None:
     spec = load("command: true\n", "hello.yml")
     assert spec.groups[0].command == Command(shell="true")

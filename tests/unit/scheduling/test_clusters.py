@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobyard.model.job import Reason, Toleration
+from jobyard.model.job import Command, GroupSpec, Reason, Toleration
 from jobyard.model.node import Foreign, Node, NodeState, Quota, Taint
 from jobyard.model.resources import DeviceSlice, Placement, Resources
 from jobyard.model.task import Slot
@@ -20,7 +20,7 @@ from jobyard.scheduling.missing import Ask
 from jobyard.scheduling.placement import Protected, Room, choose_node
 from jobyard.scheduling.rooms import KnownRooms, Rooms
 from jobyard.scheduling.snapshot import HeldSlot, Member, Plan, Request, Running, Snapshot
-from jobyard.scheduling.where import Where
+from jobyard.scheduling.where import Where, needs_of
 from tests.builders import a_cluster_node, a_node
 
 QUEUE = Node("prod/queue", "kubernetes", 0, 0, is_queue=True)
@@ -97,6 +97,18 @@ def test_taints_keep_off_who_does_not_tolerate_them(
         expected = f"it tolerates the taints of no node of cluster prod: prod/n1 is tainted {taint}"
         assert (found.waits["a"].reason, found.waits["a"].sentence) == (Reason.RESOURCES, expected)
     assert why_never([node], Resources(), Where("", "prod", (), tolerations)) is None
+
+
+def test_gpus_must_have_the_memory_that_is_asked_for() -> None:
+    (labels, _) = needs_of(GroupSpec(Command(("true",)), least_device_mib=40960))
+    small, large = (a_cluster_node(name, labels=(f"nvidia.com/gpu.memory={mib}",)) for name, mib in _DEVICES)
+    unknown = a_cluster_node("n3")
+    assert opened(planned([small, large, unknown], wants("a", 1, labels=labels))) == [("a", "prod/n2")]
+    told = why_never([small, unknown], Resources(), Where(cluster="prod", labels=labels))
+    assert told == "no node of cluster prod has label nvidia.com/gpu.memory>=40960"
+
+
+_DEVICES = (("n1", 40959), ("n2", 40960))
 
 
 def test_who_is_kept_off_by_a_taint_does_not_keep_others_off() -> None:

@@ -236,6 +236,10 @@ def test_nothing_is_copied_to_a_cluster_and_machines_use_no_image() -> None:
     assert with_cluster(state, a_batch("x", image="demo")).notes == (note,)
     assert with_cluster(state, a_batch("x", image="demo", notes=(note,))).notes == (note,)
     assert with_cluster(state, a_batch("x", image="demo", notes=(note, "more"), on="lab")).notes == ("more",)
+    both = a_batch("x", notes=("as processes",), cluster_notes=("as pods",))
+    assert with_cluster(state, both).notes == ("as processes",)
+    assert with_cluster(state, replace(both, on="lab")).notes == ("as pods",)
+    assert with_cluster(state, replace(both, on="lab", cluster_notes=())).notes == ()
     with pytest.raises(UserError, match="a RayJob runs on a cluster only"):
         with_cluster(state, a_batch("x", kind="RayJob"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,8 @@ from jobyard.wire.views import DeviceView, NodeView
 T = TypeVar("T")
 HEADERS = ("NODE", "STATE", "EXECUTOR", "CPUS", "MEMORY", "TASKS", "LOAD", "LABELS", "HOST")
 DEVICE_HEADERS = ("NODE", "GPU", "MEMORY", "RESERVED", "OTHERS", "USED", "BUSY", "NAME")
+GPU_PRODUCT = "nvidia.com/gpu.product="
+_GIVEN = re.compile(r"([^/=]+\.)?(kubernetes\.io|k8s\.io|nvidia\.com)/")  # prefixes of labels that programs give
 STATE_COLOURS = {NodeState.UP: "green", NodeState.DRAINING: "yellow", NodeState.AWAY: "yellow", NodeState.DOWN: "red"}
 CLUSTER_MOST = 20  # nodes of a cluster that are listed one by one
 AT_ONCE = 16  # machines that are added or asked at the same time
@@ -240,9 +243,16 @@ def _row(node: NodeView) -> tuple[str, ...]:
         _of(node.memory_mib_reserved, node.memory_mib, node.memory_mib_foreign, show_mib),
         str(node.tasks),
         "-" if node.load is None else f"{node.load:.2f}",
-        ",".join(node.labels) or "-",
+        ",".join(_own_labels(node)) or "-",
         node.host or "-",
     )
+
+
+def _own_labels(node: NodeView) -> list[str]:
+    """Those that people gave it: of a cluster's node, not what Kubernetes itself says. JSON has all of them."""
+    if place_of(node.id) == node.id:
+        return list(node.labels)
+    return [label for label in node.labels if label.startswith(GPU_PRODUCT) or not _GIVEN.match(label)]
 
 
 def _of(reserved: int, total: int, foreign: int, show: Callable[[int], str]) -> str:

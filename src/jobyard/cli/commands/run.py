@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import click
 
-from jobyard.cli.commands.submit import submit_detached, submit_now
-from jobyard.cli.follow import FollowOptions, run_to_end
+from jobyard.cli.build_flags import BuildWords, build_flags
+from jobyard.cli.commands.submit import submit_and_follow, submit_detached
+from jobyard.cli.follow import FollowOptions
+from jobyard.cli.launching import Launch
+from jobyard.cli.mounted_secrets import mount_secret_flag
 from jobyard.cli.session import Session, with_session
-from jobyard.cli.submitting import Asked, FileOrCommand, show_plan, spec_of, submit_flags
+from jobyard.cli.submitting import Asked, FileOrCommand, show_plan, submit_flags
 
 
 @click.command("run", cls=FileOrCommand)
 @with_session
 @submit_flags
+@build_flags
+@click.option("--build", "is_built", is_flag=True, help="First build an image of this directory, as `yard build`.")
+@mount_secret_flag
 @click.option("--dry-run", is_flag=True, help="Show what would be submitted and where it would go.")
 @click.option("--render", is_flag=True, help="Show what would be sent to the executor.")
 @click.option("--exit-code", "pass_exit_code", is_flag=True, help="Exit with a single task's own code.")
 @click.option("-d", "--detach", is_flag=True, help="Do not follow: as `yard submit`.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the id.")
 def command(
-    session: Session, asked: Asked, dry_run: bool, render: bool, pass_exit_code: bool, detach: bool, quiet: bool
+    session: Session,
+    asked: Asked,
+    words: BuildWords,
+    is_built: bool,
+    mount_secret: tuple[str, ...],
+    dry_run: bool,
+    render: bool,
+    pass_exit_code: bool,
+    detach: bool,
+    quiet: bool,
 ) -> int:
     """Submit a job and follow it to its end.
 
@@ -28,10 +43,11 @@ def command(
 
     Exit codes: 0 all succeeded, 1 something failed, 2 bad request, 3 yard not reachable, 130 interrupted.
     """
-    spec = spec_of(asked, session)
+    launch = Launch(asked, words, is_built, mount_secret, is_planned=dry_run or render)
+    spec = launch.spec(session, quiet=quiet)
     if dry_run or render:
         return show_plan(session, spec, render=render)
     if detach:
-        return submit_detached(session, spec, quiet=quiet)
-    options = FollowOptions(is_quiet=quiet, pass_exit_code=pass_exit_code)
-    return run_to_end(session, lambda: submit_now(session, spec, quiet=quiet), options)
+        return submit_detached(session, spec, launch.secrets, quiet=quiet)
+    options = FollowOptions(quiet, pass_exit_code, is_merged=is_built, needs_image_soon=is_built)
+    return submit_and_follow(session, spec, launch.secrets, options)

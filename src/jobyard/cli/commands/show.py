@@ -25,8 +25,12 @@ TASKS_AT_ONCE = 5000  # asked for in one call
 @click.argument("job", metavar="JOB")
 @click.option("--tasks", "with_tasks", is_flag=True, help="Also each task that was started or has ended.")
 @click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="With --tasks: at most N tasks.")
-def command(session: Session, job: str, with_tasks: bool, limit: int | None) -> int:
+@click.option("--diff", "only_diff", is_flag=True, help="Only what its image has beyond the commit, for `git apply`.")
+def command(session: Session, job: str, with_tasks: bool, limit: int | None, only_diff: bool) -> int:
     """Show one job. JOB is an id, the beginning of one, a name, or `last`."""
+    if only_diff:
+        click.echo(session.client.diff(job), nl=False)
+        return 0
     view = session.client.job(job)
     most = limit or (view.counts.total if session.is_json else ROWS_MOST)
     tasks = _tasks(session, view, most) if with_tasks else ()
@@ -74,7 +78,9 @@ def _fields(job: JobView) -> list[tuple[str, str]]:
         ("command", harmless(job.command)),
         ("cluster", job.cluster),
         ("kind", job.kind),
-        ("image", harmless(job.image)),
+        ("image", harmless(job.image) + (" (in containers)" if job.container else "")),
+        ("built from", harmless(str(job.git)) if job.git else ""),
+        ("remote", harmless(job.git.remote) if job.git else ""),
         ("workdir", "" if job.cluster else harmless(job.workdir)),
         ("env", ", ".join(f"{name}={harmless(value)}" for name, value in job.env.items())),
         ("after", ", ".join(job.after)),

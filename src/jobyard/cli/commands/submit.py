@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import click
 
+from jobyard.cli.build_flags import BuildWords, build_flags
 from jobyard.cli.default_cluster import add_default_cluster
+from jobyard.cli.follow import FollowOptions, run_to_end
+from jobyard.cli.launching import Launch
+from jobyard.cli.mounted_secrets import MountedSecrets, mount_secret_flag
 from jobyard.cli.output.json import print_json
 from jobyard.cli.session import Session, with_session
-from jobyard.cli.submitting import Asked, FileOrCommand, say_notes, show_plan, spec_of, submit_flags
+from jobyard.cli.submitting import Asked, FileOrCommand, say_notes, show_plan, submit_flags
 from jobyard.model.job import JobSpec
 from jobyard.wire.views import JobView
 
@@ -15,24 +19,46 @@ from jobyard.wire.views import JobView
 @click.command("submit", cls=FileOrCommand)
 @with_session
 @submit_flags
+@build_flags
+@click.option("--build", "is_built", is_flag=True, help="First build an image of this directory, as `yard build`.")
+@mount_secret_flag
+@click.option("-d", "--detach", is_flag=True, help="With --build: do not follow.")
 @click.option("--dry-run", is_flag=True, help="Show what would be submitted and where it would go.")
 @click.option("--render", is_flag=True, help="Show what would be sent to the executor.")
 @click.option("--exit-code", "pass_exit_code", is_flag=True, hidden=True, help="Means something to `yard run` only.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the id, no notes.")
-def command(session: Session, asked: Asked, dry_run: bool, render: bool, pass_exit_code: bool, quiet: bool) -> int:
+def command(
+    session: Session,
+    asked: Asked,
+    words: BuildWords,
+    is_built: bool,
+    mount_secret: tuple[str, ...],
+    detach: bool,
+    dry_run: bool,
+    render: bool,
+    pass_exit_code: bool,
+    quiet: bool,
+) -> int:
     """Submit a job, print its id and return.
 
     FILE is a batch file (one bash command per line), a manifest, or - for stdin. The job is on disk when this returns.
+
+    With --build an image of this directory is built and pushed first, and the job is run by its digest and followed to
+    its end: one worker as a Kubernetes Job, several as a RayJob. Cores and GPUs that are not asked for are 0 then.
     """
-    spec = spec_of(asked, session)
+    launch = Launch(asked, words, is_built, mount_secret, is_planned=dry_run or render)
+    spec = launch.spec(session, quiet=quiet)
     if dry_run or render:
         return show_plan(session, spec, render=render)
-    return submit_detached(session, spec, quiet=quiet)
+    if is_built and not detach:
+        options = FollowOptions(is_quiet=quiet, is_merged=True, needs_image_soon=True)
+        return submit_and_follow(session, spec, launch.secrets, options)
+    return submit_detached(session, spec, launch.secrets, quiet=quiet)
 
 
-def submit_detached(session: Session, spec: JobSpec, *, quiet: bool) -> int:
+def submit_detached(session: Session, spec: JobSpec, secrets: MountedSecrets, *, quiet: bool) -> int:
     add_default_cluster(session, spec, quiet=quiet)
-    job = session.client.submit(spec)
+    job = secrets.submit(session, spec)
     if session.is_json:
         print_json(job)
         return 0
@@ -42,10 +68,17 @@ def submit_detached(session: Session, spec: JobSpec, *, quiet: bool) -> int:
     return 0
 
 
-def submit_now(session: Session, spec: JobSpec, *, quiet: bool) -> JobView:
+def submit_and_follow(session: Session, spec: JobSpec, secrets: MountedSecrets, options: FollowOptions) -> int:
+    """To its end; the exit code is by the job's result."""
+    code = run_to_end(session, lambda: _submit_now(session, spec, secrets, quiet=options.is_quiet), options)
+    secrets.tidy(session, spec.on)
+    return code
+
+
+def _submit_now(session: Session, spec: JobSpec, secrets: MountedSecrets, *, quiet: bool) -> JobView:
     """For who follows: the id alone where it was asked for, else the notes."""
     add_default_cluster(session, spec, quiet=quiet)
-    job = session.client.submit(spec)
+    job = secrets.submit(session, spec)
     if not quiet:
         say_notes(job)
     elif not session.is_json:

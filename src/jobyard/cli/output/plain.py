@@ -78,7 +78,7 @@ class PlainDisplay(QuietDisplay):
 
     def _say_waiting(self, view: JobView) -> None:
         reason = harmless(view.message)
-        if view.state is not State.PENDING or not reason:
+        if view.state not in (State.PENDING, State.STARTING) or not reason:
             self._waiting_since = None
             return
         now = self._clock()

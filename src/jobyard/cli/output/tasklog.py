@@ -34,10 +34,11 @@ class DirectLog:
 
 
 class MergedLog:
-    """All on stdout, whole lines with `label| ` before them; a colour for each task on a terminal."""
+    """All on stdout (or stderr), whole lines with `label| ` before them; a colour for each task on a terminal."""
 
-    def __init__(self) -> None:
-        self._is_coloured = sys.stdout.isatty()
+    def __init__(self, to_stderr: bool = False) -> None:
+        self._stream = sys.stderr if to_stderr else sys.stdout
+        self._is_coloured = self._stream.isatty()
         self._unfinished: dict[tuple[str, int, str], bytes] = {}
 
     def write(self, chunk: LogChunk) -> None:
@@ -47,11 +48,11 @@ class MergedLog:
             self._unfinished[key] = rest
         if lines:
             prefix = self._prefix(chunk.task)
-            _write(sys.stdout.buffer, b"".join(prefix + line + b"\n" for line in lines))
+            _write(self._stream.buffer, b"".join(prefix + line + b"\n" for line in lines))
 
     def close(self) -> None:
         for (task, _, _), rest in self._unfinished.items():
-            _write(sys.stdout.buffer, self._prefix(task) + rest + b"\n")
+            _write(self._stream.buffer, self._prefix(task) + rest + b"\n")
         self._unfinished.clear()
 
     def _prefix(self, task: str) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import sys
 import time
 
@@ -12,6 +11,7 @@ import click
 from jobyard.cli.main import exit_with, guarded
 from jobyard.cli.output.table import print_table
 from jobyard.cli.output.text import harmless
+from jobyard.cli.submitting import user_here
 from jobyard.compat.genai.deploying import deploy, spec_to_deploy
 from jobyard.compat.genai.here import CLUSTER, desk_here
 from jobyard.compat.genai.listening import serve
@@ -37,7 +37,7 @@ def group() -> None:
 @click.option("-f", "--filename", required=True, metavar="FILE", help="A Pod, Job or PyTorchJob; - for stdin.")
 def deploy_command(filename: str) -> int:
     """Run what a manifest describes, as large as fits between its requests and limits of nvidia.com/gpu."""
-    context = SubmitContext(os.getcwd(), dict(os.environ), pwd.getpwuid(os.getuid()).pw_name)
+    context = SubmitContext(os.getcwd(), dict(os.environ), user_here())
     spec = spec_to_deploy(filename, context, os.environ.get(CLUSTER) or "kubernetes")
     click.echo(deploy(desk_here(), spec))
     return 0

@@ -1,4 +1,4 @@
-"""What are /custom, /snapshots and /data where there is no container?"""
+"""What are /custom, /snapshots and /data, in a container and without one?"""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from jobyard.compat.kubeprofiler.flags import RunFlags
 from jobyard.errors import UserError
+from jobyard.model.job import Mount
 
 DATASETS = "datasets"  # in the home directory: what KubeProfiler mounts as /data without being asked
 FLAGS = {"/custom": "--custom_dir", "/snapshots": "--snapshots_dir"}
@@ -30,6 +31,15 @@ class Directories:
         """Where a script finds them, the drop-in `kubernetesdlprofile` among others."""
         return {f"YARD_{mount[1:].upper()}_DIR": path for mount, path in self.by_mount.items() if path}
 
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        return tuple(Mount(path, mount) for mount, path in self.by_mount.items() if path)
+
+    @property
+    def env_inside(self) -> dict[str, str]:
+        """The same variables where they are mounted."""
+        return {f"YARD_{mount[1:].upper()}_DIR": mount for mount, path in self.by_mount.items() if path}
+
 
 def directories_of(flags: RunFlags, here: str, home: str) -> Directories:
     """Raises UserError for one that is missing, or cannot be written to where that is needed."""
@@ -43,17 +53,34 @@ def directories_of(flags: RunFlags, here: str, home: str) -> Directories:
 
 def command_of(script_path: str, directories: Directories, here: str) -> tuple[str, ...]:
     """The script and its arguments, with paths below /custom, /snapshots and /data as they are on this machine."""
+    script, *arguments = _words(script_path, directories)
+    path = os.path.join(directories.custom or here, _on_host(script, directories))
+    if not os.path.isfile(path):
+        raise UserError(f"--script_path: there is no file {script!r} (looked for {path}){_hint(script)}")
+    return (path, *(_argument(word, directories) for word in arguments))
+
+
+def words_inside(script_path: str, directories: Directories) -> tuple[str, ...]:
+    """The script and its arguments as a container sees them. A script that is not below a mount is the image's own."""
+    script, *arguments = _words(script_path, directories)
+    if directories.custom and not os.path.isabs(script):
+        script = f"/custom/{script}"
+    path = _on_host(script, directories)
+    if path != script and not os.path.isfile(path):
+        raise UserError(f"--script_path: there is no file {script!r} (looked for {path})")
+    for word in arguments:
+        _argument(word, directories)
+    return (script, *arguments)
+
+
+def _words(script_path: str, directories: Directories) -> list[str]:
     try:
         words = [script_path] if os.path.exists(_on_host(script_path, directories)) else shlex.split(script_path)
     except ValueError as error:
         raise UserError(f"--script_path: cannot read {script_path!r}: {str(error).lower()}") from None
     if not words:
         raise UserError("--script_path: it is empty; write the script, as in /custom/train.py")
-    script, *arguments = words
-    path = os.path.join(directories.custom or here, _on_host(script, directories))
-    if not os.path.isfile(path):
-        raise UserError(f"--script_path: there is no file {script!r} (looked for {path}){_hint(script)}")
-    return (path, *(_argument(word, directories) for word in arguments))
+    return words
 
 
 def _hint(script: str) -> str:

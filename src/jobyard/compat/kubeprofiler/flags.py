@@ -33,6 +33,7 @@ class RunFlags:
     port_mapping: tuple[tuple[int, int], ...] = ()
     est_nhours: float | None = None
     # Not KubeProfiler's:
+    container: bool = False
     priority: int = 0
     on: str | None = None
 
@@ -41,7 +42,7 @@ def parse_run(words: Sequence[str]) -> RunFlags:
     """Raises UserError with one sentence that names the flag and the way out."""
     parser = Parser(prog="run-scheduler", description="Submit a training script to the yard and print the job's id.")
     parser.add_argument("job_name", help="the job's name")
-    parser.add_argument("--image_name", default="", metavar="IMAGE", help="kept; no container is used yet")
+    parser.add_argument("--image_name", default="", metavar="IMAGE", help="used with --container; kept otherwise")
     parser.add_argument("--script_path", required=True, metavar="PATH", help="run as `python PATH`, as in /custom/a.py")
     parser.add_argument("--custom_dir", metavar="DIR", help="your directory, /custom to the script")
     parser.add_argument("--snapshots_dir", metavar="DIR", help="where checkpoints go, /snapshots to the script")
@@ -53,8 +54,11 @@ def parse_run(words: Sequence[str]) -> RunFlags:
         "--disable_gpu_sharing", metavar="true|false", default="false", help="alone on its GPU (default false)"
     )
     parser.add_argument("--estimated_memory", metavar="MIB", help="GPU memory; rather too much than too little")
-    parser.add_argument("--port_mapping", metavar="NODE:CONT,...", help="checked; means nothing without a container")
+    parser.add_argument("--port_mapping", metavar="NODE:CONT,...", help="ports of a container; see --container")
     parser.add_argument("--est_nhours", metavar="HOURS", help="your guess of the whole, more than 1")
+    parser.add_argument(
+        "--container", action="store_true", help="run in the image, with docker or podman; the yard's own"
+    )
     parser.add_argument("--priority", metavar="N", default="0", help="higher goes first (default 0); the yard's own")
     parser.add_argument("--on", metavar="WHERE", help="machines that share the directories; the yard's own")
     given = parser.parse_args(list(words))
@@ -72,6 +76,7 @@ def parse_run(words: Sequence[str]) -> RunFlags:
         estimated_memory=_whole(given.estimated_memory, "--estimated_memory", " of MiB"),
         port_mapping=parse_ports(given.port_mapping or ""),
         est_nhours=None if given.est_nhours is None else parse_hours(given.est_nhours),
+        container=given.container,
         priority=_priority(given.priority),
         on=given.on,
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 
-from jobyard.compat.kubeprofiler.directories import Directories, command_of, directories_of
+from jobyard.compat.kubeprofiler.directories import Directories, command_of, directories_of, words_inside
 from jobyard.compat.kubeprofiler.flags import RunFlags
 from jobyard.manifests.overrides import parse_name, parse_on
-from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.job import Command, GroupSpec, JobSpec, PortMapping
 from jobyard.model.resources import Resources
 from jobyard.model.training import ALL, Elastic, Training
 
@@ -19,20 +19,22 @@ HERE = "local"  # the executor of this machine: only here are the directories wh
 def spec_of(flags: RunFlags, here: str, environ: Mapping[str, str], user: str) -> JobSpec:
     """Raises UserError with one sentence. `here` is where a relative path starts."""
     directories = directories_of(flags, here, environ.get("HOME", "/"))
-    words = command_of(flags.script_path, directories, here)
-    group = GroupSpec(Command(argv=(python_of(environ), *words)), resources=resources_of(flags))
+    group = GroupSpec(Command(argv=_argv(flags, directories, here, environ)), resources=resources_of(flags))
     return JobSpec(
         name=parse_name(flags.job_name, "job_name"),
         groups=(group,),
         priority=flags.priority,
         on=HERE if flags.on is None else parse_on(flags.on, "--on"),
         no_copy=flags.on is not None,
-        env=directories.env,
+        env=directories.env_inside if flags.container else directories.env,
         inherited_env=dict(environ),
         workdir=directories.custom or here,
         user=user,
         source=SOURCE,
         image=flags.image_name,
+        container=flags.container,
+        mounts=directories.mounts if flags.container else (),
+        ports=tuple(PortMapping(*ports) for ports in flags.port_mapping) if flags.container else (),
         notes=notes_of(flags, directories, group.command.argv[0]),
         training=Training(
             epochs=flags.max_epochs,
@@ -42,6 +44,12 @@ def spec_of(flags: RunFlags, here: str, environ: Mapping[str, str], user: str) -
         ),
         elastic=None if flags.is_single_gpu else Elastic(gpus=(1, ALL)),
     )
+
+
+def _argv(flags: RunFlags, directories: Directories, here: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    if flags.container:
+        return ("python", *words_inside(flags.script_path, directories))
+    return (python_of(environ), *command_of(flags.script_path, directories, here))
 
 
 def resources_of(flags: RunFlags) -> Resources:
@@ -57,9 +65,18 @@ def python_of(environ: Mapping[str, str]) -> str:
 
 def notes_of(flags: RunFlags, directories: Directories, python: str) -> tuple[str, ...]:
     notes = []
+    if not flags.container:
+        notes += _without_container(flags, directories, python)
+    if not flags.disable_gpu_sharing and flags.estimated_memory is None:
+        notes.append("without --estimated_memory nobody can tell what is left of a GPU, so the job has its own alone")
+    return tuple(notes)
+
+
+def _without_container(flags: RunFlags, directories: Directories, python: str) -> list[str]:
+    notes = []
     if flags.image_name:
         notes.append(
-            f"image {flags.image_name!r} is kept and not used: there is no container yet, the script runs with the "
+            f"image {flags.image_name!r} is kept and not used: without --container the script runs with the "
             f"{python} on your PATH"
         )
     known = {mount: path for mount, path in directories.by_mount.items() if path}
@@ -75,6 +92,4 @@ def notes_of(flags: RunFlags, directories: Directories, python: str) -> tuple[st
         notes.append(
             f"--port_mapping is not honoured without a container: what listens on {ports} is reached there directly"
         )
-    if not flags.disable_gpu_sharing and flags.estimated_memory is None:
-        notes.append("without --estimated_memory nobody can tell what is left of a GPU, so the job has its own alone")
-    return tuple(notes)
+    return notes

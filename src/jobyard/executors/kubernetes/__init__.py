@@ -1,1 +1,3 @@
-"""Jobs as Kubernetes objects. So far the pure half: job -> objects, and foreign states -> ours; nothing here calls."""
+"""Jobs as Kubernetes objects. `manifest`, `pods`, `kinds`, `states` and their kin are pure: a job becomes objects, and
+foreign states become ours. `executor` and what it is made of ask and wait; only `client` knows the official library.
+"""

@@ -216,8 +216,7 @@ class KubernetesExecutor:
         if self._is_away:
             self._is_away = False
             self._room.forget()
-            for job_id in {*self._jobs, *self._slots.values()}:  # what was handed over meanwhile was let lie
-                self._touch(job_id)
+            self._touch_all()  # what was handed over meanwhile was let lie
 
     # -- what is seen -------------------------------------------------------------------------------------------------
 
@@ -246,9 +245,7 @@ class KubernetesExecutor:
 
     def _held(self, job_id: str) -> HeldJob:
         if job_id not in self._jobs:
-            self._jobs[job_id] = HeldJob(
-                job_id, self._config.id, self._mirror, self._tell, self._touch, self._room.is_simulated
-            )
+            self._jobs[job_id] = HeldJob(job_id, self._config.id, self._mirror, self._tell, self._room.is_simulated)
         return self._jobs[job_id]
 
     def _tell(self, events: Sequence[Event]) -> None:

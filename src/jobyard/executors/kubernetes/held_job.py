@@ -108,14 +108,12 @@ class HeldJob:
         cluster: str,
         mirror: Mirror,
         tell: Callable[[Sequence[Event]], None],
-        touch: Callable[[str], None],
         is_simulated: Callable[[str], bool],
     ) -> None:
         self.id = job_id
         self._cluster = cluster
         self._mirror = mirror
         self._tell = tell
-        self._touch = touch
         self._is_simulated = is_simulated
         self.objects: dict[str, Object] = {}
         self.pods: dict[str, Object] = {}
@@ -341,7 +339,7 @@ class HeldJob:
                 gone=name in self.gone,
                 at=now,
                 fold=follower.fold if follower else None,
-                order=self._orders.get(each.attempt),
+                order=self._order_of(each),
                 files=records.paths(str(self._mirror.directory), str(each.attempt)),
             )
         assert outcome is not None
@@ -351,6 +349,11 @@ class HeldJob:
         self._tell([AttemptsFinished((Finished(each.attempt, outcome),), now)])
         self._matched.pop(each.attempt, None)
         self._orders.pop(each.attempt, None)
+
+    def _order_of(self, each: LiveAttempt) -> StopOrder | None:
+        """What it was asked; by an earlier server, where the yard knows of it and we do not."""
+        order = self._orders.get(each.attempt)
+        return order or (StopOrder(time.time(), each.yield_seconds, 0.0) if each.is_yielding else None)
 
     # -- stopping -----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,8 @@
-"""What becomes of the Secrets that a submitter made for a job? They go with its last object. They are never read."""
+"""What becomes of the Secrets that a submitter made for a job? They go with its last object.
+
+The yard has no right to Secrets, and needs none: whoever made one let it belong to an empty ConfigMap of the same name.
+When that goes, Kubernetes removes the Secret.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from jobyard.model.job import JobSpec
 log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
-NEEDED = (Right("patch", "secrets"), Right("delete", "secrets"))  # only where a job has any
+NEEDED = (Right("patch", "configmaps"), Right("delete", "configmaps"))
 
 
 async def give_to(api: Api, spec: JobSpec, owner: Object) -> None:
@@ -34,4 +38,4 @@ async def remove(api: Api, spec: JobSpec) -> None:
 
 def _paths(api: Api, spec: JobSpec) -> list[str]:
     names = dict.fromkeys(each.name for each in spec.secrets)
-    return [object_path("v1", "secrets", api.namespace, name) for name in names]
+    return [object_path("v1", "configmaps", api.namespace, name) for name in names]

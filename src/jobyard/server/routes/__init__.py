@@ -3,6 +3,7 @@
 from jobyard.server.routes import (
     cancel,
     clusters,
+    diff,
     events,
     jobs,
     logs,
@@ -19,5 +20,5 @@ from jobyard.server.routes import (
     yield_,
 )
 
-_JOBS = (submit, jobs, logs, results, cancel, yield_, scale, retry, priority, why, unit)
+_JOBS = (submit, jobs, logs, results, cancel, yield_, scale, retry, priority, why, unit, diff)
 ALL_ROUTERS = [verb.router for verb in (*_JOBS, nodes, clusters, events, server, tokens)]

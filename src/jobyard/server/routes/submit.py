@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import JobSpec
 from jobyard.server.clusters import cluster_named, with_cluster
 from jobyard.server.commands import checked_spec, submit
+from jobyard.server.containers import machines_for
 from jobyard.server.dry_run import NO_ID, dry_run
 from jobyard.server.routes.shared import answer, body_of, caller_of, selected, view_of, yard_of
 from jobyard.server.sending import may_travel, with_its_tree
@@ -22,6 +24,7 @@ from jobyard.wire.requests import API, SubmitJob
 router = APIRouter()
 NODE_SECONDS = 20.0
 CLUSTER_SECONDS = 5.0
+RUNTIME_SECONDS = 0.5  # from what an agent told to what the yard knows
 
 
 @router.post("/jobs", status_code=201)
@@ -38,6 +41,7 @@ async def submit_job(request: Request) -> Response:
             raise Unavailable(f"the yard has no node yet: {problems or 'the agent does not answer'}")
         if not asked.render:
             await _check_cluster(yard, asked.spec)
+        await _ask_for_runtimes(yard, asked.spec)
         if asked.dry_run:
             return answer(dry_run(yard.loop, asked))
         if may_travel(yard.loop.state, asked.spec):
@@ -61,3 +65,16 @@ async def _check_cluster(yard: Yard, spec: JobSpec) -> None:
     if executor is None:
         raise UserError(f"cluster {spec.cluster}: {yard.machines.problems.get(spec.cluster, 'it is not used now')}")
     await executor.check(SubmittedJob(NO_ID, 0, spec))
+
+
+async def _ask_for_runtimes(yard: Yard, spec: JobSpec) -> None:
+    """Machines are asked for what runs containers only where somebody wants one, and nobody knows of any."""
+    asked = machines_for(yard.loop.state, spec)
+    if not spec.container or any(node.runtime for node in asked):
+        return
+    executors = [executor for node in asked if (executor := yard.loop.executor_of(node.id))]
+    await asyncio.gather(*(executor.check(SubmittedJob(NO_ID, 0, spec)) for executor in executors))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(RUNTIME_SECONDS):
+            while not any(node.runtime for node in machines_for(yard.loop.state, spec)):
+                await yard.loop.change()

@@ -26,8 +26,9 @@ from jobyard.manifests.kinds import with_kind
 from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
 from jobyard.model.codec import decode, encode
-from jobyard.model.job import Command, FailurePolicy, GroupSpec, JobSpec, Lines, Toleration, Volume
+from jobyard.model.job import Command, FailurePolicy, GroupSpec, JobSpec, Lines, SecretMount, Toleration, Volume
 from jobyard.model.resources import Resources
+from jobyard.model.source import GitState
 from jobyard.model.training import Training
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -108,6 +109,37 @@ def test_volumes_are_claims_and_one_claim_is_one_volume() -> None:
         {"name": "claim-1", "mountPath": "/s"},
         {"name": "claim-0", "mountPath": "/again"},
     ]
+
+
+def test_secrets_are_files_and_one_secret_is_one_volume() -> None:
+    secrets = (SecretMount("yard-1", "file-0", "/etc/a"), SecretMount("yard-1", "file-1", "/etc/b"))
+    inside = the_job(secrets=secrets)["template"]["spec"]
+    assert inside["volumes"][1:] == [{"name": "secret-0", "secret": {"secretName": "yard-1", "defaultMode": 0o444}}]
+    assert inside["containers"][0]["volumeMounts"][2:] == [
+        {"name": "secret-0", "mountPath": "/etc/a", "subPath": "file-0", "readOnly": True},
+        {"name": "secret-0", "mountPath": "/etc/b", "subPath": "file-1", "readOnly": True},
+    ]
+
+
+def test_only_gpus_with_enough_memory_are_asked_for() -> None:
+    group = replace(a_group(), least_device_mib=40960)
+    affinity = the_job(groups=(group,))["template"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": "nvidia.com/gpu.memory", "operator": "Gt", "values": ["40959"]}]
+    assert "affinity" not in the_job()["template"]["spec"]
+
+
+def test_what_an_image_was_made_from_is_written_on_objects_and_pods() -> None:
+    git = GitState("3f" * 20, "main", is_dirty=True)
+    made = objects(a_job(user="ada", host="desk", image="lab/x@sha256:00", git=git))[0]
+    told = {
+        "jobyard.dev/submitted-by": "ada@desk",
+        "jobyard.dev/commit": f"{'3f' * 20}+changes",
+        "jobyard.dev/branch": "main",
+        "jobyard.dev/image-digest": "sha256:00",
+    }
+    assert told.items() <= made["metadata"]["annotations"].items()
+    assert made["spec"]["template"]["metadata"]["annotations"] == told
 
 
 def test_objects_and_pods_say_whose_they_are_and_in_which_queue_they_stand() -> None:

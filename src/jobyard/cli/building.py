@@ -1,0 +1,163 @@
+"""Which image do the flags of `build` and `submit --build`, and the manifest, ask for?"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import click
+
+from jobyard.cli.build_flags import BuildWords
+from jobyard.cli.output.text import harmless, say
+from jobyard.cli.reaching import place_named, pods_module
+from jobyard.cli.session import Session
+from jobyard.errors import BuildFailed, NotFound, UserError
+from jobyard.images.build import BuildOptions, build_image
+from jobyard.images.kaniko import GIT_IMAGE, KANIKO_IMAGE, KanikoBuilder
+from jobyard.images.protocol import Builder, Built
+from jobyard.manifests.aichor import KUBERNETES, image_note
+from jobyard.model.job import JobSpec
+from jobyard.model.source import BuildRequest, GitState
+
+
+def options_of(session: Session, words: BuildWords, user: str, request: BuildRequest | None = None) -> BuildOptions:
+    """Flags before the manifest, and the manifest before the environment. Raises UserError."""
+    asked = request or BuildRequest()
+    context = words.context or os.path.expanduser(asked.context)
+    return BuildOptions(
+        registry=words.registry or asked.registry or session.knobs.registry,
+        pull_registry=words.pull_registry or session.knobs.pull_registry,
+        builder=words.builder,
+        context=context,
+        dockerfile=words.dockerfile or _beside(context, asked.dockerfile),
+        target=words.target or asked.target,
+        build_args={**asked.build_args, **_arguments(words.build_arg)},
+        image=asked.image,
+        user=user,
+        allow_dirty=words.allow_dirty,
+        allow_unpushed=words.allow_unpushed,
+        rebuild=words.rebuild,
+    )
+
+
+def build_here(session: Session, options: BuildOptions, *, on: str = "", quiet: bool = False) -> tuple[Built, GitState]:
+    """Its log on stderr as it comes; with `quiet` only the end of it, and only when the build fails.
+
+    `on` names the cluster of a builder that needs one.
+    """
+    try:
+        with _builder(session, options, on) as builder:
+            return build_image(options, say_sentence, log=_drop if quiet else echo_line, builder=builder)
+    except BuildFailed as error:
+        for line in error.last_lines if quiet else ():
+            echo_line(line)
+        raise
+
+
+def with_image(session: Session, spec: JobSpec, words: BuildWords, *, is_asked: bool, quiet: bool = False) -> JobSpec:
+    """The job with the image that was built for it, by digest; as it is where none is wanted. Raises as build_image."""
+    request = spec.build
+    spec = replace(spec, build=None)
+    is_run = _runs_in_containers(session, spec)
+    if not is_asked and not (is_run and request is not None and _says_so(request)):
+        return spec
+    if not is_run:
+        raise UserError(
+            "--build makes an image, and this job runs as plain processes; add --container or --on kubernetes"
+        )
+    if request is None and spec.image:
+        raise UserError(f"--build and --image {spec.image!r} contradict each other; leave one of them out")
+    if request is not None and request.is_skipped and not words.rebuild:
+        earlier = _earlier_image(session, spec, request)
+        if earlier:
+            return _running(spec, earlier)
+    built, git = build_here(session, options_of(session, words, spec.user, request), on=spec.on, quiet=quiet)
+    return replace(_running(spec, built.pinned), git=git)
+
+
+@contextmanager
+def _builder(session: Session, options: BuildOptions, on: str) -> Iterator[Builder | None]:
+    """None: one that needs nothing of us."""
+    if options.builder != "kaniko":
+        yield None
+        return
+    knobs = session.knobs
+    with pods_module("cluster").reached_cluster(place_named(session, on)) as cluster:
+        yield KanikoBuilder(
+            cluster,
+            {"jobyard.dev/submitted-by": f"{options.user}@{platform.node()}"},
+            knobs.kaniko_image or KANIKO_IMAGE,
+            knobs.git_image or GIT_IMAGE,
+        )
+
+
+def say_sentence(sentence: str) -> None:
+    say(harmless(sentence), **({"fg": "yellow"} if sentence.startswith("warning") else {}))
+
+
+def echo_line(line: str) -> None:
+    click.echo(harmless(line), err=True)
+
+
+def _drop(line: str) -> None:
+    pass
+
+
+def _says_so(request: BuildRequest) -> bool:
+    """A manifest that names both a Dockerfile and a registry wants to be built, wherever it runs in containers."""
+    return request.is_skipped or bool(request.dockerfile and request.registry)
+
+
+def _runs_in_containers(session: Session, spec: JobSpec) -> bool:
+    names = spec.on.split(",") if spec.on else []
+    return (
+        spec.container
+        or KUBERNETES in names
+        or (bool(names) and any(cluster.id in names for cluster in session.client.clusters()))
+    )
+
+
+def _running(spec: JobSpec, image: str) -> JobSpec:
+    unbuilt = {image_note(spec.image, is_for_pods=is_for_pods) for is_for_pods in (True, False)}
+    notes = tuple(note for note in spec.notes if note not in unbuilt)
+    cluster_notes = spec.cluster_notes and tuple(note for note in spec.cluster_notes if note not in unbuilt)
+    return replace(spec, image=image, notes=notes, cluster_notes=cluster_notes)
+
+
+def _earlier_image(session: Session, spec: JobSpec, request: BuildRequest) -> str:
+    """Empty: there is none, and one is built."""
+    if not request.earlier_job:
+        return spec.image
+    try:
+        image = session.client.job(request.earlier_job).image
+    except NotFound:
+        image = ""
+    if not image and request.must_find:
+        raise UserError(
+            f"builder.skipBuild: there is no job {request.earlier_job!r} with an image; "
+            "name another, or leave failIfNotFound out to build one"
+        )
+    if not image:
+        say(f"job {harmless(request.earlier_job)} has no image to use again; one is built")
+    return image
+
+
+def _beside(context: str, dockerfile: str) -> str:
+    """A manifest's Dockerfile is relative to the context, or to where the job is submitted."""
+    if not dockerfile:
+        return ""
+    inside = os.path.join(context, dockerfile)
+    return inside if os.path.isfile(inside) or not os.path.isfile(dockerfile) else dockerfile
+
+
+def _arguments(entries: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for entry in entries:
+        name, is_given, value = entry.partition("=")
+        if not name or (not is_given and name not in os.environ):
+            raise UserError(f"--build-arg: {entry!r} has no value; write K=V, or K alone for a variable of this shell")
+        found[name] = value if is_given else os.environ[name]
+    return found

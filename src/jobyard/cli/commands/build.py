@@ -1,0 +1,34 @@
+"""`yard build`: from this directory to an image with a digest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import click
+
+from jobyard.cli.build_flags import BuildWords, build_flags
+from jobyard.cli.building import build_here, options_of
+from jobyard.cli.output.json import print_json
+from jobyard.cli.session import Session, with_session
+from jobyard.cli.submitting import user_here
+
+
+@click.command("build")
+@with_session
+@build_flags
+@click.option("-q", "--quiet", is_flag=True, help="No log, but for the last lines of a build that fails.")
+def command(session: Session, words: BuildWords, quiet: bool) -> int:
+    """Build an image of this directory, push it, and print its name with its digest.
+
+    The image is named after the directory and tagged with the git commit; where the registry has it already, nothing is
+    built. The log goes to stderr. Starts no job: `yard submit --build` does both.
+
+    Exit codes: 0 built or found, 1 the build or the push failed, 2 bad request.
+    """
+    built, git = build_here(session, options_of(session, words, user_here()), quiet=quiet)
+    if session.is_json:
+        data = {"image": built.pinned, "name": built.name, "digest": built.digest, "tag": built.tag}
+        print_json({**data, "is_reused": built.is_reused, "git": replace(git, diff="")})
+    else:
+        click.echo(built.pinned)
+    return 0

@@ -1,0 +1,63 @@
+"""What does `--build` say of the rest? One worker is a Job, several are a RayJob, and what is not asked is 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from jobyard.cli.build_flags import BuildWords
+from jobyard.cli.kubeconfig import DEFAULT
+from jobyard.cli.mounted_secrets import MountedSecrets, read_secrets
+from jobyard.cli.session import Session
+from jobyard.cli.submitting import Asked, spec_of, with_built_image
+from jobyard.manifests.training import parse_span
+from jobyard.model.job import JobSpec
+
+TO_BE_BUILT = "to-be-built"  # stands for the image where nothing is submitted
+
+
+@dataclass
+class Launch:
+    """One `run` or `submit`, from the flags to what is sent. What can be said without a build is said before it."""
+
+    asked: Asked
+    words: BuildWords
+    is_built: bool
+    mount_secret: tuple[str, ...] = ()
+    is_planned: bool = False  # nothing is built or made
+    secrets: MountedSecrets = field(default_factory=MountedSecrets)
+
+    def spec(self, session: Session, *, quiet: bool) -> JobSpec:
+        """Raises UserError, and BuildFailed."""
+        self.secrets.files = read_secrets(self.mount_secret)
+        spec = spec_of(launched(self.asked) if self.is_built else self.asked, session)
+        if self.is_built:
+            spec = with_idle_head(spec)
+        self.secrets.refuse(session, spec)
+        if self.is_planned:
+            return replace(spec, image=spec.image or TO_BE_BUILT) if self.is_built else spec
+        return with_built_image(session, spec, self.words, is_asked=self.is_built, quiet=quiet)
+
+
+def launched(asked: Asked) -> Asked:
+    """As `yard submit --build -- CMD` means it. A manifest, and who runs containers on machines, say all themselves."""
+    said = asked.overrides
+    if asked.command is None or said.container:
+        return asked
+    said = replace(said, on=said.on or DEFAULT, cpus=said.cpus or "0")
+    if said.workers is not None and said.array is None and said.each_line is None:
+        if parse_span(said.workers, "--workers", least=1) == (1, 1):
+            said = replace(said, workers=None)
+        else:
+            said = replace(said, kind=said.kind or "rayjob")
+    return replace(asked, overrides=said)
+
+
+def with_idle_head(spec: JobSpec) -> JobSpec:
+    """The command of a RayJob runs on the head, and asks for nothing there: Ray places no work beside it."""
+    if spec.kind != "RayJob" or spec.manifest:
+        return spec
+    groups = (
+        replace(group, resources=replace(group.resources, cpu_millis=0)) if group.name == "head" else group
+        for group in spec.groups
+    )
+    return replace(spec, groups=tuple(groups))

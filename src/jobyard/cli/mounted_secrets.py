@@ -1,0 +1,137 @@
+"""How does a file of this machine come into the pods of a job? As a Secret that the caller makes, and by no other way.
+
+The yard is told the Secret's name, and never what is in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import posixpath
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from jobyard.cli.kubeconfig import DEFAULT
+from jobyard.cli.reaching import place_named, pods_module
+from jobyard.cli.session import Session
+from jobyard.errors import UserError
+from jobyard.model.job import JobSpec, SecretMount, State
+from jobyard.wire.views import JobView
+
+FLAG = "--mount-secret"
+BYTES_MOST = 1 << 20  # what Kubernetes allows in one Secret
+
+
+class Secret(NamedTuple):
+    """The content of a file, and where pods find it. Shown nowhere: it has no repr worth a look."""
+
+    content: bytes
+    path: str
+
+    def __repr__(self) -> str:
+        return f"Secret({self.path})"
+
+
+def mount_secret_flag(function: Callable[..., int]) -> Callable[..., int]:
+    return click.option(
+        FLAG,
+        multiple=True,
+        metavar="FILE=PATH",
+        help="A file of this machine that is a Secret in the cluster, and a file in the pods.",
+    )(function)
+
+
+def read_secrets(entries: tuple[str, ...]) -> list[Secret]:
+    """Of `FILE=PATH`, one each. Raises UserError; before anything is built or made."""
+    found: list[Secret] = []
+    for entry in entries:
+        file, equals, path = entry.rpartition("=")
+        if not equals or not file or not _is_good(path):
+            raise UserError(
+                f"{FLAG}: {entry!r} is not FILE=PATH; write a file of this machine, and its path in the pods"
+            )
+        if any(each.path == path for each in found):
+            raise UserError(f"{FLAG}: {path} is named twice; give each file a path of its own")
+        found.append(Secret(_read(file), path))
+    size = sum(len(each.content) for each in found)
+    if size > BYTES_MOST:
+        raise UserError(f"{FLAG}: {size} bytes are more than a Secret holds ({BYTES_MOST}); use a volume instead")
+    return found
+
+
+@dataclass
+class MountedSecrets:
+    """The files of one submit, on their way into one Secret."""
+
+    files: list[Secret] = field(default_factory=list)
+    name: str = field(default_factory=lambda: f"yard-{secrets.token_hex(8)}")
+    _job: str = ""
+
+    def refuse(self, session: Session, spec: JobSpec) -> None:
+        """Raises UserError where the job has no pods that the yard makes."""
+        if not self.files:
+            return
+        names = spec.on.split(",")
+        is_there = DEFAULT in names or any(cluster.id in names for cluster in session.client.clusters())
+        if spec.container or not spec.on or not is_there:
+            raise UserError(f"{FLAG}: a Secret is for pods, and this job runs on machines; add --on kubernetes")
+        if spec.manifest:
+            raise UserError(f"{FLAG}: a manifest that is a Kubernetes object names its own Secrets; write it there")
+
+    def submit(self, session: Session, spec: JobSpec) -> JobView:
+        """Submits it. The Secret is made first, and removed again where the yard does not take the job."""
+        if not self.files:
+            return session.client.submit(spec)
+        mounts = tuple(SecretMount(self.name, f"file-{index}", each.path) for index, each in enumerate(self.files))
+        with pods_module("cluster").reached_cluster(place_named(session, spec.on)) as cluster:
+            cluster.create_secret(_object(self.name, spec, self.files))
+            try:
+                job = session.client.submit(replace(spec, secrets=mounts))
+            except UserError:
+                cluster.remove_secret(self.name)
+                raise
+        self._job = job.id
+        return job
+
+    def tidy(self, session: Session, on: str) -> None:
+        """After the end, for who followed: of a job that was cancelled before it had any object, nobody owns it."""
+        if self._job and session.client.job(self._job).state is State.CANCELLED:
+            with pods_module("cluster").reached_cluster(place_named(session, on)) as cluster:
+                cluster.remove_secret(self.name)
+
+
+def _object(name: str, spec: JobSpec, mounted: list[Secret]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": name,
+            "labels": {"app.kubernetes.io/name": "yard-secret", "app.kubernetes.io/managed-by": "jobyard"},
+            "annotations": {"jobyard.dev/submitted-by": f"{spec.user}@{spec.host}", "jobyard.dev/name": spec.name},
+        },
+        "immutable": True,
+        "type": "Opaque",
+        "data": {f"file-{index}": base64.b64encode(each.content).decode() for index, each in enumerate(mounted)},
+    }
+
+
+def _is_good(path: str) -> bool:
+    """Absolute, of a file, and nothing that Kubernetes would read otherwise."""
+    return path.startswith("/") and path == posixpath.normpath(path) and path != "/" and ":" not in path
+
+
+def _read(file: str) -> bytes:
+    path = Path(os.path.expanduser(file))
+    try:
+        if path.stat().st_size > BYTES_MOST:
+            raise UserError(
+                f"{FLAG}: {file!r} is larger than a Secret may be ({BYTES_MOST} bytes); use a volume instead"
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{FLAG}: {file!r} cannot be read: {error.strerror}; name a file of this machine") from error

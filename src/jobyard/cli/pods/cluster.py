@@ -1,0 +1,148 @@
+"""What may the caller make in a cluster? Pods that build images, and Secrets: with the rights of the own kubeconfig."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+
+from jobyard.cli.pods.link import Link, Query, linked
+from jobyard.cli.reaching import Place
+from jobyard.errors import UserError
+
+Object = dict[str, Any]
+ANSWER_SECONDS = 60.0
+LINE_BYTES = 1 << 20  # longer ones are cut into several
+
+
+class ReachedCluster:
+    """One namespace of a cluster, asked one question at a time."""
+
+    def __init__(self, link: Link, runner: asyncio.Runner, cluster: str) -> None:
+        self._link = link
+        self._runner = runner
+        self._cluster = cluster
+
+    @property
+    def namespace(self) -> str:
+        return self._link.namespace
+
+    def create_pod(self, pod: Object) -> None:
+        self._ask("POST", "pods", body=pod)
+
+    def pod(self, name: str) -> Object | None:
+        """None: it is gone."""
+        return self._ask("GET", "pods", name)
+
+    def remove_pod(self, name: str) -> None:
+        """At once. Gone already: nothing."""
+        self._ask("DELETE", "pods", name, query=[("gracePeriodSeconds", "0")])
+
+    def create_secret(self, secret: Object) -> None:
+        """It belongs to an empty ConfigMap of its name: who removes that removes both, and need not have a right to
+        Secrets."""
+        holder = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": secret["metadata"], "immutable": True}
+        made = self._ask("POST", "configmaps", body=holder)
+        assert made is not None
+        name = made["metadata"]["name"]
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": made["metadata"]["uid"]}
+        try:
+            self._ask(
+                "POST", "secrets", body={**secret, "metadata": {**secret["metadata"], "ownerReferences": [reference]}}
+            )
+        except UserError:
+            self._ask("DELETE", "configmaps", name)
+            raise
+
+    def remove_secret(self, name: str) -> None:
+        self._ask("DELETE", "secrets", name)
+        self._ask("DELETE", "configmaps", name)
+
+    def log(self, pod: str, container: str) -> Iterator[str]:
+        """Its lines from the first one on, as they come, until the container ends or the link does."""
+        lines = self._log(pod, container)
+        try:
+            while (line := self._runner.run(_next(lines))) is not None:
+                yield line
+        finally:
+            self._runner.run(lines.aclose())
+
+    async def _log(self, pod: str, container: str) -> AsyncGenerator[str, None]:
+        path = f"{self._path('pods', pod)}/log"
+        query = [("container", container), ("follow", "true")]
+        try:
+            async with self._link.http.get(
+                self._link.url(path, query), headers=await self._link.headers(path)
+            ) as answer:
+                if answer.status >= 400:
+                    return  # it has not begun, or its pod is gone: who asks looks at the pod next
+                rest = b""
+                async for piece in answer.content.iter_any():
+                    *lines, rest = (rest + piece).split(b"\n")
+                    for line in lines:
+                        yield line.decode(errors="replace").rstrip("\r")
+                    if len(rest) > LINE_BYTES:
+                        yield rest.decode(errors="replace")
+                        rest = b""
+                if rest:
+                    yield rest.decode(errors="replace")
+        except (aiohttp.ClientError, OSError):
+            return
+
+    def _ask(
+        self, method: str, plural: str, name: str = "", *, body: Object | None = None, query: Query = ()
+    ) -> Object | None:
+        """None: there is none of that name. Raises UserError with the API server's own words."""
+        return self._runner.run(self._answer(method, plural, name, body, query))
+
+    async def _answer(self, method: str, plural: str, name: str, body: Object | None, query: Query) -> Object | None:
+        path = self._path(plural, name)
+        try:
+            async with self._link.http.request(
+                method,
+                self._link.url(path, query),
+                json=body,
+                headers=await self._link.headers(path),
+                timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
+            ) as answer:
+                text = await answer.text()
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._link.silent(error) from error
+        if answer.status == 404 and name:
+            return None
+        if answer.status >= 400:
+            raise UserError(f"cluster {self._cluster} refuses it: {_message(text) or answer.reason}")
+        found: Object = json.loads(text)
+        return found
+
+    def _path(self, plural: str, name: str = "") -> str:
+        collection = f"/api/v1/namespaces/{quote(self.namespace, safe='')}/{plural}"
+        return f"{collection}/{quote(name, safe='')}" if name else collection
+
+
+async def _next(lines: AsyncGenerator[str, None]) -> str | None:
+    return await anext(lines, None)
+
+
+def _message(text: str) -> str:
+    try:
+        return str(json.loads(text).get("message") or "")
+    except (ValueError, AttributeError):
+        return " ".join(text.split())[:300]
+
+
+@contextmanager
+def reached_cluster(place: Place) -> Iterator[ReachedCluster]:
+    """Until the end of the block. Raises UserError where there is no way there."""
+    with asyncio.Runner() as runner:
+        opening = linked(place.cluster, place.kubeconfig, place.context, place.namespace)
+        link = runner.run(opening.__aenter__())
+        try:
+            yield ReachedCluster(link, runner, place.cluster)
+        finally:
+            runner.run(opening.__aexit__(None, None, None))

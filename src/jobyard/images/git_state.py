@@ -1,0 +1,168 @@
+"""In which state is a git tree: which commit, clean or dirty, pushed or not?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from jobyard.errors import UserError
+from jobyard.model.source import GitState
+
+DIFF_BYTES_MOST = 1 << 20
+FETCH_SECONDS = 60.0
+# Asked without a person: no question for a password, and no lock that a commit in another window would trip over.
+_QUIETLY = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+
+
+class GitError(Exception):
+    """What git said."""
+
+
+def look(directory: Path) -> GitState:
+    """The state of the tree that this directory is in. Fetches, to learn what the remote has. Raises UserError."""
+    root = root_of(directory)
+    try:
+        commit = git(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    except GitError:
+        raise UserError(f"{root} has no commit yet; run: git add -A && git commit") from None
+    try:
+        branch = git(root, "branch", "--show-current")
+        remote = _push_remote(root, branch)
+        is_dirty = bool(git(root, "status", "--porcelain"))
+        return GitState(
+            commit=commit,
+            branch=branch,
+            remote=_without_password(git(root, "remote", "get-url", "--push", remote)) if remote else "",
+            is_dirty=is_dirty,
+            is_pushed=_is_pushed(root, branch, remote),
+            subdir="" if (below := os.path.relpath(os.path.realpath(directory), root)) == "." else below,
+            diff=_diff(root) if is_dirty else "",
+        )
+    except GitError as error:
+        raise UserError(f"the git tree {root} cannot be read: {error}") from error
+
+
+def root_of(directory: Path) -> Path:
+    """The root of the work tree, with links resolved. Raises UserError."""
+    if shutil.which("git") is None:
+        raise UserError("git is not installed, and an image is named after its commit; install git")
+    try:
+        return Path(os.path.realpath(git(directory, "rev-parse", "--show-toplevel")))
+    except GitError as error:
+        if "dubious ownership" in str(error):
+            raise UserError(
+                f"git does not trust {directory}, which another user owns; run: "
+                f"git config --global --add safe.directory {directory}"
+            ) from None
+        raise UserError(
+            f"{directory} is not in a git tree, and an image is named after its commit; "
+            "run: git init && git add -A && git commit"
+        ) from None
+
+
+def git(directory: Path, *words: str, env: Mapping[str, str] | None = None, seconds: float | None = None) -> str:
+    """What a git command answers, without the last newline. Raises GitError with the line that says why."""
+    try:
+        done = subprocess.run(
+            ["git", *words],
+            cwd=directory,
+            env={**os.environ, **_QUIETLY, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired:
+        raise GitError(f"git {words[0]} took longer than {seconds:g}s") from None
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        why = next((line for line in said if line.startswith("fatal: ")), said[-1] if said else "")
+        raise GitError(why.removeprefix("fatal: ") or f"git {words[0]} ended with {done.returncode}")
+    return os.fsdecode(done.stdout).rstrip("\n")
+
+
+def _push_remote(root: Path, branch: str) -> str:
+    """Where this branch would be pushed to; without a branch, the only remote, or origin. Empty: nowhere."""
+    if branch:
+        name = git(root, "for-each-ref", "--format=%(push:remotename)", f"refs/heads/{branch}")
+        if name:
+            return name
+    remotes = git(root, "remote").split()
+    return remotes[0] if len(remotes) == 1 else "origin" if "origin" in remotes else ""
+
+
+def _is_pushed(root: Path, branch: str, remote: str) -> bool | None:
+    """None: the remote does not answer, and what we know of it does not have the commit."""
+    if not remote:
+        return False
+    try:
+        git(root, "fetch", "--quiet", "--no-tags", remote, seconds=FETCH_SECONDS)
+        is_fetched = True
+    except GitError:
+        is_fetched = False
+    has_it = _has_commit(root, branch, remote)
+    return has_it if is_fetched or has_it else None
+
+
+def _has_commit(root: Path, branch: str, remote: str) -> bool:
+    """Does the branch that this one is pushed to have it? Without a branch (as CI checks out): does any?"""
+    if not branch:
+        return bool(git(root, "for-each-ref", "--count=1", "--contains", "HEAD", f"refs/remotes/{remote}/"))
+    try:
+        git(root, "merge-base", "--is-ancestor", "HEAD", f"{branch}@{{push}}")
+    except GitError:
+        return False
+    return True
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    if not parts.scheme or "@" not in parts.netloc:
+        return url
+    name, _, host = parts.netloc.rpartition("@")
+    user = name.partition(":")[0] if parts.scheme == "ssh" else ""  # of https it is often a token
+    return urlunsplit(parts._replace(netloc=f"{user}@{host}" if user else host))
+
+
+def _diff(root: Path) -> str:
+    """What `git apply` would make of the commit the tree as it is. The files that git does not know are new ones."""
+    with tempfile.TemporaryDirectory(prefix="yard-git-") as scratch:
+        index = Path(scratch, "index")  # a copy: nothing may look as if it was added
+        own = Path(root, git(root, "rev-parse", "--git-path", "index"))
+        if own.exists():
+            shutil.copyfile(own, index)
+        env = {"GIT_INDEX_FILE": str(index)}
+        small, large = _untracked(root)
+        for start in range(0, len(small), 500):  # a command line holds so many
+            git(root, "add", "--intent-to-add", "--", *small[start : start + 500], env=env)
+        text = _read_diff(root, env)
+    notes = [f"# left out, being larger than {DIFF_BYTES_MOST} bytes: {path}" for path in large]
+    return "\n".join([*notes, text]) if notes else text
+
+
+def _untracked(root: Path) -> tuple[list[str], list[str]]:
+    """Those that fit into a diff, and those that do not."""
+    listed = git(root, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
+    small, large = list[str](), list[str]()
+    for path in filter(None, listed):
+        is_large = os.lstat(root / path).st_size > DIFF_BYTES_MOST if os.path.lexists(root / path) else True
+        (large if is_large else small).append(path)
+    return small, large
+
+
+def _read_diff(root: Path, env: Mapping[str, str]) -> str:
+    """Cut after so many bytes, and said so: a diff is read by people, and kept with every job."""
+    words = ["git", "diff", "--binary", "--no-color", "--no-ext-diff", "--no-textconv", "HEAD", "--"]
+    with subprocess.Popen(
+        words, cwd=root, env={**os.environ, **_QUIETLY, **env}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        data = process.stdout.read(DIFF_BYTES_MOST + 1)
+        if len(data) > DIFF_BYTES_MOST:
+            process.kill()
+    text = data[:DIFF_BYTES_MOST].decode("utf-8", "surrogateescape")
+    return text if len(data) <= DIFF_BYTES_MOST else f"{text}\n# cut here, after {DIFF_BYTES_MOST} bytes\n"

@@ -1,0 +1,260 @@
+"""How is an image built in a cluster? In a pod: git fetches the commit, kaniko builds and pushes it.
+
+Nothing of this machine goes there. What the pod needs to know of a private remote or registry lies in the namespace, in
+two Secrets that may be there: `yard-git` (`ssh-privatekey`, or `username` and `password`) and `yard-registry`
+(`.dockerconfigjson`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from jobyard.errors import BuildFailed, UserError
+from jobyard.images.protocol import BuildPlan, Built, Say
+from jobyard.images.running import LAST_LINES, check_build, push_failure, reason_of
+
+Object = dict[str, Any]
+KANIKO_IMAGE = "gcr.io/kaniko-project/executor:v1.24.0"
+GIT_IMAGE = "docker.io/alpine/git:v2.49.1"
+FETCH, BUILD = "fetch", "kaniko"
+NAMES = ("Dockerfile.kaniko", "Dockerfile")  # the first one that is there
+SOURCE = "/kaniko/source"  # kaniko takes nothing below /kaniko into an image
+GIT_SECRET, REGISTRY_SECRET = "yard-git", "yard-registry"
+GIT_DIRECTORY = "/var/run/yard-git"
+LONGEST_SECONDS = 4 * 3600  # a pod whose builder was killed ends after so long
+PATIENCE_SECONDS = 600.0  # until a pod that has no node is given up
+POLL_SECONDS = 0.5
+HOPELESS = frozenset(
+    {"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError"}
+)
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_PUSH = re.compile(r"error pushing|failed to push", re.I)
+# A server may refuse to hand out a commit by its name alone; then all of the branch is fetched.
+FETCH_SCRIPT = f"""\
+set -eu
+export HOME=/tmp GIT_TERMINAL_PROMPT=0
+git config --global --add safe.directory '*'
+git config --global advice.detachedHead false
+if [ -e {GIT_DIRECTORY}/ssh-privatekey ]; then
+    cat {GIT_DIRECTORY}/ssh-privatekey > /tmp/key && chmod 600 /tmp/key
+    export GIT_SSH_COMMAND='ssh -i /tmp/key -o StrictHostKeyChecking=accept-new'
+fi
+if [ -e {GIT_DIRECTORY}/password ]; then
+    git config --global credential.helper \\
+        '!f() {{ for key in username password; do echo "$key=$(cat {GIT_DIRECTORY}/$key)"; done; }}; f'
+fi
+git -c init.defaultBranch=main init --quiet {SOURCE}
+cd {SOURCE}
+git remote add origin "$1"
+git fetch --depth=1 origin "$2" || git fetch origin ${{3:+"$3"}}
+git checkout --quiet --detach "$2"
+if [ -e .gitmodules ]; then git submodule update --init --recursive --depth=1; fi
+"""
+
+
+class Cluster(Protocol):
+    """What a builder asks of a cluster, with the rights of the caller. Raises UserError in the API server's words."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    def create_pod(self, pod: Object) -> None: ...
+
+    def pod(self, name: str) -> Object | None:
+        """None: it is gone."""
+
+    def remove_pod(self, name: str) -> None:
+        """At once. Gone already: nothing."""
+
+    def log(self, pod: str, container: str) -> Iterator[str]:
+        """Its lines from the first one on, as they come, until the container ends or the link does."""
+
+
+@dataclass(frozen=True)
+class KanikoBuilder:
+    cluster: Cluster
+    annotations: Mapping[str, str] = field(default_factory=dict)  # who builds, and where that was asked for
+    kaniko_image: str = KANIKO_IMAGE
+    git_image: str = GIT_IMAGE
+    sleep: Callable[[float], None] = time.sleep
+
+    is_remote = True
+
+    def check(self) -> None:
+        """Whether the cluster takes it, it says when it is asked."""
+
+    def default_dockerfile(self, context: Path) -> Path | None:
+        return next((context / name for name in NAMES if (context / name).is_file()), None)
+
+    def build(self, plan: BuildPlan, say: Say) -> Built:
+        """The pod is removed whatever happens, Ctrl-C included."""
+        pod = pod_for(plan, self.kaniko_image, self.git_image, self.annotations)
+        name = pod["metadata"]["name"]
+        try:
+            self.cluster.create_pod(pod)
+            say(f"pod {name} builds it in namespace {self.cluster.namespace}")
+            code, lines, _ = self._finish(name, FETCH, say)
+            if code != 0:
+                raise BuildFailed(
+                    f"pod {name} could not fetch commit {plan.git.commit[:12]} from {plan.git.remote}: "
+                    f"{reason_of(lines) or f'exit code {code}'}",
+                    lines,
+                )
+            code, lines, message = self._finish(name, BUILD, say)
+            if code != 0 and any("push permission" in line for line in lines):  # it asks before it builds
+                raise BuildFailed(
+                    f"nothing was built, for the registry {plan.push.registry.host} does not take "
+                    f"{plan.push.untagged}: {reason_of(lines)}",
+                    lines,
+                )
+            if code != 0 and any(map(_PUSH.search, lines[-3:])):
+                raise push_failure(plan.push, lines)
+            check_build(plan, code, lines)
+            found = _DIGEST.search(message)
+            if found is None:
+                raise BuildFailed(f"kaniko pushed {plan.push} and does not say its digest", lines)
+            return Built(plan.pull.untagged, found[0], tag=plan.pull.tag)
+        finally:
+            self.cluster.remove_pod(name)
+
+    def _finish(self, name: str, container: str, say: Say) -> tuple[int, tuple[str, ...], str]:
+        """Of one of its containers: the exit code, the last lines and the last message."""
+        last: deque[str] = deque(maxlen=LAST_LINES)
+        self._await_begin(name, container, say)
+        seen = 0
+        while True:
+            for number, line in enumerate(self.cluster.log(name, container), 1):
+                if number > seen:  # a link that was cut begins again with the first line
+                    seen = number
+                    last.append(line)
+                    say(line)
+            state = self._state(name, container)
+            if ended := state.get("terminated"):
+                return int(ended["exitCode"]), tuple(last), str(ended.get("message") or "")
+            self.sleep(POLL_SECONDS)
+
+    def _await_begin(self, name: str, container: str, say: Say) -> None:
+        is_told, waited = False, 0.0
+        while not {"running", "terminated"} & (state := self._state(name, container)).keys():
+            waiting = state.get("waiting") or {}
+            if waiting.get("reason") in HOPELESS:
+                raise BuildFailed(f"pod {name} cannot begin: {waiting.get('message') or waiting['reason']}")
+            if why := self._why_nowhere(name):
+                if waited >= PATIENCE_SECONDS:
+                    raise BuildFailed(f"pod {name} found no node in {PATIENCE_SECONDS / 60:.0f} minutes: {why}")
+                if not is_told:
+                    is_told = True
+                    say(f"pod {name} waits for a node: {why}")
+            self.sleep(POLL_SECONDS)
+            waited += POLL_SECONDS
+
+    def _why_nowhere(self, name: str) -> str:
+        """Empty: it has a node."""
+        conditions = self._look(name).get("conditions") or ()
+        found = (each for each in conditions if each["type"] == "PodScheduled" and each["status"] == "False")
+        return next((str(each.get("message") or each.get("reason") or "") for each in found), "")
+
+    def _state(self, name: str, container: str) -> Object:
+        """Of a container; empty: nothing is known of it yet. Raises BuildFailed where the pod has ended without it."""
+        status = self._look(name)
+        statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+        state: Object = next((each.get("state") or {} for each in statuses if each["name"] == container), {})
+        if status.get("phase") == "Failed" and "terminated" not in state:
+            why = status.get("message") or status.get("reason") or "nobody says why"
+            raise BuildFailed(f"pod {name} was ended: {why}")
+        return state
+
+    def _look(self, name: str) -> Object:
+        found = self.cluster.pod(name)
+        if found is None:
+            raise BuildFailed(f"pod {name} is gone: somebody removed it")
+        status: Object = found.get("status") or {}
+        return status
+
+
+def pod_for(plan: BuildPlan, kaniko_image: str, git_image: str, annotations: Mapping[str, str]) -> Object:
+    """Pure but for the name. Raises UserError where a pod could not fetch the commit."""
+    remote = fetchable(plan.git.remote)
+    fetch = {
+        "name": FETCH,
+        "image": git_image,
+        "command": ["sh", "-c", FETCH_SCRIPT, FETCH, remote, plan.git.commit, plan.git.branch],
+        "volumeMounts": [
+            {"name": "source", "mountPath": SOURCE},
+            {"name": "git", "mountPath": GIT_DIRECTORY, "readOnly": True},
+        ],
+    }
+    build = {
+        "name": BUILD,
+        "image": kaniko_image,
+        "command": ["/kaniko/executor"],
+        "args": [word.replace("$(", "$$(") for word in kaniko_words(plan)],  # which Kubernetes would expand
+        "env": [{"name": "DOCKER_CONFIG", "value": "/kaniko/.docker"}],
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
+        "volumeMounts": [
+            {"name": "source", "mountPath": SOURCE},
+            {"name": "registry", "mountPath": "/kaniko/.docker", "readOnly": True},
+        ],
+    }
+    login = {"secretName": REGISTRY_SECRET, "optional": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"yard-build-{secrets.token_hex(4)}",
+            "labels": {"app.kubernetes.io/name": "yard-build", "app.kubernetes.io/managed-by": "jobyard"},
+            "annotations": {**annotations, "jobyard.dev/commit": plan.git.commit, "jobyard.dev/image": str(plan.push)},
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": LONGEST_SECONDS,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "initContainers": [fetch],
+            "containers": [build],
+            "volumes": [
+                {"name": "source", "emptyDir": {}},
+                {"name": "git", "secret": {"secretName": GIT_SECRET, "optional": True, "defaultMode": 0o400}},
+                {
+                    "name": "registry",
+                    "secret": {**login, "items": [{"key": ".dockerconfigjson", "path": "config.json"}]},
+                },
+            ],
+        },
+    }
+
+
+def fetchable(remote: str) -> str:
+    """The remote, as a pod can reach it."""
+    if not remote:
+        raise UserError("kaniko fetches the commit from a remote, and the git tree has none; git remote add, and push")
+    if remote.startswith(("/", ".", "~", "file:")):
+        raise UserError(f"kaniko runs in a pod, which cannot fetch from {remote}; push to a remote with an address")
+    return remote
+
+
+def kaniko_words(plan: BuildPlan) -> list[str]:
+    context = os.path.normpath(os.path.join(SOURCE, plan.git.subdir))
+    words = [
+        f"--context=dir://{context}",
+        f"--dockerfile={os.path.normpath(os.path.join(context, plan.dockerfile_in_context))}",
+        f"--destination={plan.push}",
+        "--digest-file=/dev/termination-log",
+        "--log-format=text",
+        "--force",  # it is in a container, whether it sees that or not
+    ]
+    if plan.push.registry.is_plain:
+        words.append(f"--insecure-registry={plan.push.registry.host}")
+    if plan.target:
+        words.append(f"--target={plan.target}")
+    words += [f"--build-arg={name}={value}" for name, value in plan.build_args.items()]
+    words += [f"--label={name}={value}" for name, value in plan.labels.items()]
+    return words

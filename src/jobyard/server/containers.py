@@ -1,0 +1,45 @@
+"""Can a job run in containers, and on which machines?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jobyard.engine.yard_state import YardState
+from jobyard.errors import UserError
+from jobyard.model.job import JobSpec
+from jobyard.model.node import Node, NodeState, cluster_of
+from jobyard.scheduling.explain import may_match, why_no_container
+from jobyard.scheduling.where import Where, matches
+
+NOTHING_TO_SAY = "--container has no effect on a cluster: every task is in a container there"
+
+
+def check_container(spec: JobSpec) -> None:
+    """Raises UserError for what no runtime could run."""
+    if not spec.image:
+        raise UserError(f"job {spec.name!r}: --container needs an image; name one with --image IMAGE")
+    if spec.image.startswith("-"):
+        raise UserError(f"image {spec.image!r}: a name begins with a letter or a digit")
+    if spec.workdir == "/" and not spec.snapshot:
+        raise UserError("workdir /: a container has a root of its own; choose another directory with --workdir")
+
+
+def machines_for(state: YardState, spec: JobSpec) -> list[Node]:
+    """Those that `on` names, as far as they are here."""
+    up = (node for node in state.nodes.values() if not cluster_of(node.id) and node.state is NodeState.UP)
+    return [node for node in up if matches(node, spec.on)]
+
+
+def check_runtime(state: YardState, spec: JobSpec) -> None:
+    """Raises UserError where no machine that the job may have can run containers."""
+    if not spec.container or any(may_match(config, spec.on) for config in state.awaited):
+        return
+    if why := why_no_container(state.nodes.values(), Where(spec.on, in_container=True)):
+        raise UserError(f"--container: {why}; install or start one there, or leave --container out")
+
+
+def without_container(spec: JobSpec) -> JobSpec:
+    """As a cluster takes it."""
+    if not spec.container:
+        return spec
+    return replace(spec, container=False, notes=(*spec.notes, NOTHING_TO_SAY))

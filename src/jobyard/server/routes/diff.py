@@ -1,0 +1,21 @@
+"""GET /jobs/{selector}/diff: what the tree that a job's image was made from had beyond its commit."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from jobyard.errors import NotFound
+from jobyard.server.routes.shared import selected, yard_of
+
+router = APIRouter()
+
+
+@router.get("/jobs/{selector}/diff")
+async def get_diff(request: Request, selector: str) -> Response:
+    yard = yard_of(request)
+    with yard.lifetime.request():
+        job = selected(yard, selector)
+        if job.spec.git is None:
+            raise NotFound(f"job {job.id} has no diff: its image was not built by `yard`")
+        # Bytes, not JSON: a file of the tree need not be UTF-8.
+        return Response(job.spec.git.diff.encode("utf-8", "surrogateescape"), media_type="text/x-diff")

@@ -1,0 +1,208 @@
+"""`yard build`, and jobs whose image is built first: what is asked of the builder, and what the yard is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.conftest import Yard
+from tests.unit.client.standin import Said, StandIn, problem
+from tests.unit.client.views import a_job_view
+
+from jobyard.cli import building
+from jobyard.errors import BuildFailed
+from jobyard.images.build import BuildOptions
+from jobyard.images.protocol import Built, Say
+from jobyard.model.codec import decode
+from jobyard.model.job import JobSpec
+from jobyard.model.source import GitState
+from jobyard.wire.views import ClusterView
+
+DIGEST = f"sha256:{'a1' * 32}"
+GIT = GitState("3f" * 20, "main", "git@lab:x.git", is_dirty=True, is_pushed=True, diff="the diff")
+MANIFEST = """\
+kind: AIchorManifest
+apiVersion: 0.2.1
+builder:
+  image: demo
+  dockerfile: ./Dockerfile
+  context: sub
+  target: final
+  buildArgs: {A: b, C: true}
+spec:
+  operator: jobset
+  image: demo
+  command: python3 main.py
+  types: {worker: {resources: {cpus: 1, memory: 1}}}
+"""
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[BuildOptions]:
+    """What was built; every build gives the same image."""
+    asked: list[BuildOptions] = []
+
+    def build(options: BuildOptions, say: Say, *, log: Say, builder: object = None) -> tuple[Built, GitState]:
+        asked.append(options)
+        log("Step 1/1 : FROM scratch")
+        return Built("lab/team/demo", DIGEST, "tag"), GIT
+
+    monkeypatch.setattr(building, "build_image", build)
+    return asked
+
+
+@pytest.fixture
+def submitted(standin: StandIn) -> list[JobSpec]:
+    jobs: list[JobSpec] = []
+
+    def take(asked: object) -> Said:
+        jobs.append(decode(JobSpec, asked.body["spec"]))  # type: ignore[attr-defined]
+        return Said(status=201, data=a_job_view())
+
+    standin.on("POST /jobs", take)
+    standin.on("GET /clusters", Said(data=(ClusterView("kubernetes"), ClusterView("lab"))))
+    return jobs
+
+
+def test_build_prints_the_pinned_name_alone_on_stdout(yard: Yard, built: list[BuildOptions]) -> None:
+    result = yard("build", "--registry", "lab/team", "--build-arg", "A=b=c", "--target", "t", "-f", "x", "--rebuild")
+    assert (result.code, result.out) == (0, f"lab/team/demo@{DIGEST}\n")
+    assert "Step 1/1" in result.err
+    (options,) = built
+    assert (options.builder, options.registry, options.dockerfile, options.target) == ("docker", "lab/team", "x", "t")
+    assert options.build_args == {"A": "b=c"}
+    assert options.rebuild
+    assert "Step" not in yard("build", "-q", "--registry", "lab").err
+
+
+def test_the_registry_may_stand_in_the_environment(
+    yard: Yard, built: list[BuildOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("YARD_REGISTRY", "lab/team")
+    monkeypatch.setenv("YARD_PULL_REGISTRY", "inside:5000")
+    yard("build")
+    yard("build", "--registry", "other")
+    assert [(each.registry, each.pull_registry) for each in built] == [
+        ("lab/team", "inside:5000"),
+        ("other", "inside:5000"),
+    ]
+
+
+def test_a_quiet_build_that_fails_shows_its_last_lines(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(options: BuildOptions, say: Say, *, log: Say, builder: object = None) -> tuple[Built, GitState]:
+        raise BuildFailed("the image was not built: no such file", ("\x1b[31mStep 3/3", "no such file"))
+
+    monkeypatch.setattr(building, "build_image", fail)
+    result = yard("build", "-q", "--registry", "lab")
+    assert result.code == 1
+    assert result.err == "Step 3/3\nno such file\nyard: the image was not built: no such file\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--build-arg", "NOT_SET_ANYWHERE"], "has no value"),
+        (["--build-arg", "=x"], "has no value"),
+        (["--builder", "bazel"], "bazel"),
+    ],
+)
+def test_bad_words_are_one_sentence(yard: Yard, words: list[str], sentence: str) -> None:
+    result = yard("build", "--registry", "lab", *words)
+    assert result.code == 2
+    assert sentence in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_a_build_argument_alone_comes_from_the_shell(
+    yard: Yard, built: list[BuildOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "from here")
+    yard("build", "--registry", "lab", "--build-arg", "TOKEN")
+    assert built[0].build_args == {"TOKEN": "from here"}
+
+
+def test_a_manifest_is_built_as_its_builder_block_says_and_runs_by_digest(
+    yard: Yard, built: list[BuildOptions], submitted: list[JobSpec]
+) -> None:
+    Path("sub").mkdir()
+    Path("sub/Dockerfile").touch()
+    Path("job.yaml").write_text(MANIFEST)
+    result = yard("submit", "-d", "--build", "--registry", "lab/team", "--on", "lab", "job.yaml")
+    assert result.code == 0, result.err
+    (options,) = built
+    assert (options.image, options.context, options.target) == ("demo", "sub", "final")
+    assert Path(options.dockerfile).samefile("sub/Dockerfile")
+    assert options.build_args == {"A": "b", "C": "true"}
+    (spec,) = submitted
+    assert (spec.image, spec.git, spec.build) == (f"lab/team/demo@{DIGEST}", GIT, None)
+    assert not any("built" in note for note in spec.notes)
+
+
+def test_a_manifest_that_names_a_registry_is_built_on_a_cluster_without_being_asked(
+    yard: Yard, built: list[BuildOptions], submitted: list[JobSpec]
+) -> None:
+    Path("job.yaml").write_text(MANIFEST.replace("  target", "  registry: eu.example\n  target"))
+    assert yard("submit", "--on", "kubernetes", "job.yaml").code == 0
+    assert built[0].registry == "eu.example"
+    yard("submit", "job.yaml")
+    assert len(built) == 1, "plain processes use no image"
+    assert [spec.image for spec in submitted] == [f"lab/team/demo@{DIGEST}", "demo"]
+    assert submitted[1].build is None
+
+
+def test_containers_on_machines_run_what_was_built_too(
+    yard: Yard, built: list[BuildOptions], submitted: list[JobSpec]
+) -> None:
+    Path("job.yaml").write_text(MANIFEST)
+    assert yard("submit", "-d", "--build", "--container", "--registry", "lab", "job.yaml").code == 0
+    assert (submitted[0].container, submitted[0].image) == (True, f"lab/team/demo@{DIGEST}")
+
+
+def test_without_being_asked_and_without_a_registry_a_manifests_image_is_taken_as_it_is(
+    yard: Yard, built: list[BuildOptions], submitted: list[JobSpec]
+) -> None:
+    Path("job.yaml").write_text(MANIFEST)
+    yard("submit", "--on", "kubernetes", "job.yaml")
+    assert built == []
+    assert submitted[0].image == "demo"
+    assert any("is not built" in note for note in submitted[0].cluster_notes or ())
+
+
+def test_the_image_of_an_earlier_job_is_used_where_the_manifest_skips_the_build(
+    yard: Yard, standin: StandIn, built: list[BuildOptions], submitted: list[JobSpec]
+) -> None:
+    skipping = "  skipBuild: {enabled: true, experimentID: j9}\n"
+    Path("job.yaml").write_text(MANIFEST.replace("  target", f"{skipping}  target"))
+    standin.on(
+        "GET /jobs/j9", Said(data=a_job_view(image="lab/demo@sha256:00")), problem(404, "not_found", "no job j9")
+    )
+    words = ["submit", "-d", "--build", "--registry", "lab", "--on", "kubernetes", "job.yaml"]
+    assert yard(*words).code == 0
+    assert (submitted[0].image, built) == ("lab/demo@sha256:00", [])
+    assert "one is built" in yard(*words).err
+    assert submitted[1].image == f"lab/team/demo@{DIGEST}"
+    Path("job.yaml").write_text(Path("job.yaml").read_text().replace("j9}", "j9, failIfNotFound: true}"))
+    result = yard(*words)
+    assert result.code == 2
+    assert "there is no job 'j9' with an image" in result.err
+
+
+def test_build_contradicts_an_image_and_plain_processes(
+    yard: Yard, built: list[BuildOptions], submitted: list[JobSpec]
+) -> None:
+    result = yard("submit", "--build", "--registry", "lab", "--on", "kubernetes", "--image", "demo", "--", "true")
+    assert result.code == 2
+    assert "contradict each other" in result.err
+    Path("job.yaml").write_text(MANIFEST)
+    result = yard("submit", "--build", "--registry", "lab", "job.yaml")
+    assert result.code == 2
+    assert "runs as plain processes" in result.err
+    assert (built, submitted) == ([], [])
+
+
+def test_show_says_what_an_image_was_built_from(yard: Yard, standin: StandIn) -> None:
+    standin.on("GET /jobs/j1", Said(data=a_job_view(image="lab/demo@sha256:00", git=GIT)))
+    standin.on("GET /jobs/j1/diff", Said(data=b"caf\xe9"))
+    shown = yard("show", "j1").out
+    assert "3f3f3f3f3f3f on main, with changes" in shown
+    assert "git@lab:x.git" in shown

@@ -1,0 +1,113 @@
+"""`--build -- CMD`: what the other flags mean then, and files that become Secrets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.client.standin import Said, StandIn
+
+from jobyard.cli.launching import launched, with_idle_head
+from jobyard.cli.mounted_secrets import BYTES_MOST, MountedSecrets, read_secrets
+from jobyard.cli.session import Session
+from jobyard.cli.submitting import Asked
+from jobyard.errors import UserError
+from jobyard.manifests.command import spec_from_command
+from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.overrides import Overrides
+from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.wire.views import ClusterView
+
+
+def spec(**flags: object) -> JobSpec:
+    asked = launched(Asked((), ("python", "train.py"), Overrides(**flags), "yard submit"))  # type: ignore[arg-type]
+    assert asked.command is not None
+    return with_idle_head(spec_from_command(asked.command, asked.overrides, SubmitContext("/")))
+
+
+def test_one_worker_is_a_job_without_cores_and_gpus() -> None:
+    for job in (spec(), spec(workers="1")):
+        assert (job.on, job.kind, job.gang) == ("kubernetes", "", False)
+        (group,) = job.groups
+        assert (group.resources.cpu_millis, group.resources.gpus) == (0, 0)
+
+
+def test_two_workers_are_a_rayjob_whose_head_asks_for_nothing() -> None:
+    job = spec(workers="2", gpus="1", cpus="4", min_gpu_mem="47")
+    assert job.kind == "RayJob"
+    head, worker = job.groups
+    assert (head.resources.cpu_millis, head.resources.gpus, head.least_device_mib) == (0, 0, 0)
+    assert (worker.count, worker.resources.cpu_millis, worker.resources.gpus) == (2, 4000, 1)
+    assert worker.least_device_mib == 47 * 1024
+
+
+def test_what_is_said_otherwise_stays() -> None:
+    assert spec(workers="3", kind="pytorchjob", on="other").kind == "PyTorchJob"
+    assert spec(workers="3", kind="pytorchjob", on="other").on == "other"
+    on_machines = Asked((), ("true",), Overrides(container=True), "yard submit")
+    assert launched(on_machines) == on_machines
+    manifest = Asked(("job.yaml",), None, Overrides(), "yard submit")
+    assert launched(manifest) == manifest
+
+
+def test_a_prefix_begins_the_name() -> None:
+    assert spec(name_prefix="exp-7").name == "exp-7-python"
+    for bad in ("", "7x", "Exp", "x-", "a" * 21):
+        with pytest.raises(UserError, match="--name-prefix"):
+            spec(name_prefix=bad)
+
+
+def test_memory_of_gpus_has_a_unit_or_is_in_gib() -> None:
+    assert spec(min_gpu_mem="80").groups[0].least_device_mib == 80 * 1024
+    assert spec(min_gpu_mem="500MiB").groups[0].least_device_mib == 500
+    for bad in ("0", "lots"):
+        with pytest.raises(UserError, match="--min-gpu-mem"):
+            spec(min_gpu_mem=bad)
+
+
+# -- secrets
+
+
+@pytest.mark.parametrize("entry", ["token", "=/x", "f=", "f=x", "f=/", "f=/a/../b", "f=/a:b", "f=/a/"])
+def test_what_is_no_file_and_path_is_refused(entry: str) -> None:
+    with pytest.raises(UserError, match="is not FILE=PATH"):
+        read_secrets((entry,))
+
+
+def test_files_that_cannot_be_secrets_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    large.write_bytes(b"x" * (BYTES_MOST + 1))
+    small = tmp_path / "a=b"
+    small.write_bytes(b"x" * (BYTES_MOST // 2 + 1))
+    for entries, sentence in (
+        ((f"{tmp_path}/none=/x",), "No such file"),
+        ((f"{tmp_path}=/x",), "directory"),
+        ((f"{large}=/x",), "larger than a Secret may be"),
+        ((f"{small}=/x", f"{small}=/y"), "more than a Secret holds"),
+        ((f"{small}=/x", f"{small}=/x"), "/x is named twice"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            read_secrets(entries)
+
+
+def test_the_content_is_not_in_what_a_traceback_would_show(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("sesame")
+    (secret,) = read_secrets((f"{tmp_path / 'token'}=/etc/token",))
+    assert secret.content == b"sesame"
+    assert "sesame" not in f"{secret!r} {secret}"
+
+
+def test_secrets_are_for_pods_that_the_yard_makes(tmp_path: Path, standin: StandIn) -> None:
+    (tmp_path / "token").write_text("sesame")
+    standin.on("GET /clusters", Said(data=(ClusterView("lab"),)))
+    job = JobSpec("x", (GroupSpec(Command(("true",))),))
+    files = read_secrets((f"{tmp_path / 'token'}=/etc/token",))
+    session = Session(None, "table")
+    for bad in (job, replace(job, on="gpu1"), replace(job, on="lab", container=True)):
+        with pytest.raises(UserError, match="runs on machines"):
+            MountedSecrets(files).refuse(session, bad)
+    with pytest.raises(UserError, match="names its own"):
+        MountedSecrets(files).refuse(session, replace(job, on="lab", manifest="{}"))
+    MountedSecrets(files).refuse(session, replace(job, on="lab"))
+    MountedSecrets().refuse(session, job)
