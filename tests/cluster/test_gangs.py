@@ -45,10 +45,10 @@ def shared(cluster: Cluster) -> Iterator[ClusterYard]:
 
 @pytest.fixture
 def yard(shared: ClusterYard) -> Iterator[ClusterYard]:
-    shared.cluster.set_gpus(2)
+    shared.set_gpus(2)
     yield shared
     shared.settle()
-    shared.cluster.set_gpus(0)
+    shared.set_gpus(0)
 
 
 def _epochs(yard: ClusterYard, job: str) -> int:
@@ -74,14 +74,14 @@ def _owner(made: Object) -> str:
 def test_a_pytorchjob_is_preempted_at_a_checkpoint_and_goes_on_larger(
     yard: ClusterYard, training_operator: Program
 ) -> None:
-    yard.cluster.set_gpus(1)
+    yard.set_gpus(1)
     words = ("--workers", "1..2", "--gpus", "1", "--epochs", "30", "--", "python3", "/app/train.py", "30", "0.9")
     job = yard.submit(*GANG, *words)
     until(lambda: _epochs(yard, job) >= 2, 120)
     (pod,) = yard.pods(job)
     assert pod["metadata"]["labels"]["training.kubeflow.org/replica-type"] == "master"
     assert _owner(pod) == "PyTorchJob"
-    yard.cluster.set_gpus(2)
+    yard.set_gpus(2)
     yard.ok("scale", job, "--workers", "2")
     until(lambda: yard.job(job)["counts"]["running"] == 2, 180)
     kinds = sorted(pod["metadata"]["labels"]["training.kubeflow.org/replica-type"] for pod in yard.pods(job)[-2:])

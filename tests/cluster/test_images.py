@@ -242,7 +242,7 @@ def test_a_job_that_is_cancelled_while_it_waits_leaves_no_secret(
     file.write_text("x")
     secrets = yard.path("/api/v1", "secrets")
     before = len(yard.cluster.api.items(secrets))
-    yard.cluster.set_gpus(1)
+    yard.set_gpus(1)
     try:
         holder = yard.submit("--on", "kubernetes", "--image", SMALL, "-c", "0.1", "--gpus", "1", "--", "sleep", "1000")
         yard.wait_state(holder, "RUNNING")
@@ -258,7 +258,7 @@ def test_a_job_that_is_cancelled_while_it_waits_leaves_no_secret(
         assert len(yard.cluster.api.items(secrets)) == before
     finally:
         yard.settle()
-        yard.cluster.set_gpus(0)
+        yard.set_gpus(0)
 
 
 # -- GPUs and Ray

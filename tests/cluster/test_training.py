@@ -60,11 +60,11 @@ def test_training_reports_its_epochs_stops_at_a_checkpoint_and_goes_on_from_ther
 
 
 def test_a_gang_grows_at_a_checkpoint_when_there_is_room(yard: ClusterYard, jobset_operator: Program) -> None:
-    yard.cluster.set_gpus(1)
+    yard.set_gpus(1)
     words = ("--gpus", "1", "--workers", "1..2", "--epochs", "1000", "--", "python3", "/app/train.py", "1000", "0.6")
     job = yard.submit(*ON, *words)
     until(lambda: _epochs(yard, job) >= 1, 120)
-    yard.cluster.set_gpus(2)
+    yard.set_gpus(2)
     until(lambda: yard.job(job)["counts"]["running"] == 2, 120)
     before = _epochs(yard, job)
     until(lambda: _epochs(yard, job) > before, 120)

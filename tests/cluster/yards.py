@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.node import NODE
 from tests.yards import TemporaryYard, until
 
 Object = dict[str, Any]
@@ -45,6 +46,11 @@ class ClusterYard(TemporaryYard):
     def delete_pod(self, name: str) -> None:
         self.cluster.api.delete(f"{self.path('/api/v1', 'pods')}/{name}", gracePeriodSeconds=1)
 
+    def set_gpus(self, count: int) -> None:
+        """On the one real node; returns when the yard knows of them."""
+        self.cluster.set_gpus(count)
+        until(lambda: [len(n["devices"]) for n in self.json("nodes") if n["id"] == f"kubernetes/{NODE}"] == [count])
+
     def ended(self, selector: str = "last", seconds: float = 120.0) -> dict[str, Any]:
         """The job once it has ended."""
         return until(lambda: found if (found := self.job(selector))["state"] in _FINAL else None, seconds)
@@ -55,8 +61,16 @@ _FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 @contextmanager
 def cluster_yard(cluster: Cluster, namespace: str, *words: str, **env: str) -> Iterator[ClusterYard]:
+    until(lambda: not _busy_pods(cluster, namespace), 120)  # of an earlier test, on their way out
     yard = ClusterYard(cluster, namespace, *words, **env)
     try:
         yield yard
     finally:
         yard.close()
+
+
+def _busy_pods(cluster: Cluster, namespace: str) -> list[str]:
+    """Of other namespaces, on the one real node."""
+    pods = cluster.api.items("/api/v1/pods", fieldSelector=f"spec.nodeName={NODE}")
+    others = [pod for pod in pods if pod["metadata"]["namespace"] != namespace]
+    return [pod["metadata"]["name"] for pod in others if pod["status"].get("phase") not in ("Succeeded", "Failed")]

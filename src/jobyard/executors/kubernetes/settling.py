@@ -32,6 +32,7 @@ Object = dict[str, Any]
 SURE_SECONDS = 1.0  # before a task of an array gets an object of its own
 TIDY_SECONDS = 30.0  # before an object is removed whose tasks have all ended
 EXPLAIN_SECONDS = 5.0  # an object without a pod for so long has a reason, which its events tell
+LINGER_SECONDS = 3.0  # in which pods of an object that has ended end as well
 RETRY_SECONDS = 5.0  # until something is tried again that the cluster refused for now
 ENDED = (State.SUCCEEDED, State.FAILED)
 
@@ -282,7 +283,7 @@ class Settling:
             await api.delete(object_path("v1", "pods", api.namespace, pod))
         for name, seen in list(held.objects.items()):
             kind = held.kinds[name]
-            if name in wanted or kind.meaning(seen).state in ENDED:
+            if name in wanted or (kind.meaning(seen).state in ENDED and not self._lingers(held, kind, name)):
                 continue
             if name == array and not facts.is_stopping:
                 # Its other tasks wait for room: so does it.
@@ -293,6 +294,16 @@ class Settling:
             if self._is_about_to_end(held, kind, name):
                 continue
             await self._delete(api, held, kind, name)
+
+    def _lingers(self, held: HeldJob, kind: Kind, name: str) -> bool:
+        """Has it ended, and its pods have not? Operators leave workers behind, or begin a pod anew that they have just
+        cleared away: that must neither hold room nor write beside the next attempt."""
+        if not held.has_running_pods(kind, name):
+            return False
+        if held.has_waited(f"end of {name}", LINGER_SECONDS):
+            return True
+        self._again(held.id, LINGER_SECONDS)
+        return False
 
     def _is_about_to_end(self, held: HeldJob, kind: Kind, name: str) -> bool:
         """All its pods have ended: its controller will say so in a moment, and then it stays for who looks there."""
@@ -305,7 +316,7 @@ class Settling:
         """The job is over: nothing of it may run on. What ended by itself stays for a day, for who looks there."""
         for name, seen in list(held.objects.items()):
             kind = held.kinds[name]
-            if kind.meaning(seen).state in ENDED:
+            if kind.meaning(seen).state in ENDED and not self._lingers(held, kind, name):
                 continue
             if facts.is_stopping or not self._is_about_to_end(held, kind, name):
                 await self._delete(api, held, kind, name)
