@@ -57,8 +57,8 @@ class Contained:
             raise CannotStart(126, str(error)) from error
         if call.file:
             flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
-            with os.fdopen(os.open(container_words.file_of_variables(files), flags, 0o600), "w") as file:
-                file.write(call.file)
+            with os.fdopen(os.open(container_words.file_of_variables(files), flags, 0o600), "wb") as file:
+                file.write(os.fsencode(call.file))  # as the environment itself would have it
         return call.argv, call.env
 
     def clear(self, attempt: str, files: Paths, end: Record) -> None:

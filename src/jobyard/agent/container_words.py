@@ -12,6 +12,7 @@ import re
 import shlex
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
+from jobyard.agent import probe
 from jobyard.agent.records import Paths
 from jobyard.agent.runtimes import Runtime
 
@@ -77,8 +78,9 @@ def from_message(message: Dict[str, Any]) -> Container:
 
 
 def state_label(state_dir: str) -> str:
-    """Whose containers they are: job ids of different yards may be the same."""
-    return hashlib.sha256(os.path.realpath(state_dir).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    """Whose containers they are: job ids of different yards may be the same, and nodes may share an engine."""
+    owner = "%s:%s" % (probe.host(), os.path.realpath(state_dir))
+    return hashlib.sha256(owner.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
 def name_of(state_dir: str, attempt: str) -> str:
@@ -216,7 +218,9 @@ def _field(text: str) -> str:
 def _lines(variables: Dict[str, str]) -> str:
     lines = []
     for name, value in sorted(variables.items()):
-        if "\n" in value or "\r" in value or len(value) > _PLAIN_BYTES:
-            raise ValueError("the value of %s cannot be handed to a container: it has several lines" % name)
+        if "\n" in value or "\r" in value or len(os.fsencode(value)) > _PLAIN_BYTES:
+            raise ValueError(
+                "the value of %s cannot be handed to a container: it has several lines, or too long a one" % name
+            )
         lines.append("%s=%s\n" % (name, value))
     return "".join(lines)

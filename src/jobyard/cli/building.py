@@ -11,6 +11,7 @@ from dataclasses import replace
 import click
 
 from jobyard.cli.build_flags import BuildWords
+from jobyard.cli.interrupts import exit_on_hang_up
 from jobyard.cli.output.text import harmless, say
 from jobyard.cli.reaching import place_named, pods_module
 from jobyard.cli.session import Session
@@ -49,7 +50,7 @@ def build_here(session: Session, options: BuildOptions, *, on: str = "", quiet: 
     `on` names the cluster of a builder that needs one.
     """
     try:
-        with _builder(session, options, on) as builder:
+        with exit_on_hang_up(), _builder(session, options, on) as builder:
             return build_image(options, say_sentence, log=_drop if quiet else echo_line, builder=builder)
     except BuildFailed as error:
         for line in error.last_lines if quiet else ():
@@ -91,6 +92,7 @@ def _builder(session: Session, options: BuildOptions, on: str) -> Iterator[Build
             {"jobyard.dev/submitted-by": f"{options.user}@{platform.node()}"},
             knobs.kaniko_image or KANIKO_IMAGE,
             knobs.git_image or GIT_IMAGE,
+            warn=say_sentence,
         )
 
 

@@ -1,9 +1,10 @@
-"""What do Ctrl-C and a closed terminal mean while a job is followed?"""
+"""What do Ctrl-C and a closed terminal mean while a job is followed, or an image is built?"""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 
 
@@ -41,3 +42,26 @@ class Interrupts:
 
     def _on_hang_up(self, number: int, frame: FrameType | None) -> None:
         self._hung_up(number)
+
+
+@contextmanager
+def exit_on_hang_up() -> Iterator[None]:
+    """In this block SIGTERM and SIGHUP raise SystemExit, so that what was begun is tidied up; only the first one does.
+
+    A signal that is ignored (nohup) stays ignored.
+    """
+    is_over = False
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        nonlocal is_over
+        if not is_over:
+            is_over = True
+            raise SystemExit(128 + number)
+
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, leave) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

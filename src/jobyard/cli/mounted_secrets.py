@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import click
 
 from jobyard.cli.kubeconfig import DEFAULT
+from jobyard.cli.output.text import warn
 from jobyard.cli.reaching import place_named, pods_module
 from jobyard.cli.session import Session
-from jobyard.errors import UserError
+from jobyard.errors import Unreachable, UserError, YardError
 from jobyard.model.job import JobSpec, SecretMount, State
 from jobyard.wire.views import JobView
 
@@ -84,7 +85,10 @@ class MountedSecrets:
             raise UserError(f"{FLAG}: a manifest that is a Kubernetes object names its own Secrets; write it there")
 
     def submit(self, session: Session, spec: JobSpec) -> JobView:
-        """Submits it. The Secret is made first, and removed again where the yard does not take the job."""
+        """Submits it. The Secret is made first, and removed again where the yard does not take the job.
+
+        Where the job may have been taken or not, its pods may need the Secret: it is named, and stays.
+        """
         if not self.files:
             return session.client.submit(spec)
         mounts = tuple(SecretMount(self.name, f"file-{index}", each.path) for index, each in enumerate(self.files))
@@ -92,7 +96,12 @@ class MountedSecrets:
             cluster.create_secret(_object(self.name, spec, self.files))
             try:
                 job = session.client.submit(replace(spec, secrets=mounts))
-            except UserError:
+            except Unreachable as error:
+                raise Unreachable(f"{error}; {self._unclear(cluster.namespace)}") from error
+            except KeyboardInterrupt:
+                warn(self._unclear(cluster.namespace))
+                raise
+            except BaseException:
                 cluster.remove_secret(self.name)
                 raise
         self._job = job.id
@@ -100,9 +109,16 @@ class MountedSecrets:
 
     def tidy(self, session: Session, on: str) -> None:
         """After the end, for who followed: of a job that was cancelled before it had any object, nobody owns it."""
-        if self._job and session.client.job(self._job).state is State.CANCELLED:
-            with pods_module("cluster").reached_cluster(place_named(session, on)) as cluster:
-                cluster.remove_secret(self.name)
+        try:
+            if self._job and session.client.job(self._job).state is State.CANCELLED:
+                with pods_module("cluster").reached_cluster(place_named(session, on)) as cluster:
+                    cluster.remove_secret(self.name)
+        except YardError as error:  # the job has ended, and its exit code is the caller's
+            warn(f"Secret {self.name} may be left behind: {error}")
+
+    def _unclear(self, namespace: str) -> str:
+        remove = f"kubectl -n {namespace} delete configmap {self.name}"
+        return f"Secret {self.name} is left there for a job that may be in; if it is not, remove it: {remove}"
 
 
 def _object(name: str, spec: JobSpec, mounted: list[Secret]) -> dict[str, Any]:

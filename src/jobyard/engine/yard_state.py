@@ -36,7 +36,7 @@ from jobyard.engine.training import (
     yield_seconds,
 )
 from jobyard.errors import Bug
-from jobyard.model.effects import CloseSlot, Effect, Launch, Reserve, Stop, Yield
+from jobyard.model.effects import CloseSlot, Effect, JobEnded, Launch, Reserve, Stop, Yield
 from jobyard.model.events import (
     AttemptsAwaited,
     AttemptsFinished,
@@ -592,7 +592,7 @@ class YardState:
         self.waits.pop(job.id, None)
         for slot_id in job.slots:
             self.hungry[slot_id] = None  # to be closed
-        effects: list[Effect] = []
+        effects: list[Effect] = [JobEnded(job.spec.cluster, job.id)] if job.spec.cluster else []
         for dependent in self.dependents.get(job.id, ()):
             effects += self._check_dependencies(self.jobs[dependent], at)
         self.replan = True

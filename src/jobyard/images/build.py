@@ -59,7 +59,11 @@ def build_image(
     # 2. The source, and whether it may be built.
     git = git_state.look(context)
     judge(git, options, say, is_remote=builder.is_remote)
-    plan = _plan(options, context, dockerfile, git, push, pull, is_remote=builder.is_remote)
+    is_in_tree = _is_in_tree(dockerfile, git_state.root_of(context))
+    if builder.is_remote and not is_in_tree:
+        raise UserError(f"{dockerfile} is not in the git tree, and {options.builder} builds the commit; put it there")
+    is_of_commit = builder.is_remote or (is_in_tree and not git.is_dirty)
+    plan = _plan(options, context, dockerfile, git, push, pull, is_of_commit=is_of_commit)
     # 3. Nothing is built twice. Asking also tells whether the registry is there, before the long part.
     digest = _existing(plan, say, is_remote=builder.is_remote)
     if digest and not options.rebuild:
@@ -117,10 +121,15 @@ def _dockerfile(options: BuildOptions, context: Path, builder: Builder) -> Path:
         if found is None:
             raise UserError(f"there is no Dockerfile in {context}; write one, or name it with --file")
         return found
-    path = Path(os.path.abspath(os.path.expanduser(options.dockerfile)))
+    path = Path(os.path.expanduser(options.dockerfile))
     if not path.is_file():
         raise UserError(f"there is no Dockerfile {options.dockerfile!r}; write it, or name another with --file")
-    return path
+    return Path(os.path.realpath(path.parent), path.name)  # seen from the context, which has no links either
+
+
+def _is_in_tree(dockerfile: Path, root: Path) -> bool:
+    """Where it is and where it leads: no commit says what stands elsewhere."""
+    return all(path.is_relative_to(root) for path in (dockerfile, Path(os.path.realpath(dockerfile))))
 
 
 def _plan(
@@ -131,7 +140,7 @@ def _plan(
     push: Registry,
     pull: Registry,
     *,
-    is_remote: bool,
+    is_of_commit: bool,
 ) -> BuildPlan:
     repository = repository_of(split_image(options.image)[1] or context.name, "image" if options.image else "--context")
     below = os.path.relpath(dockerfile, context)
@@ -140,7 +149,6 @@ def _plan(
         "target": options.target,
         "build_args": options.build_args,
     }
-    is_of_commit = is_remote or not git.is_dirty
     tag = commit_tag(git, words) if is_of_commit else personal_tag(options.user, secrets.token_hex(4))
     labels = {REVISION: git.commit, SOURCE: git.remote, DIRTY: "" if is_of_commit else "true"}
     return BuildPlan(

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jobyard.images.names import HUB_HOSTS
+
 DOCKER_HUB = "https://index.docker.io/v1/"
 HELPER_SECONDS = 20.0
 _IDENTITY = "<token>"  # what a credential helper names the user when it has a token in place of a password
@@ -50,7 +52,7 @@ def _keys(host: str) -> tuple[str, ...]:
         host,
         f"https://{host}",
         f"http://{host}",
-        *((DOCKER_HUB,) if host in ("docker.io", "index.docker.io") else ()),
+        *((DOCKER_HUB,) if host in HUB_HOSTS else ()),
     )
 
 

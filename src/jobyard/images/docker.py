@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,7 +67,8 @@ def _optional_words(plan: BuildPlan) -> Iterator[str]:
     if plan.target:
         yield f"--target={plan.target}"
     for name, value in plan.build_args.items():
-        yield f"--build-arg={name}={value}"
+        is_in_shell = os.environ.get(name) == value  # then its name is enough: a value may be seen in the process list
+        yield f"--build-arg={name}" if is_in_shell else f"--build-arg={name}={value}"
     for name, value in plan.labels.items():
         yield f"--label={name}={value}"
 
@@ -77,6 +79,6 @@ def _pushed_digest(plan: BuildPlan) -> str:
     found = json.loads(done.stdout) if done.returncode == 0 else []
     for entry in found or []:
         name, _, digest = str(entry).partition("@")
-        if name == plan.push.untagged:
+        if name in (plan.push.untagged, plan.push.familiar):
             return digest
     raise BuildFailed(f"docker pushed {plan.push} and does not say its digest")

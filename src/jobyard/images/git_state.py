@@ -18,6 +18,9 @@ FETCH_SECONDS = 60.0
 # Asked without a person: no question for a password, and no lock that a commit in another window would trip over.
 _QUIETLY = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 
+# Whatever a person's own settings leave out of it.
+_STATUS = ("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=none")
+
 
 class GitError(Exception):
     """What git said."""
@@ -33,7 +36,7 @@ def look(directory: Path) -> GitState:
     try:
         branch = git(root, "branch", "--show-current")
         remote = _push_remote(root, branch)
-        is_dirty = bool(git(root, "status", "--porcelain"))
+        is_dirty = bool(git(root, *_STATUS))
         return GitState(
             commit=commit,
             branch=branch,

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
-from jobyard.errors import BuildFailed, UserError
+from jobyard.errors import BuildFailed, Unavailable, UserError, YardError
 from jobyard.images.protocol import BuildPlan, Built, Say
 from jobyard.images.running import LAST_LINES, check_build, push_failure, reason_of
 
@@ -31,13 +32,17 @@ GIT_SECRET, REGISTRY_SECRET = "yard-git", "yard-registry"
 GIT_DIRECTORY = "/var/run/yard-git"
 LONGEST_SECONDS = 4 * 3600  # a pod whose builder was killed ends after so long
 PATIENCE_SECONDS = 600.0  # until a pod that has no node is given up
+SILENCE_SECONDS = 60.0  # of an API server, that a build outlives
+REMOVE_TRIES = 5
 POLL_SECONDS = 0.5
+RETRY_SECONDS = 2.0
 HOPELESS = frozenset(
     {"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError"}
 )
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _PUSH = re.compile(r"error pushing|failed to push", re.I)
-# A server may refuse to hand out a commit by its name alone; then all of the branch is fetched.
+# A server may refuse to hand out a commit by its name alone; then all of the branch is fetched. The password is for the
+# remote's own host: a submodule may be anywhere.
 FETCH_SCRIPT = f"""\
 set -eu
 export HOME=/tmp GIT_TERMINAL_PROMPT=0
@@ -47,8 +52,8 @@ if [ -e {GIT_DIRECTORY}/ssh-privatekey ]; then
     cat {GIT_DIRECTORY}/ssh-privatekey > /tmp/key && chmod 600 /tmp/key
     export GIT_SSH_COMMAND='ssh -i /tmp/key -o StrictHostKeyChecking=accept-new'
 fi
-if [ -e {GIT_DIRECTORY}/password ]; then
-    git config --global credential.helper \\
+if [ -e {GIT_DIRECTORY}/password ] && [ -n "$4" ]; then
+    git config --global "credential.$4.helper" \\
         '!f() {{ for key in username password; do echo "$key=$(cat {GIT_DIRECTORY}/$key)"; done; }}; f'
 fi
 git -c init.defaultBranch=main init --quiet {SOURCE}
@@ -61,7 +66,10 @@ if [ -e .gitmodules ]; then git submodule update --init --recursive --depth=1; f
 
 
 class Cluster(Protocol):
-    """What a builder asks of a cluster, with the rights of the caller. Raises UserError in the API server's words."""
+    """What a builder asks of a cluster, with the rights of the caller.
+
+    Raises UserError in the API server's words, and Unavailable where it does not answer.
+    """
 
     @property
     def namespace(self) -> str: ...
@@ -84,7 +92,9 @@ class KanikoBuilder:
     annotations: Mapping[str, str] = field(default_factory=dict)  # who builds, and where that was asked for
     kaniko_image: str = KANIKO_IMAGE
     git_image: str = GIT_IMAGE
+    warn: Say | None = None  # hears what is left behind; None: the log does
     sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
 
     is_remote = True
 
@@ -123,7 +133,21 @@ class KanikoBuilder:
                 raise BuildFailed(f"kaniko pushed {plan.push} and does not say its digest", lines)
             return Built(plan.pull.untagged, found[0], tag=plan.pull.tag)
         finally:
-            self.cluster.remove_pod(name)
+            self._remove(name, self.warn or say)
+
+    def _remove(self, name: str, warn: Say) -> None:
+        """A cluster that does not answer is asked again. What is left is told, and no error: the build has its own."""
+        for left in reversed(range(REMOVE_TRIES)):
+            try:
+                self.cluster.remove_pod(name)
+                return
+            except YardError as error:
+                if left and isinstance(error, Unavailable):
+                    self.sleep(RETRY_SECONDS)
+                    continue
+                where = f"-n {self.cluster.namespace}"
+                warn(f"warning: pod {name} may be left behind: {error}; remove it: kubectl {where} delete pod {name}")
+                return
 
     def _finish(self, name: str, container: str, say: Say) -> tuple[int, tuple[str, ...], str]:
         """Of one of its containers: the exit code, the last lines and the last message."""
@@ -173,11 +197,21 @@ class KanikoBuilder:
         return state
 
     def _look(self, name: str) -> Object:
-        found = self.cluster.pod(name)
+        found = self._found(name)
         if found is None:
             raise BuildFailed(f"pod {name} is gone: somebody removed it")
         status: Object = found.get("status") or {}
         return status
+
+    def _found(self, name: str) -> Object | None:
+        since = self.clock()
+        while True:
+            try:
+                return self.cluster.pod(name)
+            except Unavailable:
+                if self.clock() - since >= SILENCE_SECONDS:
+                    raise
+            self.sleep(RETRY_SECONDS)
 
 
 def pod_for(plan: BuildPlan, kaniko_image: str, git_image: str, annotations: Mapping[str, str]) -> Object:
@@ -186,7 +220,10 @@ def pod_for(plan: BuildPlan, kaniko_image: str, git_image: str, annotations: Map
     fetch = {
         "name": FETCH,
         "image": git_image,
-        "command": ["sh", "-c", FETCH_SCRIPT, FETCH, remote, plan.git.commit, plan.git.branch],
+        "command": [
+            *("sh", "-c", _literal(FETCH_SCRIPT), FETCH),
+            *map(_literal, (remote, plan.git.commit, plan.git.branch, _credential_scope(remote))),
+        ],
         "volumeMounts": [
             {"name": "source", "mountPath": SOURCE},
             {"name": "git", "mountPath": GIT_DIRECTORY, "readOnly": True},
@@ -196,7 +233,7 @@ def pod_for(plan: BuildPlan, kaniko_image: str, git_image: str, annotations: Map
         "name": BUILD,
         "image": kaniko_image,
         "command": ["/kaniko/executor"],
-        "args": [word.replace("$(", "$$(") for word in kaniko_words(plan)],  # which Kubernetes would expand
+        "args": [_literal(word) for word in kaniko_words(plan)],
         "env": [{"name": "DOCKER_CONFIG", "value": "/kaniko/.docker"}],
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
         "volumeMounts": [
@@ -230,6 +267,17 @@ def pod_for(plan: BuildPlan, kaniko_image: str, git_image: str, annotations: Map
             ],
         },
     }
+
+
+def _literal(word: str) -> str:
+    """Kubernetes expands `$(NAME)`, and makes one `$` of every two."""
+    return word.replace("$", "$$")
+
+
+def _credential_scope(remote: str) -> str:
+    """As git's settings name whom a password is for; empty: a remote that takes none."""
+    parts = urlsplit(remote)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.scheme in ("http", "https") else ""
 
 
 def fetchable(remote: str) -> str:

@@ -16,6 +16,7 @@ from jobyard.model.source import GitState
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _PATH = re.compile(rf"{_PART}(?:/{_PART})*")
 _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{1,5}))?")
+HUB_HOSTS = ("docker.io", "index.docker.io")
 PATH_LONGEST = 255  # host and path together, as registries and engines have it
 HASH_CHARACTERS = 12
 
@@ -32,7 +33,9 @@ class Registry(NamedTuple):
 
     @property
     def url(self) -> str:
-        return f"{'http' if self.is_plain else 'https'}://{self.host}"
+        """Where it is asked: Docker Hub's name is not its address."""
+        host = "registry-1.docker.io" if self.host in HUB_HOSTS else self.host
+        return f"{'http' if self.is_plain else 'https'}://{host}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,11 @@ class ImageName:
     @property
     def untagged(self) -> str:
         return f"{self.registry.host}/{self.path}"
+
+    @property
+    def familiar(self) -> str:
+        """As Docker's engine notes it: without a tag, and without a host where that is Docker Hub."""
+        return self.path if self.registry.host in HUB_HOSTS else self.untagged
 
     @property
     def path(self) -> str:

@@ -51,12 +51,19 @@ def digest_of(name: ImageName) -> str | None:
     if answered.status == 401 and (authorization := _authorization(opener, answered, name)):
         headers["Authorization"] = authorization
         answered = _ask(opener, "HEAD", url, headers, name.registry)
-    if answered.status != 200:
+    if not _is_manifest(answered):
         return None
     digest = answered.headers.get("docker-content-digest", "")
-    if not _DIGEST.fullmatch(digest):  # a registry need not send it; then it is the content's own
-        digest = f"sha256:{hashlib.sha256(_ask(opener, 'GET', url, headers, name.registry).body).hexdigest()}"
-    return digest
+    if _DIGEST.fullmatch(digest):
+        return digest
+    answered = _ask(opener, "GET", url, headers, name.registry)  # a registry need not send it: it is the content's own
+    return f"sha256:{hashlib.sha256(answered.body).hexdigest()}" if _is_manifest(answered) else None
+
+
+def _is_manifest(answered: Answered) -> bool:
+    """A page that asks for a login is an answer too."""
+    kind = answered.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return answered.status == 200 and kind in MANIFESTS
 
 
 def parse_challenge(header: str) -> Challenge:
@@ -117,7 +124,10 @@ def _ask(
     registry: Registry,
     data: bytes | None = None,
 ) -> Answered:
-    request = Request(url, data, {"User-Agent": f"jobyard/{__version__}", **headers}, method=method)
+    request = Request(url, data, {"User-Agent": f"jobyard/{__version__}"}, method=method)
+    for header, value in headers.items():
+        is_ours_alone = header == "Authorization"  # not for whom a redirect leads to
+        (request.add_unredirected_header if is_ours_alone else request.add_header)(header, value)
     try:
         with opener.open(request, timeout=ANSWER_SECONDS) as answer:
             return Answered(answer.status, _lower(answer.headers.items()), answer.read())

@@ -56,5 +56,12 @@ class Withdraw(Effect):
 
 
 @dataclass(frozen=True, slots=True)
+class JobEnded(Effect):
+    """On a cluster: what is left of its objects may go, also where none of its tasks has a slot."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
 class CloseSlot(Effect):
     slot: str

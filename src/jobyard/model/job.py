@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from array import array
 from bisect import bisect_right
@@ -16,6 +17,8 @@ from jobyard.errors import NotFound
 from jobyard.model.resources import Resources
 from jobyard.model.source import BuildRequest, GitState
 from jobyard.model.training import Elastic, Size, Training
+
+SECRET_NAME = re.compile(r"yard-[0-9a-f]{16}")  # of a Secret that was made for one job
 
 
 class State(StrEnum):
@@ -193,6 +196,11 @@ class SecretMount:
     name: str  # of the Secret
     key: str  # in it
     path: str  # of the file, in every pod
+
+    @property
+    def is_made_for_a_job(self) -> bool:
+        """Other Secrets of the namespace, and their ConfigMaps, are none of a submitter's business."""
+        return bool(SECRET_NAME.fullmatch(self.name))
 
 
 @dataclass(frozen=True, slots=True)

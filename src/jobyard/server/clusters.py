@@ -67,6 +67,9 @@ def for_cluster(spec: JobSpec, cluster: str) -> JobSpec:
     for flag, paths in (("--copy-forward", spec.copy_forward), ("--copy-backwards", spec.copy_back)):
         if paths:
             raise UserError(f"{flag}: nothing is copied to or from a cluster; put it into the image, or on a --volume")
+    for secret in spec.secrets:
+        if not secret.is_made_for_a_job:
+            raise UserError(f"secret {secret.name!r} is not this job's; mount a file with --mount-secret FILE=PATH")
     notes = tuple(note for note in spec.notes if not (note.startswith(_image_note(spec)) and " used: " in note))
     notes = notes if spec.cluster_notes is None else spec.cluster_notes
     return without_container(replace(spec, cluster=cluster, no_copy=True, notes=notes, cluster_notes=None))

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.agent.agent_process import Client
 from tests.unit.agent.conftest import MakeAgent
 
-from jobyard.agent import container_words, containers, records
+from jobyard.agent import container_words, containers, probe, records
 from jobyard.agent.container_words import Call, Container
 from jobyard.agent.runtimes import Runtime, Runtimes, candidates, runtime_from
 
@@ -77,6 +77,12 @@ def test_a_value_of_several_lines_that_only_a_file_could_carry_is_refused() -> N
     assert call(Container(DOCKER, "i:1"), {"KEY": "a\nb"}).env["KEY"] == "a\nb"
 
 
+def test_a_file_of_variables_has_the_bytes_that_the_environment_would_have() -> None:
+    assert os.fsencode(call(Container(DOCKER, "i:1"), {"HOME": "/caf\udce9"}).file) == b"HOME=/caf\xe9\n"
+    with pytest.raises(ValueError, match="HOME"):
+        call(Container(DOCKER, "i:1"), {"HOME": "\u20ac" * 30_000})  # three bytes each
+
+
 def test_memory_and_cores_are_limited_where_the_runtime_can() -> None:
     asked = Container(DOCKER, "i:1", cpu_millis=1500, memory_mib=64)
     words = call(asked).argv
@@ -110,6 +116,12 @@ def test_the_directories_of_the_job_and_what_was_asked_for_are_mounted() -> None
         'type=bind,"source=/home/a, b",target=/custom',
         "type=bind,source=/d,target=/data,readonly",
     ]
+
+
+def test_nodes_that_share_an_engine_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = container_words.name_of("/state", "j.0.1")
+    monkeypatch.setattr(probe, "host", lambda: "elsewhere")
+    assert container_words.name_of("/state", "j.0.1") != here
 
 
 def test_names_of_different_yards_differ_and_hold_only_what_a_name_may() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,27 @@ def test_a_quiet_build_that_fails_shows_its_last_lines(yard: Yard, monkeypatch: 
     result = yard("build", "-q", "--registry", "lab")
     assert result.code == 1
     assert result.err == "Step 3/3\nno such file\nyard: the image was not built: no such file\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_build_that_still_tidies_up(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    tidied = []
+
+    def build(options: BuildOptions, say: Say, *, log: Say, builder: object = None) -> tuple[Built, GitState]:
+        try:
+            signal.raise_signal(number)
+        finally:
+            signal.raise_signal(number)  # a second one does not stop the tidying
+            tidied.append(True)
+        return Built("lab/team/demo", DIGEST, "tag"), GIT
+
+    monkeypatch.setattr(building, "build_image", build)
+    before = signal.getsignal(number)
+    assert yard("build", "--registry", "lab").code == 128 + number
+    assert tidied
+    assert signal.getsignal(number) is before
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.unit.client.standin import Said, StandIn
 
+from jobyard.cli import mounted_secrets
 from jobyard.cli.launching import launched, with_idle_head
-from jobyard.cli.mounted_secrets import BYTES_MOST, MountedSecrets, read_secrets
+from jobyard.cli.mounted_secrets import BYTES_MOST, MountedSecrets, Secret, read_secrets
 from jobyard.cli.session import Session
 from jobyard.cli.submitting import Asked
-from jobyard.errors import UserError
+from jobyard.errors import Bug, Unreachable, UserError
 from jobyard.manifests.command import spec_from_command
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.overrides import Overrides
@@ -111,3 +115,67 @@ def test_secrets_are_for_pods_that_the_yard_makes(tmp_path: Path, standin: Stand
         MountedSecrets(files).refuse(session, replace(job, on="lab", manifest="{}"))
     MountedSecrets(files).refuse(session, replace(job, on="lab"))
     MountedSecrets().refuse(session, job)
+
+
+class NotingCluster:
+    """Notes which Secrets there are."""
+
+    namespace = "lab"
+
+    def __init__(self) -> None:
+        self.secrets: list[str] = []
+
+    def create_secret(self, secret: dict[str, dict[str, str]]) -> None:
+        self.secrets.append(secret["metadata"]["name"])
+
+    def remove_secret(self, name: str) -> None:
+        self.secrets.remove(name)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> NotingCluster:
+    cluster = NotingCluster()
+
+    @contextmanager
+    def reached_cluster(place: object) -> Iterator[NotingCluster]:
+        yield cluster
+
+    monkeypatch.setattr(mounted_secrets, "pods_module", lambda _: SimpleNamespace(reached_cluster=reached_cluster))
+    monkeypatch.setattr(mounted_secrets, "place_named", lambda session, on: None)
+    return cluster
+
+
+def submit(secrets: MountedSecrets, error: BaseException) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    session = SimpleNamespace(client=SimpleNamespace(submit=fail, job=fail))
+    secrets.submit(session, JobSpec("x", (GroupSpec(Command(("true",))),), on="lab"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("error", [UserError("no"), Bug("oh"), OSError(5, "disk"), RuntimeError()])
+def test_a_secret_of_a_job_that_is_not_taken_is_removed(cluster: NotingCluster, error: Exception) -> None:
+    with pytest.raises(type(error)):
+        submit(MountedSecrets([Secret(b"sesame", "/x")]), error)
+    assert cluster.secrets == []
+
+
+def test_a_secret_stays_and_is_named_where_the_job_may_be_in(
+    cluster: NotingCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secrets = MountedSecrets([Secret(b"sesame", "/x")])
+    with pytest.raises(Unreachable, match=f"nobody answers; .*kubectl -n lab delete configmap {secrets.name}"):
+        submit(secrets, Unreachable("nobody answers"))
+    with pytest.raises(KeyboardInterrupt):
+        submit(secrets, KeyboardInterrupt())
+    assert secrets.name in capsys.readouterr().err
+    assert cluster.secrets == [secrets.name, secrets.name]
+
+
+def test_what_cannot_be_tidied_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(*_: object) -> None:
+        raise Unreachable("nobody answers")
+
+    secrets = MountedSecrets([Secret(b"sesame", "/x")], _job="j1")
+    secrets.tidy(SimpleNamespace(client=SimpleNamespace(job=fail)), "lab")  # type: ignore[arg-type]
+    assert f"Secret {secrets.name} may be left behind: nobody answers" in capsys.readouterr().err

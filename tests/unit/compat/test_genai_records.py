@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.unit.client.views import a_job_view
 
-from jobyard.compat.genai.door import is_loopback
+from jobyard.compat.genai.cluster import Cluster
+from jobyard.compat.genai.desk import Desk
+from jobyard.compat.genai.door import Door, is_loopback
 from jobyard.compat.genai.fitting import best_fit
 from jobyard.compat.genai.foreign import gpus_of, is_adopted, record_of_foreign, replicas_of, resized, status_of
 from jobyard.compat.genai.listening import address_of
@@ -23,7 +26,7 @@ from jobyard.compat.genai.records import (
     record_of,
     scale_down,
 )
-from jobyard.errors import UserError
+from jobyard.errors import Unavailable, UserError
 from jobyard.model.job import Reason, State
 from jobyard.model.resources import Resources
 from jobyard.model.training import ALL
@@ -238,7 +241,60 @@ def test_workers_are_resized_too_and_a_container_without_env_is_no_trouble() -> 
     assert replicas_of(made) == 3
 
 
+# -- the desk
+
+
+def test_a_job_that_cannot_go_on_holds_up_nobody_else_and_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone_on, told = list[str](), list[str]()
+
+    class Held(Cluster):
+        def __init__(self) -> None:
+            pass
+
+        def go_on(self, name: str) -> bool:
+            if name == "bad":
+                raise Unavailable("refused")
+            gone_on.append(name)
+            return True
+
+    records = [replace(a_record(name), key="", is_resizing=True) for name in ("bad", "good")]
+    desk = Desk(lambda: pytest.fail("nobody is asked"), warn=told.append)
+    monkeypatch.setattr(desk, "records", lambda: records)
+    monkeypatch.setattr(desk, "cluster", Held)
+    desk.tidy()
+    desk.tidy()
+    assert gone_on == ["good", "good"]
+    assert told == ["job bad is not yet as it was asked to be: refused"]
+
+
 # -- the door
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"sec-fetch-site": "none"}, 200),
+        ({"sec-fetch-site": "same-origin"}, 200),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null", "sec-fetch-site": "same-origin"}, 403),
+    ],
+)
+def test_a_page_in_a_browser_of_this_machine_is_not_served(headers: dict[str, str], status: int) -> None:
+    said: list[int] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        said.append(200)
+
+    async def send(message: Any) -> None:
+        said.extend([message["status"]] if "status" in message else [])
+
+    async def receive() -> Any: ...
+
+    lines = [(name.encode(), value.encode()) for name, value in {"host": "localhost:6000", **headers}.items()]
+    asyncio.run(Door(app)({"type": "http", "client": ("127.0.0.1", 1), "headers": lines}, receive, send))
+    assert said == [status]
 
 
 def test_without_a_token_only_this_machine_can_be_listened_on() -> None:

@@ -10,6 +10,7 @@ from jobyard.errors import BuildFailed, UserError
 from jobyard.images import build
 from jobyard.images.build import BuildOptions, build_image
 from jobyard.images.builders import KNOWN, builder_class
+from jobyard.images.docker import build_words
 from jobyard.images.names import ImageName, Registry
 from jobyard.images.protocol import BuildPlan, Built, Say
 from jobyard.images.running import check_build, push_failure, run_logged
@@ -99,6 +100,36 @@ def test_an_image_that_is_there_is_used_and_a_dirty_one_never_is(make: Fixture, 
     make.tree.write("more", "")
     make(builder)
     assert len(builder.plans) == 2
+
+
+def test_a_dockerfile_outside_the_tree_is_in_no_commit(make: Fixture, tmp_path: Path) -> None:
+    outside, link = tmp_path / "Other", make.tree.path / "Link"
+    outside.write_text("FROM scratch\n")
+    link.symlink_to(outside)
+    make.tree.commit()
+    make.tree.push()
+    for path in (outside, link):
+        assert make(NotingBuilder(), dockerfile=str(path)).tag.startswith("ada-")
+        with pytest.raises(UserError, match="is not in the git tree"):
+            make(NotingBuilder(is_remote=True), dockerfile=str(path))
+    (tmp_path / "way").symlink_to(make.tree.path)
+    builder = NotingBuilder(is_remote=True)
+    make(builder, dockerfile=str(tmp_path / "way" / "Dockerfile"))
+    assert builder.plans[0].dockerfile_in_context == "Dockerfile"
+
+
+def test_a_value_that_the_shell_has_is_not_in_the_list_of_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "sesame")
+    name = ImageName(Registry("lab"), "app", "1")
+    words = build_words(
+        BuildPlan(
+            tmp_path, tmp_path / "Dockerfile", name, name, GitState("0" * 40), build_args={"TOKEN": "sesame", "A": "b"}
+        )
+    )
+    assert "--build-arg=TOKEN" in words
+    assert "--build-arg=A=b" in words
 
 
 def test_a_remote_builder_may_have_a_registry_that_is_hidden_from_here(

@@ -25,6 +25,12 @@ def test_a_pushed_commit_without_changes_is_clean_and_pushed(tree: Tree) -> None
     assert str(state) == f"{tree.head[:12]} on main"
 
 
+def test_a_file_that_git_does_not_know_counts_whatever_the_settings_say(tree: Tree) -> None:
+    tree.git("config", "status.showUntrackedFiles", "no")
+    tree.write("more", "")
+    assert look(tree.path).is_dirty
+
+
 def test_a_commit_that_the_remote_does_not_have_is_not_pushed(tree: Tree) -> None:
     tree.write("more", "")
     tree.commit()

@@ -9,8 +9,18 @@ from typing import Any
 
 import pytest
 
-from jobyard.errors import BuildFailed, UserError
-from jobyard.images.kaniko import BUILD, FETCH, PATIENCE_SECONDS, POLL_SECONDS, SOURCE, KanikoBuilder, kaniko_words
+from jobyard.errors import BuildFailed, Unavailable, UserError
+from jobyard.images.kaniko import (
+    BUILD,
+    FETCH,
+    FETCH_SCRIPT,
+    PATIENCE_SECONDS,
+    POLL_SECONDS,
+    SOURCE,
+    KanikoBuilder,
+    kaniko_words,
+    pod_for,
+)
 from jobyard.images.names import ImageName, Registry
 from jobyard.images.protocol import BuildPlan
 from jobyard.model.source import GitState
@@ -149,6 +159,58 @@ def test_ctrl_c_removes_the_pod() -> None:
     with pytest.raises(KeyboardInterrupt):
         KanikoBuilder(cluster, sleep=interrupt).build(PLAN, lambda line: None)
     assert cluster.removed
+
+
+class SilentCluster(PlayedCluster):
+    """Does not answer the first so many questions about a pod, nor as many wishes to remove it."""
+
+    silences = 0
+    silent_removals = 0
+
+    def pod(self, name: str) -> dict[str, Any] | None:
+        self.silences -= 1
+        if self.silences >= 0:
+            raise Unavailable("the API server does not answer")
+        return super().pod(name)
+
+    def remove_pod(self, name: str) -> None:
+        self.silent_removals -= 1
+        if self.silent_removals >= 0:
+            raise Unavailable("the API server does not answer")
+        super().remove_pod(name)
+
+
+def test_a_cluster_that_is_silent_for_a_moment_is_asked_again() -> None:
+    cluster = SilentCluster([status(ended(0), ended(0, DIGEST))])
+    cluster.silences = cluster.silent_removals = 3
+    now = [0.0]
+    builder = KanikoBuilder(cluster, sleep=lambda seconds: now.append(now[-1] + seconds), clock=lambda: now[-1])
+    builder.build(PLAN, lambda line: None)
+    assert cluster.removed
+
+
+def test_a_cluster_that_stays_silent_is_given_up_and_what_is_left_is_told() -> None:
+    cluster = SilentCluster([{}])
+    cluster.silences = cluster.silent_removals = 1000
+    now, told = [0.0], list[str]()
+    builder = KanikoBuilder(
+        cluster, warn=told.append, sleep=lambda seconds: now.append(now[-1] + seconds), clock=lambda: now[-1]
+    )
+    with pytest.raises(Unavailable):
+        builder.build(PLAN, lambda line: None)
+    assert 60 <= now[-1] < 90
+    assert f"kubectl -n lab delete pod {cluster.made['metadata']['name']}" in told[0]
+
+
+def test_no_word_is_changed_by_kubernetes_and_a_password_is_for_the_remotes_host() -> None:
+    plan = replace(PLAN, build_args={"A": "$$ $(B) $"})
+    spec = pod_for(plan, "kaniko", "git", {})["spec"]
+    assert "--build-arg=A=$$$$ $$(B) $$" in spec["containers"][0]["args"]
+    script, *_, scope = spec["initContainers"][0]["command"][2:]
+    assert script.replace("$$", "$") == FETCH_SCRIPT
+    assert scope == "https://git.lab"
+    over_ssh = replace(PLAN, git=replace(GIT, remote="git@git.lab:x.git"))
+    assert pod_for(over_ssh, "kaniko", "git", {})["spec"]["initContainers"][0]["command"][-1] == ""
 
 
 @pytest.mark.parametrize(("remote", "sentence"), [("", "has none"), ("/srv/x.git", "cannot fetch from /srv/x.git")])

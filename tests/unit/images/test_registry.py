@@ -19,6 +19,8 @@ from jobyard.images.names import ImageName, Registry, parse_registry
 from jobyard.images.registry import digest_of, parse_challenge
 
 DIGEST = f"sha256:{'a1' * 32}"
+MANIFEST = {"Content-Type": "application/vnd.oci.image.manifest.v1+json; charset=utf-8"}
+GOOD = {**MANIFEST, "Docker-Content-Digest": DIGEST}
 Answer = Callable[[BaseHTTPRequestHandler], tuple[int, dict[str, str], bytes]]
 
 
@@ -71,7 +73,7 @@ def test_the_digest_is_what_the_registry_says_of_the_tag() -> None:
 
     def answer(request: BaseHTTPRequestHandler) -> tuple[int, dict[str, str], bytes]:
         asked.append((request.command, request.path, request.headers["Accept"]))
-        return 200, {"Docker-Content-Digest": DIGEST}, b""
+        return 200, GOOD, b""
 
     with answering(answer) as host:
         assert digest_of(an_image(host)) == DIGEST
@@ -82,8 +84,21 @@ def test_the_digest_is_what_the_registry_says_of_the_tag() -> None:
 
 
 def test_a_registry_that_sends_no_digest_is_asked_for_the_content() -> None:
-    with answering(lambda _: (200, {}, b"{}")) as host:
+    with answering(lambda _: (200, MANIFEST, b"{}")) as host:
         assert digest_of(an_image(host)) == f"sha256:{hashlib.sha256(b'{}').hexdigest()}"
+
+
+def test_a_page_is_no_image_and_neither_is_what_cannot_be_read() -> None:
+    with answering(lambda _: (200, {"Content-Type": "text/html", "Docker-Content-Digest": DIGEST}, b"log in")) as host:
+        assert digest_of(an_image(host)) is None
+    with answering(lambda request: (200 if request.command == "HEAD" else 500, MANIFEST, b"{}")) as host:
+        assert digest_of(an_image(host)) is None
+
+
+def test_docker_hub_is_asked_at_its_address() -> None:
+    assert Registry("docker.io", "ada").url == "https://registry-1.docker.io"
+    assert ImageName(Registry("docker.io", "ada"), "app", "1").familiar == "ada/app"
+    assert ImageName(Registry("lab"), "app", "1").familiar == "lab/app"
 
 
 @pytest.mark.parametrize("status", [404, 403, 401, 500])
@@ -109,13 +124,33 @@ def test_a_registry_without_tls_says_how_it_could_be_named() -> None:
 def test_who_is_logged_in_shows_name_and_password_when_asked(docker_config: Path) -> None:
     def answer(request: BaseHTTPRequestHandler) -> tuple[int, dict[str, str], bytes]:
         if request.headers.get("Authorization") == Credentials("ada", "sesame").basic:
-            return 200, {"Docker-Content-Digest": DIGEST}, b""
+            return 200, GOOD, b""
         return 401, {"WWW-Authenticate": 'Basic realm="lab"'}, b""
 
     with answering(answer) as host:
         assert digest_of(an_image(host)) is None
         log_in(docker_config, host)
         assert digest_of(an_image(host)) == DIGEST
+
+
+def test_a_redirect_leads_there_without_the_password(docker_config: Path) -> None:
+    shown = []
+
+    def elsewhere(request: BaseHTTPRequestHandler) -> tuple[int, dict[str, str], bytes]:
+        shown.append(request.headers.get("Authorization"))
+        return 200, GOOD, b""
+
+    with answering(elsewhere) as other:
+
+        def answer(request: BaseHTTPRequestHandler) -> tuple[int, dict[str, str], bytes]:
+            if request.headers.get("Authorization"):
+                return 307, {"Location": f"http://{other}{request.path}"}, b""
+            return 401, {"WWW-Authenticate": 'Basic realm="lab"'}, b""
+
+        with answering(answer) as host:
+            log_in(docker_config, host)
+            assert digest_of(an_image(host)) == DIGEST
+    assert shown == [None]
 
 
 @pytest.mark.parametrize("is_logged_in", [True, False])
@@ -127,7 +162,7 @@ def test_a_token_service_is_asked_as_the_challenge_says(docker_config: Path, is_
             asked.append((request.path, request.headers.get("Authorization")))
             return 200, {}, b'{"token": "t0k3n"}'
         if request.headers.get("Authorization") == "Bearer t0k3n":
-            return 200, {"Docker-Content-Digest": DIGEST}, b""
+            return 200, GOOD, b""
         realm = f"http://{request.headers['Host']}/token"
         scope = "repository:team/app:pull"
         return 401, {"WWW-Authenticate": f'Bearer realm="{realm}",service="lab",scope="{scope}"'}, b""

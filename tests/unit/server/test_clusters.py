@@ -18,10 +18,10 @@ from jobyard.executors import registry
 from jobyard.executors.fake import FakeMachine
 from jobyard.model import codec
 from jobyard.model.events import AttemptsAwaited, Awaited
-from jobyard.model.job import JobSpec, Reason, State
+from jobyard.model.job import JobSpec, Reason, SecretMount, State
 from jobyard.model.node import ClusterConfig, Node, NodeState
 from jobyard.model.task import AttemptId
-from jobyard.server.clusters import with_cluster
+from jobyard.server.clusters import for_cluster, with_cluster
 from jobyard.server.commands import checked_spec
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.logs import LogStream
@@ -222,6 +222,14 @@ class RunningState:
     def of(self, *clusters: str, machine: str = "here") -> Any:
         nodes = {machine: Node(machine, "local", 1000, 1000)}
         return SimpleNamespace(clusters={name: ClusterConfig(name) for name in clusters}, nodes=nodes, configs={})
+
+
+def test_a_secret_that_was_not_made_for_the_job_is_refused() -> None:
+    spec = replace(on_lab("true"), secrets=(SecretMount("shared-config", "file", "/run/x"),))
+    with pytest.raises(UserError, match="is not this job's"):
+        for_cluster(spec, "lab")
+    ours = replace(spec, secrets=(SecretMount("yard-0123456789abcdef", "file", "/run/x"),))
+    assert for_cluster(ours, "lab").secrets == ours.secrets
 
 
 def test_nothing_is_copied_to_a_cluster_and_machines_use_no_image() -> None:

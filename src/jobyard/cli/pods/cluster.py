@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import aiohttp
 
+from jobyard.cli.output.text import warn
 from jobyard.cli.pods.link import Link, Query, linked
 from jobyard.cli.reaching import Place
-from jobyard.errors import UserError
+from jobyard.errors import Unavailable, UserError, YardError
 
+Answer = TypeVar("Answer")
 Object = dict[str, Any]
+AWAY = frozenset({429, 502, 503, 504})  # somebody answers who cannot, for the moment
 ANSWER_SECONDS = 60.0
 LINE_BYTES = 1 << 20  # longer ones are cut into several
 
@@ -45,32 +48,36 @@ class ReachedCluster:
 
     def create_secret(self, secret: Object) -> None:
         """It belongs to an empty ConfigMap of its name: who removes that removes both, and need not have a right to
-        Secrets."""
+        Secrets. Both are made, or none."""
+        name = secret["metadata"]["name"]
         holder = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": secret["metadata"], "immutable": True}
-        made = self._ask("POST", "configmaps", body=holder)
-        assert made is not None
-        name = made["metadata"]["name"]
-        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": made["metadata"]["uid"]}
         try:
+            made = self._ask("POST", "configmaps", body=holder)
+            assert made is not None
+            reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": made["metadata"]["uid"]}
             self._ask(
                 "POST", "secrets", body={**secret, "metadata": {**secret["metadata"], "ownerReferences": [reference]}}
             )
-        except UserError:
-            self._ask("DELETE", "configmaps", name)
+        except BaseException:
+            self.remove_secret(name)
             raise
 
     def remove_secret(self, name: str) -> None:
-        self._ask("DELETE", "secrets", name)
-        self._ask("DELETE", "configmaps", name)
+        """And its ConfigMap. What may be left behind is a warning: who calls has something else to tell."""
+        for kind, plural in (("Secret", "secrets"), ("ConfigMap", "configmaps")):
+            try:
+                self._ask("DELETE", plural, name)
+            except YardError as error:
+                warn(f"{kind} {name} in namespace {self.namespace} may be left behind: {error}")
 
     def log(self, pod: str, container: str) -> Iterator[str]:
         """Its lines from the first one on, as they come, until the container ends or the link does."""
         lines = self._log(pod, container)
         try:
-            while (line := self._runner.run(_next(lines))) is not None:
+            while (line := self._run(_next(lines))) is not None:
                 yield line
         finally:
-            self._runner.run(lines.aclose())
+            self._run(lines.aclose())
 
     async def _log(self, pod: str, container: str) -> AsyncGenerator[str, None]:
         path = f"{self._path('pods', pod)}/log"
@@ -97,8 +104,16 @@ class ReachedCluster:
     def _ask(
         self, method: str, plural: str, name: str = "", *, body: Object | None = None, query: Query = ()
     ) -> Object | None:
-        """None: there is none of that name. Raises UserError with the API server's own words."""
-        return self._runner.run(self._answer(method, plural, name, body, query))
+        """None: there is none of that name. Raises UserError with the API server's own words, and Unavailable."""
+        return self._run(self._answer(method, plural, name, body, query))
+
+    def _run(self, asked: Coroutine[Any, Any, Answer]) -> Answer:
+        """What a signal leaves in the middle is ended first: the pod and the Secret are removed on the same loop."""
+        try:
+            return self._runner.run(asked)
+        except (KeyboardInterrupt, SystemExit):
+            self._runner.run(_end_others())
+            raise
 
     async def _answer(self, method: str, plural: str, name: str, body: Object | None, query: Query) -> Object | None:
         path = self._path(plural, name)
@@ -115,6 +130,10 @@ class ReachedCluster:
             raise self._link.silent(error) from error
         if answer.status == 404 and name:
             return None
+        if answer.status in AWAY:
+            raise Unavailable(
+                f"cluster {self._cluster} cannot answer now: {_message(text) or answer.reason}; try again"
+            )
         if answer.status >= 400:
             raise UserError(f"cluster {self._cluster} refuses it: {_message(text) or answer.reason}")
         found: Object = json.loads(text)
@@ -123,6 +142,13 @@ class ReachedCluster:
     def _path(self, plural: str, name: str = "") -> str:
         collection = f"/api/v1/namespaces/{quote(self.namespace, safe='')}/{plural}"
         return f"{collection}/{quote(name, safe='')}" if name else collection
+
+
+async def _end_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 async def _next(lines: AsyncGenerator[str, None]) -> str | None:

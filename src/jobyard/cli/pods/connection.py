@@ -19,6 +19,7 @@ Object = dict[str, Any]
 HEARTBEAT_SECONDS = 20.0  # a link that died shows, and one that idles is not cut by a proxy
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 ENDED = ("Succeeded", "Failed")
+PAUSE_SECONDS = 1.0  # between two watches
 
 
 class Pod:
@@ -54,16 +55,29 @@ class Pod:
 
     async def end(self) -> None:
         """Returns when it has ended or is gone; never where the caller may not watch."""
-        query = [("watch", "1"), ("fieldSelector", f"metadata.name={self.name}")]
         while True:
-            async with self._get(self._pods, query) as answer:
-                if answer.status >= 400:
-                    await asyncio.Event().wait()
-                async for line in answer.content:
-                    event = json.loads(line)
-                    phase = event["object"].get("status", {}).get("phase", "")
-                    if event["type"] == "DELETED" or phase in ENDED:
-                        return
+            try:
+                version = (await self.look())["metadata"]["resourceVersion"]
+            except UserError:
+                return
+            if await self._watch(version):
+                return
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _watch(self, version: str) -> bool:
+        """From there on; without it nobody would tell of a pod that is gone already. False: the watch has ended."""
+        query = [("watch", "1"), ("fieldSelector", f"metadata.name={self.name}"), ("resourceVersion", version)]
+        async with self._get(self._pods, query) as answer:
+            if answer.status >= 400:
+                await asyncio.Event().wait()
+            async for line in answer.content:
+                event = json.loads(line)
+                if event["type"] == "ERROR":  # its object is no pod
+                    return False
+                phase = event["object"].get("status", {}).get("phase", "")
+                if event["type"] == "DELETED" or phase in ENDED:
+                    return True
+        return False
 
     @asynccontextmanager
     async def socket(

@@ -49,6 +49,7 @@ class Desk:
         self._cluster: Cluster | None = None
         self._warn = warn
         self._last_warning = ""
+        self._unfinished: dict[str, str] = {}  # why, by a job's name: told once
         self.memory = Memory()
         self.at_once = at_once
 
@@ -212,13 +213,23 @@ class Desk:
 
     def tidy(self) -> None:
         """What a process that serves does now and then: let go what was held, finish what was begun."""
+        unfinished: dict[str, str] = {}
         for record in self.records():
-            if record.is_ours and self.memory.sized.get(record.key) == record.gpu_assigned and not record.is_resizing:
-                del self.memory.sized[record.key]
-                if not record.has_ended:  # it has the size that we gave it; from now on the scheduler may choose again
-                    self.client.scale_job(record.key)
-            if not record.is_ours and record.is_resizing and (cluster := self.cluster()):
-                cluster.go_on(record.job_name)
+            try:
+                self._finish(record)
+            except YardError as error:  # one that cannot go on holds up nobody else
+                unfinished[record.job_name] = str(error)
+                if self._unfinished.get(record.job_name) != str(error):
+                    self._warn(f"job {record.job_name} is not yet as it was asked to be: {error}")
+        self._unfinished = unfinished
+
+    def _finish(self, record: Record) -> None:
+        if record.is_ours and self.memory.sized.get(record.key) == record.gpu_assigned and not record.is_resizing:
+            if not record.has_ended:  # it has the size that we gave it; from now on the scheduler may choose again
+                self.client.scale_job(record.key)
+            del self.memory.sized[record.key]
+        if not record.is_ours and record.is_resizing and (cluster := self.cluster()):
+            cluster.go_on(record.job_name)
 
     # -- below
 

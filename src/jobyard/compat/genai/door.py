@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 TOKEN = "JOBYARD_GENAI_TOKEN"
 NEEDS_TOKEN = f"this door needs a token; send the header `Authorization: Bearer`, with what {TOKEN} says there"
+NO_BROWSERS = f"without {TOKEN} this door is for programs, not for pages in a browser"
 ONLY_LOOPBACK = f"without {TOKEN} only programs of this machine are served"
 
 
@@ -40,6 +41,8 @@ class Door:
         if self._token:
             secret = _secret(headers.get("authorization", ""))
             return None if hmac.compare_digest(secret, self._token) else (401, NEEDS_TOKEN)
+        if "origin" in headers or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return 403, NO_BROWSERS  # any page that a person looks at could send a form to this machine
         client = scope.get("client") or ("",)
         # The name, too: a page in a browser could have its own name lead to this machine.
         if is_loopback(client[0]) and is_loopback(_host(headers.get("host", ""))):

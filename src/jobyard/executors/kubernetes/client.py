@@ -170,7 +170,10 @@ class Api:
                 continue
             if response.status >= 300:
                 raise _refusal(response.status, data)
-            answer: Object = json.loads(data)
+            try:
+                answer: Object = json.loads(data)
+            except ValueError as error:  # a proxy's page, say
+                raise Unavailable(f"the cluster at {self.host} does not answer as one: {data[:80]!r}") from error
             return answer
         raise Unavailable(f"the cluster at {self.host} is too busy: {_refusal(response.status, data)}")
 
@@ -219,7 +222,7 @@ class Api:
             async with asyncio.timeout(seconds):
                 session = self._session()
                 url = get_websocket_url(f"{self.host}{path}?{urlencode(words)}")
-                async with session.ws_connect(url, headers=headers) as socket:
+                async with session.ws_connect(url, headers=headers, proxy=self._client.configuration.proxy) as socket:
                     async for message in socket:
                         data = message.data if isinstance(message.data, bytes) else b""
                         if data[:1] and data[0] in (STDOUT_CHANNEL, STDERR_CHANNEL):

@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -29,8 +29,8 @@ from jobyard.executors.kubernetes.units import Scope, UnitKey
 from jobyard.executors.kubernetes.watching import Watching
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import AgentStatus, SubmittedJob, YardView
-from jobyard.model.effects import CloseSlot, Effect, Launch, Stop, Withdraw, Yield
-from jobyard.model.events import AttemptsWithdrawn, Event, NodeWentAway
+from jobyard.model.effects import CloseSlot, Effect, JobEnded, Launch, Stop, Yield
+from jobyard.model.events import Event, NodeWentAway
 from jobyard.model.node import ClusterConfig
 from jobyard.model.task import AttemptId
 
@@ -70,6 +70,7 @@ class KubernetesExecutor:
         self._accepted: dict[str, float] = {}  # shapes of objects that the API server would take, and when it said so
         self._away: asyncio.TimerHandle | None = None
         self._is_away = False
+        self._returning: asyncio.Task[None] | None = None
         self._failures = 0  # since it was last connected
 
     # -- being connected --------------------------------------------------------------------------------------------
@@ -85,6 +86,11 @@ class KubernetesExecutor:
                 if not known:
                     log.exception("cluster %s", self._config.id)
                 self._fail((known or several.exceptions)[0])
+            except (
+                Exception
+            ) as error:  # a kubeconfig that is being written, an answer that is none: it may be better soon
+                log.exception("cluster %s", self._config.id)
+                self._fail(error)
             finally:
                 await self._disconnect()
             await asyncio.sleep(CONNECT_SECONDS[min(self._failures, len(CONNECT_SECONDS) - 1)])
@@ -193,12 +199,14 @@ class KubernetesExecutor:
         self._problem = problem
         if self._away is None and not self._is_away:
             self._away = asyncio.get_running_loop().call_later(AWAY_SECONDS, self._go_away)
-        with suppress(RuntimeError):
-            self._group.create_task(self._wait_until_back())
+        if self._returning is None or self._returning.done():
+            with suppress(RuntimeError):
+                self._returning = self._group.create_task(self._wait_until_back())
 
     async def _wait_until_back(self) -> None:
-        for watch in list(self._running):
-            await watch.is_complete.wait()
+        while not all(watch.is_complete.is_set() for watch in self._running):
+            for watch in list(self._running):
+                await watch.is_complete.wait()
         self._back()
 
     def _go_away(self) -> None:
@@ -221,7 +229,9 @@ class KubernetesExecutor:
     # -- what is seen -------------------------------------------------------------------------------------------------
 
     def _ours(self, pod: Object) -> str:
-        """The job that a pod belongs to; empty: somebody else's."""
+        """The job that a pod belongs to; empty: somebody else's. Labels can be copied into any other namespace."""
+        if self._api is None or pod["metadata"].get("namespace") != self._api.namespace:
+            return ""
         labels = pod["metadata"].get("labels") or {}
         return labels.get(names.JOB, "") if labels.get(names.YARD) == self._yard_id else ""
 
@@ -328,19 +338,18 @@ class KubernetesExecutor:
                 case CloseSlot(slot=slot_id):
                     if job_id := self._slots.pop(slot_id, ""):
                         self._touch(job_id)
-                case Withdraw(attempts=attempts):
-                    self._give_back(attempts)
-                case Stop(attempts=attempts) | Yield(attempts=attempts):
-                    for job_id in {attempt.job for attempt in attempts}:
-                        self._touch(job_id)
+                case Stop(attempts=attempts, grace_seconds=grace):
+                    for attempt in attempts:
+                        if not grace:
+                            self._held(attempt.job).hurried.add(attempt)
+                        self._touch(attempt.job)
+                case Yield(attempts=attempts):
+                    for attempt in attempts:
+                        self._touch(attempt.job)
+                case JobEnded(job=job_id):
+                    self._touch(job_id)
                 case _:
-                    pass  # a reservation of GPU memory: GPUs are whole here
-
-    def _give_back(self, attempts: Iterable[AttemptId]) -> None:
-        """Those that have no pod yet. Kubernetes may begin one all the same: then it does not count."""
-        back = [each for each in attempts if (held := self._jobs.get(each.job)) is None or held.may_go_back(each)]
-        if back:
-            self._tell([AttemptsWithdrawn(tuple(back), time.time())])
+                    pass  # GPUs are whole here, and a slot has one task
 
     def announce(self, is_busy: bool) -> None:
         """Nobody there could bring a server back."""

@@ -61,10 +61,10 @@ class _Follower:
         self._attempt, self._reports, self._tell = attempt, reports, tell
         self.file = file
         self.fold: Fold | None = None
-        self.streams = [Stream(writer["metadata"]["name"], main_container(writer), file.size, file.append)]
+        self.streams = [Stream(writer["metadata"]["name"], main_container(writer), file.append, lambda: file.size)]
         if has_sidecar(pod):
             self.fold = Fold(started_at(pod))
-            self.streams.append(Stream(name, SIDECAR, 0, self._report))
+            self.streams.append(Stream(name, SIDECAR, self._report))
         self._api = api
         self._tasks = [asyncio.create_task(stream.run(api)) for stream in self.streams]
 
@@ -123,6 +123,7 @@ class HeldJob:
         self.made: set[str] = set()
         self.lost: set[str] = set()  # objects that were there and were deleted; they are not made again
         self.deleted: set[str] = set()
+        self.hurried: set[AttemptId] = set()  # they are to end without their grace
         self._asked_at: dict[UnitKey | str, float] = {}
         self.patched: dict[str, Object] = {}  # the last patch of each object
         self.is_touched = False  # something changed while it was settled
@@ -375,6 +376,8 @@ class HeldJob:
                 await api.run(pod["metadata"]["name"], SIDECAR, ["sh", "-c", script], STOP_SECONDS)
             except ExecutorError as error:
                 log.warning("pod %s cannot be asked to stop: %s", pod["metadata"]["name"], error)
+                if self.has_waited(f"asking {each.attempt}", each.yield_seconds):
+                    self._orders[each.attempt] = StopOrder(time.time(), 0.0, 0.0)  # then without being asked
                 return 1.0  # again
             self._orders[each.attempt] = order
         return max(0.1, self._orders[each.attempt].due_in(time.time()))
@@ -398,6 +401,23 @@ class HeldJob:
             and "deletionTimestamp" not in pod["metadata"]
             and not is_over(pod)
         ]
+
+    def hurry(self, attempts: Iterable[LiveAttempt]) -> list[str]:
+        """Pods whose grace is to be cut short; each is named once."""
+        hasty = [each.attempt for each in attempts if each.attempt in self.hurried]
+        self.hurried.difference_update(hasty)
+        pods = (self._matched.get(attempt) for attempt in hasty)
+        return [pod["metadata"]["name"] for pod in pods if pod and pod["metadata"]["name"] in self.pods]
+
+    def standing(self) -> int | None:
+        """The attempt of the newest object that has not ended."""
+        ended = (State.SUCCEEDED, State.FAILED)
+        found = [seen for name, seen in self.objects.items() if self.kinds[name].meaning(seen).state not in ended]
+        numbers = [int(seen["metadata"]["labels"][names.ATTEMPT]) for seen in found if not _is_leaving(seen)]
+        return max(numbers, default=None)
+
+    def has_succeeded(self, pod: str) -> bool:
+        return bool(self.pods.get(pod, {}).get("status", {}).get("phase") == "Succeeded")
 
     def _pods_of_object(self, kind: Kind, name: str) -> list[Object]:
         label = kind.pods_label
@@ -427,10 +447,6 @@ class HeldJob:
     def has_no_pod(self, each: LiveAttempt) -> bool:
         return not each.is_running and each.attempt not in self._matched and each.attempt not in self._begun
 
-    def may_go_back(self, attempt: AttemptId) -> bool:
-        """Has it no pod yet?"""
-        return attempt not in self._matched and attempt not in self._begun
-
     def has_waited(self, what: UnitKey | str, seconds: float) -> bool:
         """Was this asked before, so long ago?"""
         now = time.monotonic()
@@ -438,6 +454,10 @@ class HeldJob:
 
     def has_begun(self, attempts: Iterable[LiveAttempt]) -> bool:
         return any(each.is_running for each in attempts)
+
+
+def _is_leaving(seen: Object) -> bool:
+    return "deletionTimestamp" in seen["metadata"]
 
 
 def _outcome_of_object(meaning: Meaning) -> Outcome:

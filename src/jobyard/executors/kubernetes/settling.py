@@ -32,6 +32,7 @@ Object = dict[str, Any]
 SURE_SECONDS = 1.0  # before a task of an array gets an object of its own
 TIDY_SECONDS = 30.0  # before an object is removed whose tasks have all ended
 EXPLAIN_SECONDS = 5.0  # an object without a pod for so long has a reason, which its events tell
+FORCED_SECONDS = 1  # not 0: that would only forget the pod, which might run on
 LINGER_SECONDS = 3.0  # in which pods of an object that has ended end as well
 RETRY_SECONDS = 5.0  # until something is tried again that the cluster refused for now
 ENDED = (State.SUCCEEDED, State.FAILED)
@@ -60,10 +61,12 @@ class Settling:
             await self._clear(api, held, facts)
             return
         job = self._yard.job(held.id)
+        if job.spec.cluster != self._config.id:
+            return  # another entry of the same cluster has it
         live = self._yard.live_of(held.id)
         held.prune(live)
         array = held.objects.get(self._array_name(api, job, held)) if is_array(job.spec) else None
-        units = units_of(job.spec, live, facts, array)
+        units = units_of(job.spec, live, facts, array, held.standing(), held.has_succeeded)
         # 1. What is to be, so that what is seen of it can be told.
         named = {key: self._objects(api, job, key, held, attempts) for key, attempts in units.items()}
         # 2. Tell what was seen.
@@ -170,8 +173,8 @@ class Settling:
             owner = owner or await api.apply(path, first)
             for child in children:
                 plural = {"ConfigMap": "configmaps", "Service": "services"}[child["kind"]]
-                path = object_path("v1", plural, api.namespace, child["metadata"]["name"])
-                await api.apply(path, owned(child, {**first, "metadata": owner["metadata"]}))
+                body = owned(child, {**first, "metadata": owner["metadata"]})
+                await _create_once(api, object_path("v1", plural, api.namespace), body)
         except Refused as refused:
             self._refused(held, refused, attempts)
             return None
@@ -190,7 +193,8 @@ class Settling:
             return
         now = time.time()
         outcome = Outcome(now, now, reason=Reason.UNKNOWN, message=f"the cluster refused it: {refused}")
-        self._tell([AttemptsFinished(tuple(Finished(each.attempt, outcome) for each in attempts), now)])
+        waiting = [each for each in attempts if not each.is_running]
+        self._tell([AttemptsFinished(tuple(Finished(each.attempt, outcome) for each in waiting), now)])
 
     async def _admit(
         self, api: Api, held: HeldJob, kind: Kind, name: str, seen: Object, key: UnitKey, facts: JobFacts
@@ -257,6 +261,8 @@ class Settling:
                     await api.delete(object_path("v1", "pods", api.namespace, pod["metadata"]["name"]))
         elif name in held.objects or name in held.made:
             await self._delete(api, held, kind, name)
+        for hasty in held.hurry(now):
+            await api.delete(object_path("v1", "pods", api.namespace, hasty), grace_seconds=FORCED_SECONDS)
         without = [each for each in now if held.has_no_pod(each)]
         if without:
             self._tell([AttemptsWithdrawn(tuple(each.attempt for each in without), time.time())])
@@ -323,6 +329,15 @@ class Settling:
         if not held.objects and not held.made:
             with suppress(KeyError):  # a job that nobody knows any more
                 await secrets.remove(api, self._yard.job(held.id).spec)
+
+
+async def _create_once(api: Api, collection: str, body: Object) -> None:
+    """What is there already stays as it is: it may be immutable, and made by a server of another version."""
+    try:
+        await api.create(collection, body)
+    except Refused as refused:
+        if not refused.is_conflict:
+            raise
 
 
 def _admission(kind: Kind, seen: Object, slots: int | None, *, is_fewer_better: bool) -> Object:

@@ -16,16 +16,22 @@ log = logging.getLogger(__name__)
 AGAIN_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 # A pod that has ended and whose node does not give its output any more: so many tries, then without.
 LAST_TRIES = 6
+KEPT_BYTES = 8 << 20  # a kubelet begins a new file after ten million bytes, unless it is told otherwise
+CUT_NOTE = b"\n[yard: the node has cut this output; lines before this one may be missing, or follow again]\n"
 
 
 class Stream:
     """The output of one container, from its beginning to its end, through any number of cuts."""
 
-    def __init__(self, pod: str, container: str, begin: int, take: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, pod: str, container: str, take: Callable[[bytes], None], size: Callable[[], int] | None = None
+    ) -> None:
+        """`size` says how many bytes are here already, from an earlier server or before a disk was full."""
         self.pod, self.container = pod, container
         self.trouble = ""  # why it is not complete
         self.is_cut = False  # the cluster does not answer: the rest comes when it does
-        self._read = begin  # bytes that are here already
+        self._size = size
+        self._read = size() if size else 0  # bytes that are here already
         self._take = take
         self._container_ended = asyncio.Event()
 
@@ -52,6 +58,10 @@ class Stream:
                 failures += 1 if not is_last else 0  # the cluster comes back, and the output with it
                 self.trouble, self.is_cut = str(error), True
                 is_last = False
+            except OSError as error:  # our own disk is full: what was not written is read again
+                self.trouble, self.is_cut, is_last = str(error), True, False
+                self._read = self._size() if self._size else self._read
+                failures += 1
             else:
                 if is_last or self._container_ended.is_set():
                     self.trouble = ""
@@ -74,7 +84,11 @@ class Stream:
             pass
 
     async def _read_on(self, api: Api, *, follow: bool) -> None:
-        """The API server begins at the beginning each time: what is here already is passed over."""
+        """The API server begins at the beginning each time: what is here already is passed over. Of a long output the
+        node keeps the end alone: then nobody can say what is missing, and that is written down."""
+        if self._read > KEPT_BYTES and await self._kept(api) < self._read:
+            self._take(CUT_NOTE)
+            self._read = 0
         position = 0
         async for chunk in api.log(self.pod, self.container, follow=follow):
             fresh = chunk[max(0, self._read - position) :]
@@ -82,6 +96,10 @@ class Stream:
             if fresh:
                 self._take(fresh)
                 self._read += len(fresh)
+
+    async def _kept(self, api: Api) -> int:
+        """How many bytes the node still has."""
+        return sum([len(chunk) async for chunk in api.log(self.pod, self.container, follow=False)])
 
 
 class LogFile:

@@ -7,7 +7,7 @@ over, as after `yard retry`, has a Job of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -41,22 +41,46 @@ def is_array(spec: JobSpec) -> bool:
 
 
 def units_of(
-    spec: JobSpec, live: Sequence[LiveAttempt], facts: JobFacts, array: Object | None
+    spec: JobSpec,
+    live: Sequence[LiveAttempt],
+    facts: JobFacts,
+    array: Object | None,
+    standing: int | None = None,
+    has_succeeded: Callable[[str], bool] = lambda unit: False,
 ) -> dict[UnitKey, list[LiveAttempt]]:
-    """The objects that should be there, each with the attempts that it runs. `array`: the Indexed Job that there is."""
+    """The objects that should be there, each with the attempts that it runs.
+
+    `array` is the Indexed Job that there is, `standing` the attempt of the newest object that has not ended;
+    `has_succeeded` says of a pod that it did.
+    """
     if not live:
         return {}
     if not is_array(spec):
-        return {UnitKey(Scope.WHOLE, live[0].attempt.number): list(live)}
+        return _units_of_whole(spec, live, facts, standing)
     units: dict[UnitKey, list[LiveAttempt]] = {}
     for each in live:
-        is_inside = facts.is_fresh if array is None else runs_in(array, each)
+        is_again = not each.is_running and has_succeeded(each.unit)  # a person wants it once more
+        is_inside = facts.is_fresh if array is None else not is_again and runs_in(array, each)
         if is_inside:
             key = UnitKey(Scope.ARRAY, ARRAY_ATTEMPT)
         else:
             key = UnitKey(Scope.TASK, each.attempt.number, each.attempt.task)
         units.setdefault(key, []).append(each)
     return units
+
+
+def _units_of_whole(
+    spec: JobSpec, live: Sequence[LiveAttempt], facts: JobFacts, standing: int | None
+) -> dict[UnitKey, list[LiveAttempt]]:
+    """A gang begins anew as a whole. In any other object Kubernetes retries single pods: as long as it has not ended,
+    their next attempts are in it. Tasks that a person retries later are alone, if the object is ours."""
+    if spec.gang or spec.elastic or spec.training:
+        return {UnitKey(Scope.WHOLE, live[0].attempt.number): list(live)}
+    if standing is not None:
+        return {UnitKey(Scope.WHOLE, standing): list(live)}
+    if not facts.is_fresh and len(live) < spec.size and not spec.manifest and not spec.kind:
+        return {UnitKey(Scope.TASK, each.attempt.number, each.attempt.task): [each] for each in live}
+    return {UnitKey(Scope.WHOLE, max(each.attempt.number for each in live)): list(live)}
 
 
 def runs_in(array: Object, live: LiveAttempt) -> bool:

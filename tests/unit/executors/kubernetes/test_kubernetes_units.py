@@ -116,3 +116,23 @@ def test_more_memory_than_was_asked_for_is_given_where_the_yard_grants_it() -> N
     spec = spec_of(1, groups=(replace(a_group(), resources=Resources(memory_mib=100)),))
     assert with_memory(spec, [live(0, 2, memory=200)]).groups[0].resources.memory_mib == 200
     assert with_memory(spec, [live(0, 1, memory=100)]) is spec
+
+
+def test_a_jobset_whose_pods_are_retried_stays_the_same_object() -> None:
+    jobset = spec_of(groups=(a_group(count=3),), retries=2)
+    running, again = live(1, 1, "p1", True), live(0, 2, "p0")
+    assert units_of(jobset, [again, running], WORN, None, 1) == {UnitKey(Scope.WHOLE, 1): [again, running]}
+
+
+def test_a_single_task_of_a_jobset_that_is_over_has_a_job_of_its_own() -> None:
+    jobset = spec_of(groups=(a_group(count=3),))
+    again = live(1, 2, "p1")
+    assert list(units_of(jobset, [again], WORN, None)) == [UnitKey(Scope.TASK, 2, 1)]
+    everything = [live(number, 2, f"p{number}") for number in range(3)]
+    assert list(units_of(jobset, everything, WORN, None)) == [UnitKey(Scope.WHOLE, 2)]
+
+
+def test_a_task_that_succeeded_and_is_wanted_again_does_not_wait_for_its_array() -> None:
+    again = live(1, 2, "a-j-a1-1-x")
+    units = units_of(spec_of(), [again], WORN, an_array(), None, lambda unit: unit == "a-j-a1-1-x")
+    assert list(units) == [UnitKey(Scope.TASK, 2, 1)]

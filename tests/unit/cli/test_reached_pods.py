@@ -1,0 +1,124 @@
+"""What becomes of a Secret that is made by half, and of a watch that breaks? With an API server that only plays."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from jobyard.cli.pods import connection
+from jobyard.cli.pods.cluster import ReachedCluster
+from jobyard.cli.pods.connection import Pod
+from jobyard.errors import Unavailable, UserError
+
+SECRET = {"kind": "Secret", "metadata": {"name": "yard-x"}}
+
+
+class PlayedCluster(ReachedCluster):
+    """Notes what is asked, and fails where it is told to."""
+
+    namespace = "lab"
+
+    def __init__(self, failures: dict[tuple[str, str], BaseException]) -> None:
+        self._failures = failures
+        self.asked: list[tuple[str, str]] = []
+
+    def _ask(self, method: str, plural: str, *_: object, **__: object) -> dict[str, Any]:
+        self.asked.append((method, plural))
+        if failure := self._failures.get((method, plural)):
+            raise failure
+        return {"metadata": {"uid": "u"}}
+
+
+@pytest.mark.parametrize("failure", [UserError("no"), Unavailable("silence"), KeyboardInterrupt(), SystemExit(143)])
+@pytest.mark.parametrize("plural", ["configmaps", "secrets"])
+def test_a_secret_that_is_made_by_half_is_removed(failure: BaseException, plural: str) -> None:
+    cluster = PlayedCluster({("POST", plural): failure})
+    with pytest.raises(type(failure)):
+        cluster.create_secret(SECRET)
+    assert cluster.asked[-2:] == [("DELETE", "secrets"), ("DELETE", "configmaps")]
+
+
+def test_what_cannot_be_removed_is_told_and_the_first_error_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = PlayedCluster({("POST", "secrets"): UserError("no"), ("DELETE", "configmaps"): Unavailable("silence")})
+    with pytest.raises(UserError, match="no"):
+        cluster.create_secret(SECRET)
+    assert "ConfigMap yard-x in namespace lab may be left behind: silence" in capsys.readouterr().err
+
+
+def test_a_signal_in_the_middle_leaves_a_loop_that_can_go_on() -> None:
+    class Waiting(ReachedCluster):
+        def __init__(self, runner: asyncio.Runner) -> None:
+            self._runner = runner
+
+        async def _log(self, pod: str, container: str) -> Any:
+            yield "first"
+            asyncio.get_running_loop().call_soon(leave)
+            await asyncio.Event().wait()
+
+    def leave() -> None:
+        raise SystemExit(143)
+
+    with asyncio.Runner() as runner:
+        lines = Waiting(runner).log("p", "c")
+        assert next(lines) == "first"
+        with pytest.raises(SystemExit):
+            next(lines)
+        assert runner.run(asyncio.sleep(0, "on")) == "on"
+
+
+class PlayedPod(Pod):
+    """Its watches bring these events, one list each; between them it is looked at."""
+
+    name = "p"
+
+    def __init__(self, phases: list[str], watches: list[list[dict[str, Any]]]) -> None:
+        self._phases = phases
+        self._watches = watches
+        self.versions: list[str] = []
+
+    _pods = "/pods"
+
+    async def look(self) -> dict[str, Any]:
+        phase = self._phases.pop(0)
+        if phase == "gone":
+            raise UserError("pod p is gone")
+        return {"metadata": {"resourceVersion": phase}}
+
+    @asynccontextmanager
+    async def _get(self, path: str, query: Any = ()) -> AsyncIterator[Any]:
+        self.versions.append(dict(query)["resourceVersion"])
+        events = self._watches.pop(0)
+
+        class Answer:
+            status = 200
+
+            @property
+            async def content(self) -> Any:
+                for event in events:
+                    yield json.dumps(event).encode()
+
+        yield Answer()
+
+
+@pytest.mark.parametrize(
+    ("phases", "watches"),
+    [
+        (["gone"], []),
+        (["1"], [[{"type": "DELETED", "object": {}}]]),
+        (["1"], [[{"type": "MODIFIED", "object": {"status": {"phase": "Failed"}}}]]),
+        (["1", "2"], [[{"type": "ERROR", "object": {"status": "Failure"}}], [{"type": "DELETED", "object": {}}]]),
+        (["1", "gone"], [[]]),
+    ],
+)
+def test_the_end_of_a_pod_is_seen_whenever_it_comes(
+    phases: list[str], watches: list[list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "PAUSE_SECONDS", 0.0)
+    pod = PlayedPod(list(phases), watches)
+    asyncio.run(asyncio.wait_for(pod.end(), 10))
+    assert pod.versions == [phase for phase in phases if phase != "gone"]
