@@ -1,7 +1,7 @@
 """How many Jobs per second go through a cluster of 1,000 nodes x 8 GPUs? The yard against plain `kubectl create`.
 
 The cluster is that of the tests: a real control plane, and KWOK, which plays the nodes; a pod there starts and ends at
-once. Both contestants make the same Jobs: the yard's suspended, then let in one by one; kubectl's as they are. The
+once. Both contestants make the same Jobs: the yard's as its scheduler lets them in, kubectl's all at once. The
 clock runs from the first submit until the last Job is done and its maker knows it. Rounds alternate who begins.
 What the yard asked of the API server is counted by the API server, through a flow schema of the yard's own.
 """

@@ -47,8 +47,8 @@ against 0.1 %; a step with and without it, in balanced blocks.""",
     "kubernetes": """\
 Jobs per second through a real control plane (Kubernetes 1.36) with 1,000 nodes x 8 GPUs that KWOK plays, from the first
 submit until the last Job is done: one `kubectl create` of all Jobs, and the same Jobs through the yard, submitted eight
-at a time, checked in a dry run, created suspended, and let in by the yard's scheduler. All share the two cores. The API
-server counts the yard's calls; the bar is six per job.""",
+at a time, asked about in one dry run for all of a kind, and made when the yard's scheduler lets them in. All share the
+two cores. The API server counts the yard's calls; the bar is six per job.""",
     "ssh": """\
 Seconds for 200 `echo` lines on three machines reached by SSH (namespaces with an sshd each, on the same two cores):
 `yard run` and GNU parallel at equal slots, both logged in before; `tree` is the yard with 20 MB sent along and 200

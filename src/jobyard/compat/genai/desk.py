@@ -151,7 +151,8 @@ class Desk:
         return f"{change}{' at its next checkpoint' if record.has_saved else ''}"
 
     def make_use_of_room(self) -> str:
-        """A job has ended: the next one grows, at once or after its next checkpoint. What happens; empty: nothing.
+        """A job has ended: the next one grows, at once or after its next checkpoint. What happens; empty: nothing yet.
+        Raises NotPossible where there is no room for it after all.
 
         The yard itself lets a job grow that counts its epochs: while one is being resized nobody else is chosen.
         """
@@ -162,7 +163,7 @@ class Desk:
         if chosen is None or not chosen.missing:
             return ""
         if self.at_once or (chosen.is_ours and chosen.has_saved):  # the yard waits for its checkpoint itself
-            return self._tried(chosen)
+            return self.grow(chosen)
         self.memory.let_wait(chosen.job_name)
         return f"{chosen.job_name} grows after its next checkpoint"
 

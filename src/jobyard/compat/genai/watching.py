@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 
-from jobyard.compat.genai.desk import Desk
+from jobyard.compat.genai.desk import Desk, NotPossible
 from jobyard.compat.genai.records import COMPLETED
 from jobyard.errors import YardError
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
+CHANCES = 10
 
 
 class Watch:
@@ -19,8 +20,9 @@ class Watch:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._is_over = threading.Event()
-        self._running: set[str] | None = None  # None: nothing was seen yet
+        self._done: set[str] | None = None  # who had completed at the last look; None: there was none
         self._saved: dict[str, float] = {}
+        self._chances = 0  # looks in which what a job left is still to be given to another
         self._thread = threading.Thread(target=self._look_on, name="genai-watch", daemon=True)
 
     def start(self) -> None:
@@ -30,13 +32,15 @@ class Watch:
         self._is_over.set()
 
     def _look_on(self) -> None:
-        while not self._is_over.wait(LOOK_SECONDS):
+        while True:
             try:
                 self.look()
             except YardError as error:  # a server or a cluster that is away comes back
                 log.warning("%s", error)
             except Exception:
                 log.exception("looking for jobs that ended failed")
+            if self._is_over.wait(LOOK_SECONDS):
+                return
 
     def look(self) -> None:
         """Once: tidy, see who saved, see who completed."""
@@ -46,10 +50,25 @@ class Watch:
             if record.last_checkpoint_time > self._saved.get(name, record.last_checkpoint_time):
                 _say(self._desk.has_saved(name))
             self._saved[name] = record.last_checkpoint_time
-        was_running, self._running = self._running, {n for n, each in records.items() if not each.has_ended}
-        done = [name for name, each in records.items() if each.status == COMPLETED]
-        if was_running is not None and was_running & set(done):
-            _say(self._desk.make_use_of_room())
+        # Not those who ran at the last look: one may begin and end between two.
+        before, self._done = self._done, {each.key for each in records.values() if each.status == COMPLETED}
+        if before is not None and self._done - before:
+            self._chances = CHANCES
+        if self._chances:
+            self._use_room()
+
+    def _use_room(self) -> None:
+        """Again at the next looks, where it is not free yet, or somebody else is just being resized."""
+        self._chances -= 1
+        try:
+            said = self._desk.make_use_of_room()
+        except NotPossible as error:
+            if not self._chances:
+                _say(f"nobody grows: {error}")
+            return
+        if said:
+            self._chances = 0
+            _say(said)
 
 
 def _say(sentence: str) -> None:

@@ -46,6 +46,7 @@ from jobyard.model.task import AttemptId, Outcome
 log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
+ENDING_LOOKS, ENDING_SECONDS = 10, 0.3  # an operator tells that a job failed before the kubelet tells of its pods
 STOP_SECONDS = 10.0  # to write the stop file
 LINGER_SECONDS = 30.0  # a pod whose node is gone is given up after so long, output or not
 HANGING_SECONDS = 10.0  # after its pod's end a stream is no longer followed: nobody may hold its other end any more
@@ -332,8 +333,7 @@ class HeldJob:
         name = pod["metadata"]["name"] if pod else ""
         pod = self.pods.get(name) or self.gone.get(name) or pod
         if outcome is not None and not outcome.succeeded and api and name in self.pods:
-            with suppress(ExecutorError):  # its object may have been heard of before its pod
-                pod = await api.get(object_path("v1", "pods", api.namespace, name))
+            pod = await _ended_pod(api, name) or pod  # its object may have been heard of before its pod
         if pod is not None and (outcome is None or (not outcome.succeeded and is_over(pod))):
             outcome = outcome_of(
                 pod,
@@ -458,6 +458,18 @@ class HeldJob:
 
 def _is_leaving(seen: Object) -> bool:
     return "deletionTimestamp" in seen["metadata"]
+
+
+async def _ended_pod(api: Api, name: str) -> Object | None:
+    """The pod once it is over, or as it is after a moment; None: it is gone, or the cluster does not answer."""
+    found: Object | None = None
+    with suppress(ExecutorError):
+        for _ in range(ENDING_LOOKS):
+            found = await api.get(object_path("v1", "pods", api.namespace, name))
+            if is_over(found):
+                break
+            await asyncio.sleep(ENDING_SECONDS)
+    return found
 
 
 def _outcome_of_object(meaning: Meaning) -> Outcome:
