@@ -289,7 +289,12 @@ class Settling:
             await api.delete(object_path("v1", "pods", api.namespace, pod))
         for name, seen in list(held.objects.items()):
             kind = held.kinds[name]
-            if name in wanted or (kind.meaning(seen).state in ENDED and not self._lingers(held, kind, name)):
+            if name in wanted:
+                continue
+            if kind.by_object:  # its operator was seen to begin pods anew that it had just cleared away
+                await self._delete(api, held, kind, name)
+                continue
+            if kind.meaning(seen).state in ENDED and not self._lingers(held, kind, name):
                 continue
             if name == array and not facts.is_stopping:
                 # Its other tasks wait for room: so does it.
