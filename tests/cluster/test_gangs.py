@@ -71,7 +71,6 @@ def _owner(made: Object) -> str:
 # -- PyTorchJob
 
 
-@pytest.mark.skip(reason="it hangs in half of the runs: a pod of the old PyTorchJob keeps its GPU")
 def test_a_pytorchjob_is_preempted_at_a_checkpoint_and_goes_on_larger(
     yard: ClusterYard, training_operator: Program
 ) -> None:

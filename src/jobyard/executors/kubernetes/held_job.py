@@ -331,13 +331,13 @@ class HeldJob:
             self._followers.pop(each.attempt, None)
         now = time.time()
         name = pod["metadata"]["name"] if pod else ""
-        pod = self.pods.get(name) or self.gone.get(name) or pod
-        if outcome is not None and not outcome.succeeded and api and name in self.pods:
-            pod = await _ended_pod(api, name) or pod  # its object may have been heard of before its pod
+        pod = self._latest(pod) if pod else None
+        if outcome is not None and not outcome.succeeded and api and pod is not None and name in self.pods:
+            pod = await _ended_pod(api, pod)  # its object may have been heard of before its pod
         if pod is not None and (outcome is None or (not outcome.succeeded and is_over(pod))):
             outcome = outcome_of(
                 pod,
-                gone=name in self.gone,
+                gone=name in self.gone and _is_same(self.gone[name], pod),
                 at=now,
                 fold=follower.fold if follower else None,
                 order=self._order_of(each),
@@ -350,6 +350,12 @@ class HeldJob:
         self._tell([AttemptsFinished((Finished(each.attempt, outcome),), now)])
         self._matched.pop(each.attempt, None)
         self._orders.pop(each.attempt, None)
+
+    def _latest(self, pod: Object) -> Object:
+        """As it was last seen. An operator may begin another of the same name."""
+        name = pod["metadata"]["name"]
+        seen = (each for each in (self.pods.get(name), self.gone.get(name)) if each is not None)
+        return next((each for each in seen if _is_same(each, pod)), pod)
 
     def _order_of(self, each: LiveAttempt) -> StopOrder | None:
         """What it was asked; by an earlier server, where the yard knows of it and we do not."""
@@ -460,16 +466,22 @@ def _is_leaving(seen: Object) -> bool:
     return "deletionTimestamp" in seen["metadata"]
 
 
-async def _ended_pod(api: Api, name: str) -> Object | None:
-    """The pod once it is over, or as it is after a moment; None: it is gone, or the cluster does not answer."""
-    found: Object | None = None
+def _is_same(seen: Object, pod: Object) -> bool:
+    return bool(seen["metadata"]["uid"] == pod["metadata"]["uid"])
+
+
+async def _ended_pod(api: Api, pod: Object) -> Object:
+    """The pod once it is over, or as it was last seen: it may be gone, or the cluster does not answer."""
     with suppress(ExecutorError):
         for _ in range(ENDING_LOOKS):
-            found = await api.get(object_path("v1", "pods", api.namespace, name))
-            if is_over(found):
+            if is_over(pod):
                 break
+            found = await api.get(object_path("v1", "pods", api.namespace, pod["metadata"]["name"]))
+            if not _is_same(found, pod):
+                break
+            pod = found
             await asyncio.sleep(ENDING_SECONDS)
-    return found
+    return pod
 
 
 def _outcome_of_object(meaning: Meaning) -> Outcome:

@@ -24,9 +24,10 @@ def object_of(pods: list[Pod]) -> Object:
     """The operator tells each pod its rank, the world size and where the master is; all else is told as elsewhere."""
     (pod,) = pods
     spec = pod.spec
+    # No backoffLimit: its pods are never restarted anyhow, and with a limit the operator deletes a pod that failed
+    # before it says so of the job, and at times begins the pod anew.
     policy: Object = {
         "suspend": True,
-        "backoffLimit": 0,
         "cleanPodPolicy": "None",  # who has ended can still be read
         "ttlSecondsAfterFinished": KEPT_SECONDS,
     }
