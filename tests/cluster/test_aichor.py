@@ -17,10 +17,11 @@ import yaml
 
 from tests.cluster.cluster import GPU, Cluster
 from tests.cluster.images import python_image
-from tests.cluster.node import NODE
-from tests.cluster.processes import Program
+from tests.cluster.node import NODE, Node
 from tests.cluster.yards import ClusterYard, Object, cluster_yard
-from tests.yards import ROOT, TemporaryYard
+from tests.yards import ROOT, TemporaryYard, until
+
+pytestmark = pytest.mark.usefixtures("jobset_operator")
 
 EXAMPLES = ROOT / "examples" / "aichor"
 IMAGE = "jobset-multi-jobs:1"
@@ -50,21 +51,13 @@ Place = tuple[str, int, int]
 
 
 @pytest.fixture(scope="module")
-def shared(cluster: Cluster) -> Iterator[ClusterYard]:
-    if cluster.node is None:
-        pytest.skip(f"there is no real node: {cluster.without_node}")
+def shared(cluster: Cluster, worker: Node) -> Iterator[ClusterYard]:
     with tempfile.TemporaryDirectory() as directory:  # as examples/aichor/Dockerfile makes it
         archive = Path(directory) / "image.tar"
         python_image(archive, IMAGE, {"/opt/app/src": EXAMPLES / "src"})
-        cluster.node.import_images(archive)
+        worker.import_images(archive)
     with cluster.namespace() as namespace, cluster_yard(cluster, namespace) as made:
         yield made
-
-
-@pytest.fixture
-def yard(shared: ClusterYard, jobset_operator: Program) -> Iterator[ClusterYard]:
-    yield shared
-    shared.settle()
 
 
 def _manifest(yard: TemporaryYard, scenario: str, divisor: int, directory: str) -> str:
@@ -193,12 +186,14 @@ def _special(**spec: Any) -> str:
 
 
 @pytest.fixture
-def special_node(cluster: Cluster) -> Iterator[None]:
+def special_node(cluster: Cluster, yard: ClusterYard) -> Iterator[None]:
     """The real node has GPUs of a product, and only those may come who tolerate its taint."""
     path, label = f"/api/v1/nodes/{NODE}", "nvidia.com/gpu.product"
     cluster.set_gpus(2)
     taint = {"key": "jobyard.test/taken", "value": "yes", "effect": "NoSchedule"}
     cluster.api.patch(path, {"metadata": {"labels": {label: PRODUCT}}, "spec": {"taints": [taint]}})
+    known = f"{label}={PRODUCT}"
+    until(lambda: any(known in node["labels"] for node in yard.json("nodes")))
     yield
     cluster.api.patch(path, {"metadata": {"labels": {label: None}}, "spec": {"taints": None}})
     cluster.set_gpus(0)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, UserError
 from jobyard.executors import registry
 from jobyard.executors.fake import FakeMachine
 from jobyard.model import codec
-from jobyard.model.events import AttemptsAwaited, Awaited
+from jobyard.model.events import AttemptsAwaited, Awaited, NodeJoined
 from jobyard.model.job import JobSpec, Reason, SecretMount, State
 from jobyard.model.node import ClusterConfig, Node, NodeState
 from jobyard.model.task import AttemptId
@@ -39,6 +42,7 @@ from tests.unit.server.fake_cluster import FakeCluster
 from tests.unit.server.running import RunningYard, a_batch, a_yard, an_array
 
 LAB = ClusterConfig("lab", namespace="team")
+TWO_MORE = [("c", 1000), ("d", 4000)]
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +52,7 @@ def fake_cluster(monkeypatch: pytest.MonkeyPatch) -> type[FakeCluster]:
     monkeypatch.setattr(FakeCluster, "problem", "")
     monkeypatch.setattr(FakeCluster, "machine", None)
     monkeypatch.setattr(routes, "PROBLEM_SECONDS", 0.1)
+    monkeypatch.setattr("jobyard.server.routes.submit.NEWS_SECONDS", 0.05)
     return FakeCluster
 
 
@@ -184,6 +189,22 @@ async def test_what_can_never_run_there_is_told(tmp_path: Path) -> None:
             await server.submit(on_lab("true", cpus=3))
         with pytest.raises(UserError, match="start together and do not fit"):
             await server.submit(on_lab("true", "true", "true", cpus=1.5, gang=True))
+
+
+async def test_nobody_is_refused_for_a_node_that_has_just_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobyard.server.routes.submit.NEWS_SECONDS", 60.0)
+    async with a_server(tmp_path) as server:
+        await server.add()
+        asked = asyncio.create_task(server.submit(on_lab("true", cpus=3)))
+        news = [NodeJoined(Node(f"lab/{name}", "kubernetes", cpus, 8192), time.time()) for name, cpus in TWO_MORE]
+        for event in news:
+            assert not (await asyncio.wait([asked], timeout=0.05))[0]  # the first of them is too small as well
+            await server.loop.ask(partial(_tells, event))
+        assert (await asked)["cluster"] == "lab"
+
+
+def _tells(event: NodeJoined, state: YardState, now: float) -> tuple[list[NodeJoined], None]:
+    return [event], None
 
 
 async def test_a_cluster_that_was_not_reached_yet_takes_jobs_that_wait(

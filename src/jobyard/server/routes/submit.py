@@ -24,6 +24,7 @@ from jobyard.wire.requests import API, SubmitJob
 router = APIRouter()
 NODE_SECONDS = 20.0
 CLUSTER_SECONDS = 5.0
+NEWS_SECONDS = 1.0  # from a change of a cluster to what the yard knows
 RUNTIME_SECONDS = 0.5  # from what an agent told to what the yard knows
 
 
@@ -60,11 +61,22 @@ async def _check_cluster(yard: Yard, spec: JobSpec) -> None:
         return
     spec = with_cluster(state, spec)
     await yard.loop.has_joined(spec.cluster, CLUSTER_SECONDS)  # as after a start; without, the job waits
-    spec = checked_spec(yard.loop.state, spec)
+    spec = await _checked_after_news(yard, spec)
     executor = yard.loop.executor_of(spec.cluster)
     if executor is None:
         raise UserError(f"cluster {spec.cluster}: {yard.machines.problems.get(spec.cluster, 'it is not used now')}")
     await executor.check(SubmittedJob(NO_ID, 0, spec))
+
+
+async def _checked_after_news(yard: Yard, spec: JobSpec) -> JobSpec:
+    """Nobody is refused for what has just come: a label, a taint or a whole node may be on its way to the yard."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(NEWS_SECONDS):
+            while True:
+                with suppress(UserError):
+                    return checked_spec(yard.loop.state, spec)
+                await yard.loop.change()
+    return checked_spec(yard.loop.state, spec)
 
 
 async def _ask_for_runtimes(yard: Yard, spec: JobSpec) -> None:
