@@ -12,11 +12,23 @@ from tests.cluster.fixtures import (
     kueue,
     namespace,
     ray_operator,
+    shared,
     training_operator,
     worker,
+    yard,
 )
 
-__all__ = ["cluster", "jobset_operator", "kueue", "namespace", "ray_operator", "training_operator", "worker"]
+__all__ = [
+    "cluster",
+    "jobset_operator",
+    "kueue",
+    "namespace",
+    "ray_operator",
+    "shared",
+    "training_operator",
+    "worker",
+    "yard",
+]
 HERE = Path(__file__).parent
 
 

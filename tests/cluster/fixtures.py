@@ -11,6 +11,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.node import Node
 from tests.cluster.operators import JOBSETS, KUEUES, RAYS, TRAININGS, Operator, running
 from tests.cluster.processes import Program
+from tests.cluster.yards import ClusterYard, cluster_yard
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +54,7 @@ def kueue(cluster: Cluster) -> Iterator[Program]:
     yield from _operator(cluster, KUEUES)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def worker(cluster: Cluster) -> Node:
     """The node that runs real containers."""
     if cluster.node is None:
@@ -66,3 +67,17 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     """A namespace of this test alone."""
     with cluster.namespace() as name:
         yield name
+
+
+@pytest.fixture(scope="module")
+def shared(cluster: Cluster, worker: Node) -> Iterator[ClusterYard]:
+    """One yard for all tests of a module, which may have its own kind of it."""
+    with cluster.namespace() as namespace, cluster_yard(cluster, namespace) as made:
+        yield made
+
+
+@pytest.fixture
+def yard(shared: ClusterYard) -> Iterator[ClusterYard]:
+    """Each test leaves nothing running."""
+    yield shared
+    shared.settle()

@@ -15,25 +15,11 @@ from jobyard.executors.kubernetes.rights import NEEDED, Right
 from tests.cluster.api import Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.images import SMALL
-from tests.cluster.yards import WAITS, ClusterYard, cluster_yard
+from tests.cluster.yards import WAITS, ClusterYard
 from tests.yards import Done, TemporaryYard, until
 
 ON = ("--on", "kubernetes", "--image", SMALL, "-c", "0.1")
 ROLES = "/apis/rbac.authorization.k8s.io/v1"
-
-
-@pytest.fixture(scope="module")
-def shared(cluster: Cluster) -> Iterator[ClusterYard]:
-    if cluster.node is None:
-        pytest.skip(f"there is no real node: {cluster.without_node}")
-    with cluster.namespace() as namespace, cluster_yard(cluster, namespace) as made:
-        yield made
-
-
-@pytest.fixture
-def yard(shared: ClusterYard) -> Iterator[ClusterYard]:
-    yield shared
-    shared.settle()
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from jobyard.settings import ClientKnobs
 from tests.cluster.api import Object
 from tests.cluster.cluster import Cluster
 from tests.cluster.images import SMALL, yard_image
-from tests.cluster.node import NODE
+from tests.cluster.node import NODE, Node
 from tests.cluster.objects import a_volume, has
 from tests.yards import ROOT
 
@@ -56,13 +56,11 @@ class Deployed:
 
 
 @pytest.fixture(scope="module")
-def deployed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+def deployed(cluster: Cluster, worker: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     """`kubectl apply -k` of deploy/, with a volume and the image that a real cluster would have."""
-    if cluster.node is None:
-        pytest.skip(f"there is no real node: {cluster.without_node}")
     place = tmp_path_factory.mktemp("deploy")
     yard_image(place / "image.tar", IMAGE, place)
-    cluster.node.import_images(place / "image.tar")
+    worker.import_images(place / "image.tar")
     volume = a_volume(NAMESPACE, "jobyard", place / "volume", user=USER)
     cluster.api.create("/api/v1/persistentvolumes", volume)
     token, overlay = write_overlay(cluster, place)

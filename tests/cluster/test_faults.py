@@ -15,6 +15,7 @@ import pytest
 from tests.cluster.api import Object, Refused
 from tests.cluster.cluster import FAKE, Cluster
 from tests.cluster.images import SMALL
+from tests.cluster.node import Node
 from tests.cluster.training import CLAIM, shared_disk
 from tests.cluster.yards import WAITS, ClusterYard, cluster_yard
 from tests.yards import until
@@ -34,9 +35,7 @@ echo ended $HOSTNAME $(date +%T) >> $YARD_OUTPUT_DIR/told
 
 
 @pytest.fixture(scope="module")
-def shared(cluster: Cluster) -> Iterator[tuple[ClusterYard, Path]]:
-    if cluster.node is None:
-        pytest.skip(f"there is no real node: {cluster.without_node}")
+def shared(cluster: Cluster, worker: Node) -> Iterator[tuple[ClusterYard, Path]]:
     with (
         cluster.namespace() as namespace,
         shared_disk(cluster, namespace) as disk,

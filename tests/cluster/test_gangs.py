@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import pytest
 import yaml
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.node import Node
 from tests.cluster.processes import Program
 from tests.cluster.rays import IMAGE as RAY
 from tests.cluster.rays import import_ray_stand_in
-from tests.cluster.training import CLAIM, IMAGE, import_training_image, shared_disk
-from tests.cluster.yards import ClusterYard, Object, cluster_yard
+from tests.cluster.training import IMAGE, epochs_of, told_by, training_yard
+from tests.cluster.yards import ClusterYard, Object
 from tests.yards import until
 
 PYTORCHJOBS = ("/apis/kubeflow.org/v1", "pytorchjobs")
@@ -30,16 +30,9 @@ RAYS = ("--on", "kubernetes", "--kind", "rayjob", "--image", RAY, "-c", "0.1")
 
 
 @pytest.fixture(scope="module")
-def shared(cluster: Cluster) -> Iterator[ClusterYard]:
-    if cluster.node is None:
-        pytest.skip(f"there is no real node: {cluster.without_node}")
-    import_training_image(cluster)
+def shared(cluster: Cluster, worker: Node) -> Iterator[ClusterYard]:
     import_ray_stand_in(cluster)
-    with (
-        cluster.namespace() as namespace,
-        shared_disk(cluster, namespace),
-        cluster_yard(cluster, namespace, "--storage", CLAIM) as made,
-    ):
+    with training_yard(cluster) as made:
         yield made
 
 
@@ -49,18 +42,6 @@ def yard(shared: ClusterYard) -> Iterator[ClusterYard]:
     yield shared
     shared.settle()
     shared.set_gpus(0)
-
-
-def _epochs(yard: ClusterYard, job: str) -> int:
-    training = yard.job(job)["training"]
-    return int(training["epochs_done"]) if training else 0
-
-
-def _told(yard: ClusterYard, job: str) -> list[tuple[int, int]]:
-    """(epoch, size) over all attempts, in order."""
-    attempts = yard.tasks(job)[0]["attempt"]
-    text = "".join(yard.logs(job, "--task", "0", "--attempt", str(number)) for number in range(1, attempts + 1))
-    return [(int(epoch), int(world)) for epoch, world in re.findall(r"epoch (\d+) in a world of (\d+)", text)]
 
 
 def _owner(made: Object) -> str:
@@ -77,7 +58,7 @@ def test_a_pytorchjob_is_preempted_at_a_checkpoint_and_goes_on_larger(
     yard.set_gpus(1)
     words = ("--workers", "1..2", "--gpus", "1", "--epochs", "30", "--", "python3", "/app/train.py", "30", "0.9")
     job = yard.submit(*GANG, *words)
-    until(lambda: _epochs(yard, job) >= 2, 120)
+    until(lambda: epochs_of(yard, job) >= 2, 120)
     (pod,) = yard.pods(job)
     assert pod["metadata"]["labels"]["training.kubeflow.org/replica-type"] == "master"
     assert _owner(pod) == "PyTorchJob"
@@ -88,7 +69,7 @@ def test_a_pytorchjob_is_preempted_at_a_checkpoint_and_goes_on_larger(
     assert kinds == ["master", "worker"]
     ended = yard.ended(job, 240)
     assert ended["state"] == "SUCCEEDED", ended
-    told = _told(yard, job)
+    told = told_by(yard, job)
     assert [epoch for epoch, _ in told] == list(range(1, 31))  # each once
     assert (told[0][1], told[-1][1]) == (1, 2)
     assert yard.tasks(job)[0]["attempt"] == 2

@@ -13,6 +13,7 @@ from tests.cluster.build import CannotBuild
 from tests.cluster.builds import PULLED, BuildPlace, build_place
 from tests.cluster.cluster import Cluster
 from tests.cluster.images import SMALL
+from tests.cluster.node import Node
 from tests.cluster.processes import Program
 from tests.cluster.rays import IMAGE as RAY
 from tests.cluster.rays import import_ray_stand_in
@@ -27,9 +28,7 @@ RAYJOBS = ("/apis/ray.io/v1", "rayjobs")
 
 
 @pytest.fixture(scope="module")
-def place(cluster: Cluster) -> Iterator[BuildPlace]:
-    if cluster.node is None:
-        pytest.skip(f"there is no real node: {cluster.without_node}")
+def place(cluster: Cluster, worker: Node) -> Iterator[BuildPlace]:
     if lacking := why_lacking("docker-registry", "git"):
         pytest.skip(lacking)
     try:
@@ -43,12 +42,6 @@ def place(cluster: Cluster) -> Iterator[BuildPlace]:
 def shared(cluster: Cluster, place: BuildPlace) -> Iterator[ClusterYard]:
     with cluster.namespace() as namespace, cluster_yard(cluster, namespace, **place.env) as made:
         yield made
-
-
-@pytest.fixture
-def yard(shared: ClusterYard) -> Iterator[ClusterYard]:
-    yield shared
-    shared.settle()
 
 
 @pytest.fixture(scope="module")

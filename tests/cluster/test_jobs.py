@@ -4,31 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 
-import pytest
-
-from tests.cluster.cluster import Cluster
 from tests.cluster.images import SMALL
 from tests.cluster.node import NODE
-from tests.cluster.yards import ClusterYard, cluster_yard
+from tests.cluster.yards import ClusterYard
 from tests.yards import until
-
-
-@pytest.fixture(scope="module")
-def shared(cluster: Cluster) -> Iterator[ClusterYard]:
-    if cluster.node is None:
-        pytest.skip(f"there is no real node: {cluster.without_node}")
-    with cluster.namespace() as namespace, cluster_yard(cluster, namespace) as made:
-        yield made
-
-
-@pytest.fixture
-def yard(shared: ClusterYard) -> Iterator[ClusterYard]:
-    """One for all tests here; each leaves nothing running."""
-    yield shared
-    shared.settle()
-
 
 ON = ("--on", "kubernetes", "--image", SMALL)
 

@@ -9,6 +9,7 @@ import pytest
 from tests.cluster.api import Object
 from tests.cluster.cluster import GPU, Cluster
 from tests.cluster.images import SMALL
+from tests.cluster.node import Node
 from tests.cluster.objects import a_job
 from tests.cluster.processes import Program
 from tests.cluster.yards import WAITS, ClusterYard, cluster_yard
@@ -26,10 +27,8 @@ def made(kind: str, name: str, **rest: object) -> Object:
 
 
 @pytest.fixture(scope="module")
-def shared(cluster: Cluster, jobset_operator: Program, kueue: Program) -> Iterator[ClusterYard]:
+def shared(cluster: Cluster, worker: Node, jobset_operator: Program, kueue: Program) -> Iterator[ClusterYard]:
     """Two GPUs in all; who has a higher priority takes them from others."""
-    if cluster.node is None:
-        pytest.skip(f"there is no real node: {cluster.without_node}")
     api = cluster.api
     cluster.set_gpus(4)
     with cluster.namespace() as namespace:
@@ -51,12 +50,6 @@ def shared(cluster: Cluster, jobset_operator: Program, kueue: Program) -> Iterat
         finally:
             for path in ("clusterqueues", "resourceflavors", "workloadpriorityclasses"):
                 api.delete(f"{API}/{path}/{namespace}")
-
-
-@pytest.fixture
-def yard(shared: ClusterYard) -> Iterator[ClusterYard]:
-    yield shared
-    shared.settle()
 
 
 def owners_of_suspend(seen: Object) -> set[str]:

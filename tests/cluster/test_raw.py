@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.cluster.cluster import Cluster
 from tests.cluster.images import SMALL
-from tests.cluster.processes import Program
-from tests.cluster.yards import ClusterYard, Object, cluster_yard
+from tests.cluster.yards import ClusterYard, Object
 from tests.yards import until
+
+pytestmark = pytest.mark.usefixtures("jobset_operator", "training_operator")
 
 COLLECTIONS = {
     "Pod": ("/api/v1", "pods"),
@@ -29,20 +28,6 @@ MEET = """case ${RANK:-} in
 1) until echo here | nc $MASTER_ADDR $MASTER_PORT; do sleep 0.2; done ;;
 esac
 """
-
-
-@pytest.fixture(scope="module")
-def shared(cluster: Cluster) -> Iterator[ClusterYard]:
-    if cluster.node is None:
-        pytest.skip(f"there is no real node: {cluster.without_node}")
-    with cluster.namespace() as namespace, cluster_yard(cluster, namespace) as made:
-        yield made
-
-
-@pytest.fixture
-def yard(shared: ClusterYard, jobset_operator: Program, training_operator: Program) -> Iterator[ClusterYard]:
-    yield shared
-    shared.settle()
 
 
 def _pod(script: str, container: str = "main", **spec: Any) -> Object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from textwrap import dedent
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.images import python_image
+from tests.cluster.yards import ClusterYard, cluster_yard
 
 IMAGE = "jobyard.test/training:1"
 CLAIM = "shared"
@@ -65,3 +67,27 @@ def shared_disk(cluster: Cluster, namespace: str) -> Iterator[str]:
         finally:
             cluster.api.delete(f"{claims}/{CLAIM}")
             cluster.api.delete(f"/api/v1/persistentvolumes/{volume}")
+
+
+@contextmanager
+def training_yard(cluster: Cluster) -> Iterator[ClusterYard]:
+    """Its checkpoints are on the shared disk."""
+    import_training_image(cluster)
+    with (
+        cluster.namespace() as namespace,
+        shared_disk(cluster, namespace),
+        cluster_yard(cluster, namespace, "--storage", CLAIM) as made,
+    ):
+        yield made
+
+
+def epochs_of(yard: ClusterYard, job: str) -> int:
+    training = yard.job(job)["training"]
+    return int(training["epochs_done"]) if training else 0
+
+
+def told_by(yard: ClusterYard, job: str) -> list[tuple[int, int]]:
+    """(epoch, size) over all attempts, in order."""
+    attempts = yard.tasks(job)[0]["attempt"]
+    text = "".join(yard.logs(job, "--task", "0", "--attempt", str(number)) for number in range(1, attempts + 1))
+    return [(int(epoch), int(world)) for epoch, world in re.findall(r"epoch (\d+) in a world of (\d+)", text)]
