@@ -80,6 +80,15 @@ def test_a_commit_that_is_not_pushed_is_refused(yard: ClusterYard, place: BuildP
     assert "is not pushed to git://" in done.err
 
 
+def test_what_no_node_could_hold_is_refused_before_anything_is_built(yard: ClusterYard, place: BuildPlace) -> None:
+    tree = place.tree("too-large")
+    done = yard.run("submit", *BUILD, "--gpus", "64", "--", "true", cwd=tree.path)
+    assert done.code == 2
+    assert "64 GPUs" in done.err
+    assert "builds it in namespace" not in done.err
+    assert build_pods(yard) == []
+
+
 def test_a_clean_tree_is_built_in_a_pod_and_run_by_digest_as_a_job(yard: ClusterYard, built: tuple[Tree, Done]) -> None:
     tree, done = built
     assert done.code == 0, done.err
@@ -193,8 +202,7 @@ def test_a_secret_is_a_file_in_the_pod_and_is_seen_nowhere_else(
     (made,) = yard.objects(job)
     (name,) = [each["secret"]["secretName"] for each in made["spec"]["template"]["spec"]["volumes"] if "secret" in each]
     secrets = yard.path("/api/v1", "secrets")
-    holder = yard.cluster.api.get(f"{yard.path('/api/v1', 'configmaps')}/{name}")
-    assert [owner["name"] for owner in holder["metadata"]["ownerReferences"]] == [made["metadata"]["name"]]
+    until(lambda: yard.owners_of_secret(name) == [made["metadata"]["name"]])
     # 1. The cluster, but for the Secret itself.
     events = yard.cluster.api.items(yard.path("/api/v1", "events"))
     assert content not in json.dumps([made, yard.pods(job), events])

@@ -11,6 +11,7 @@ from dataclasses import replace
 import click
 
 from jobyard.cli.build_flags import BuildWords
+from jobyard.cli.default_cluster import add_default_cluster
 from jobyard.cli.interrupts import exit_on_hang_up
 from jobyard.cli.output.text import harmless, say
 from jobyard.cli.reaching import place_named, pods_module
@@ -18,19 +19,24 @@ from jobyard.cli.session import Session
 from jobyard.errors import BuildFailed, NotFound, UserError
 from jobyard.images.build import BuildOptions, build_image
 from jobyard.images.kaniko import GIT_IMAGE, KANIKO_IMAGE, KanikoBuilder
-from jobyard.images.protocol import Builder, Built
+from jobyard.images.names import split_image
+from jobyard.images.protocol import Builder, Built, Say
 from jobyard.manifests.aichor import KUBERNETES, image_note
 from jobyard.model.job import JobSpec
 from jobyard.model.source import BuildRequest, GitState
+
+KANIKO = "kaniko"
+NO_DIGEST = f"sha256:{'0' * 64}"  # of an image that is not built yet
 
 
 def options_of(session: Session, words: BuildWords, user: str, request: BuildRequest | None = None) -> BuildOptions:
     """Flags before the manifest, and the manifest before the environment. Raises UserError."""
     asked = request or BuildRequest()
     context = words.context or os.path.expanduser(asked.context)
+    registry, pull_registry = _registries(session, words, asked)
     return BuildOptions(
-        registry=words.registry or asked.registry or session.knobs.registry,
-        pull_registry=words.pull_registry or session.knobs.pull_registry,
+        registry=registry,
+        pull_registry=pull_registry,
         builder=words.builder,
         context=context,
         dockerfile=words.dockerfile or _beside(context, asked.dockerfile),
@@ -44,14 +50,29 @@ def options_of(session: Session, words: BuildWords, user: str, request: BuildReq
     )
 
 
-def build_here(session: Session, options: BuildOptions, *, on: str = "", quiet: bool = False) -> tuple[Built, GitState]:
+def _registries(session: Session, words: BuildWords, asked: BuildRequest) -> tuple[str, str]:
+    """Where it is pushed, and from where it is pulled; empty: the host in the image's name, and the same place.
+
+    The environment's second address is for the registry of its first, and for no other.
+    """
+    knobs = session.knobs
+    has_host = bool(split_image(asked.image)[0])
+    registry = words.registry or asked.registry or ("" if has_host else knobs.registry)
+    is_the_knobs = bool(registry) and registry == knobs.registry
+    return registry, words.pull_registry or (knobs.pull_registry if is_the_knobs else "")
+
+
+def build_here(
+    session: Session, options: BuildOptions, *, on: str = "", quiet: bool = False, approve: Say | None = None
+) -> tuple[Built, GitState]:
     """Its log on stderr as it comes; with `quiet` only the end of it, and only when the build fails.
 
-    `on` names the cluster of a builder that needs one.
+    `on` names the cluster of a builder that needs one. `approve` is as `build_image` has it.
     """
+    log = _drop if quiet else echo_line
     try:
         with exit_on_hang_up(), _builder(session, options, on) as builder:
-            return build_image(options, say_sentence, log=_drop if quiet else echo_line, builder=builder)
+            return build_image(options, say_sentence, log=log, builder=builder, approve=approve)
     except BuildFailed as error:
         for line in error.last_lines if quiet else ():
             echo_line(line)
@@ -59,30 +80,56 @@ def build_here(session: Session, options: BuildOptions, *, on: str = "", quiet: 
 
 
 def with_image(session: Session, spec: JobSpec, words: BuildWords, *, is_asked: bool, quiet: bool = False) -> JobSpec:
-    """The job with the image that was built for it, by digest; as it is where none is wanted. Raises as build_image."""
+    """The job with the image that was built for it, by digest; as it is where none is wanted. Raises as build_image,
+    and before the build what the yard would refuse after it."""
     request = spec.build
     spec = replace(spec, build=None)
     is_run = _runs_in_containers(session, spec)
     if not is_asked and not (is_run and request is not None and _says_so(request)):
         return spec
     if not is_run:
-        raise UserError(
-            "--build makes an image, and this job runs as plain processes; add --container or --on kubernetes"
-        )
+        raise UserError(_why_no_container(session, spec))
     if request is None and spec.image:
         raise UserError(f"--build and --image {spec.image!r} contradict each other; leave one of them out")
     if request is not None and request.is_skipped and not words.rebuild:
         earlier = _earlier_image(session, spec, request)
         if earlier:
             return _running(spec, earlier)
-    built, git = build_here(session, options_of(session, words, spec.user, request), on=spec.on, quiet=quiet)
+    options = options_of(session, words, spec.user, request)
+
+    def approve(name: str) -> None:
+        _ask_the_yard(session, _running(spec, f"{name}@{NO_DIGEST}"), quiet=quiet)
+
+    built, git = build_here(session, options, on=spec.on, quiet=quiet, approve=approve)
     return replace(_running(spec, built.pinned), git=git)
+
+
+def check_cluster(session: Session, builder: str, on: str) -> None:
+    """Raises UserError unless that is where this builder can build: what is misspelt is not another cluster."""
+    if on and builder != KANIKO:
+        raise UserError(
+            f"--on {on}: {builder} builds on this machine, and {KANIKO} in a cluster; say --builder {KANIKO}"
+        )
+    if on and on not in (known := _clusters(session)):
+        raise UserError(f"--on {on}: no cluster {on!r}; known: {', '.join(known)}")
+
+
+def _ask_the_yard(session: Session, spec: JobSpec, *, quiet: bool) -> None:
+    """Whether it would take the job: nobody waits for a build whose job is refused then. Raises what it would."""
+    add_default_cluster(session, spec, quiet=quiet)
+    try:
+        session.client.plan(spec)
+    except UserError as error:
+        if "webhook" not in str(error):
+            raise
+        # One that looks images up, or their signatures, has nothing to find yet.
+        say_sentence(f"warning: {error}; it is built nevertheless, for a webhook may ask for the image itself")
 
 
 @contextmanager
 def _builder(session: Session, options: BuildOptions, on: str) -> Iterator[Builder | None]:
     """None: one that needs nothing of us."""
-    if options.builder != "kaniko":
+    if options.builder != KANIKO:
         yield None
         return
     knobs = session.knobs
@@ -120,6 +167,20 @@ def _runs_in_containers(session: Session, spec: JobSpec) -> bool:
         or KUBERNETES in names
         or (bool(names) and any(cluster.id in names for cluster in session.client.clusters()))
     )
+
+
+def _why_no_container(session: Session, spec: JobSpec) -> str:
+    if not spec.on:
+        return "--build makes an image, and this job runs as plain processes; add --container or --on kubernetes"
+    return (
+        f"--build makes an image, and --on {spec.on} is no cluster; name one ({', '.join(_clusters(session))}), "
+        "or add --container for machines"
+    )
+
+
+def _clusters(session: Session) -> list[str]:
+    """Those that `--on` can name; KUBERNETES is the first of the yard, or the one that kubectl uses."""
+    return sorted({KUBERNETES, *(cluster.id for cluster in session.client.clusters())})
 
 
 def _running(spec: JobSpec, image: str) -> JobSpec:

@@ -45,11 +45,17 @@ class BuildOptions:
 
 
 def build_image(
-    options: BuildOptions, say: Say, *, log: Say | None = None, builder: Builder | None = None
+    options: BuildOptions,
+    say: Say,
+    *,
+    log: Say | None = None,
+    builder: Builder | None = None,
+    approve: Say | None = None,
 ) -> tuple[Built, GitState]:
     """The image of this directory, built and pushed, or found. `say` gets sentences, `log` the builder's lines.
 
-    Raises UserError before anything is built, and BuildFailed after. Starts no job.
+    Raises UserError before anything is built, and BuildFailed after. Starts no job. Where it is built, `approve` hears
+    before that what the image will be called, without tag and digest; what it raises, ends it.
     """
     # 1. What can be said without looking: names, files.
     builder = builder or builder_class(options.builder)()
@@ -59,10 +65,10 @@ def build_image(
     # 2. The source, and whether it may be built.
     git = git_state.look(context)
     judge(git, options, say, is_remote=builder.is_remote)
-    is_in_tree = _is_in_tree(dockerfile, git_state.root_of(context))
-    if builder.is_remote and not is_in_tree:
-        raise UserError(f"{dockerfile} is not in the git tree, and {options.builder} builds the commit; put it there")
-    is_of_commit = builder.is_remote or (is_in_tree and not git.is_dirty)
+    is_in_commit = _is_in_commit(dockerfile, git_state.root_of(context))
+    if builder.is_remote and not is_in_commit:
+        raise UserError(f"{dockerfile} is not in the commit, and {options.builder} builds that; add it, and commit")
+    is_of_commit = builder.is_remote or (is_in_commit and not git.is_dirty)
     plan = _plan(options, context, dockerfile, git, push, pull, is_of_commit=is_of_commit)
     # 3. Nothing is built twice. Asking also tells whether the registry is there, before the long part.
     digest = _existing(plan, say, is_remote=builder.is_remote)
@@ -71,13 +77,15 @@ def build_image(
         return Built(plan.pull.untagged, digest, plan.pull.tag, is_reused=True), git
     # 4. The build.
     builder.check()
+    if approve is not None:
+        approve(plan.pull.untagged)
     return builder.build(plan, log or say), git
 
 
 def judge(git: GitState, options: BuildOptions, say: Say, *, is_remote: bool) -> None:
     """A builder on this machine builds what is there, with a warning; a remote one has only the commit. UserError."""
     short = git.commit[:12]
-    where = git.remote or "a remote, of which there is none"
+    where = git.remote or "a remote, of which it has none"
     dirty = "the tree has changes that no commit has"
     unpushed = {
         True: "",
@@ -127,9 +135,12 @@ def _dockerfile(options: BuildOptions, context: Path, builder: Builder) -> Path:
     return Path(os.path.realpath(path.parent), path.name)  # seen from the context, which has no links either
 
 
-def _is_in_tree(dockerfile: Path, root: Path) -> bool:
-    """Where it is and where it leads: no commit says what stands elsewhere."""
-    return all(path.is_relative_to(root) for path in (dockerfile, Path(os.path.realpath(dockerfile))))
+def _is_in_commit(dockerfile: Path, root: Path) -> bool:
+    """Where it is and where it leads: no commit says what stands elsewhere, or in a file that git ignores."""
+    return all(
+        path.is_relative_to(root) and git_state.tracks(root, path)
+        for path in (dockerfile, Path(os.path.realpath(dockerfile)))
+    )
 
 
 def _plan(
@@ -142,7 +153,10 @@ def _plan(
     *,
     is_of_commit: bool,
 ) -> BuildPlan:
-    repository = repository_of(split_image(options.image)[1] or context.name, "image" if options.image else "--context")
+    host, path = split_image(options.image)
+    if host == push.host:  # which is named twice, perhaps with what stands behind it
+        path = path.removeprefix(f"{push.path}/")
+    repository = repository_of(path or context.name, "image" if options.image else "--context")
     below = os.path.relpath(dockerfile, context)
     words = {
         "dockerfile": "" if below == "Dockerfile" else below,

@@ -15,11 +15,18 @@ from jobyard.model.source import GitState
 
 DIFF_BYTES_MOST = 1 << 20
 FETCH_SECONDS = 60.0
-# Asked without a person: no question for a password, and no lock that a commit in another window would trip over.
-_QUIETLY = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+# Asked without a person: no question for a password, and no lock that a commit in another window would trip over. Paths
+# are what they say: a file may be called `:(top)`.
+_QUIETLY = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
 
 # Whatever a person's own settings leave out of it.
-_STATUS = ("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=none")
+_STATUS = ("status", "--porcelain=v2", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=none")
+# A form that `git apply` reads, likewise. What is changed inside a submodule would be there as `-dirty` and no more.
+_DIFF = (
+    *("diff", "--binary", "--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/"),
+    *("--submodule=short", "--ignore-submodules=dirty"),
+)
+NO_REMOTE = "."  # as git calls this repository itself, in a branch that follows another one of it
 
 
 class GitError(Exception):
@@ -36,15 +43,15 @@ def look(directory: Path) -> GitState:
     try:
         branch = git(root, "branch", "--show-current")
         remote = _push_remote(root, branch)
-        is_dirty = bool(git(root, *_STATUS))
+        changes = _changes(root)
         return GitState(
             commit=commit,
             branch=branch,
-            remote=_without_password(git(root, "remote", "get-url", "--push", remote)) if remote else "",
-            is_dirty=is_dirty,
+            remote=_without_password(_address(root, remote)) if remote else "",
+            is_dirty=bool(changes),
             is_pushed=_is_pushed(root, branch, remote),
             subdir="" if (below := os.path.relpath(os.path.realpath(directory), root)) == "." else below,
-            diff=_diff(root) if is_dirty else "",
+            diff=_diff(root, _changed_inside(changes)) if changes else "",
         )
     except GitError as error:
         raise UserError(f"the git tree {root} cannot be read: {error}") from error
@@ -88,20 +95,57 @@ def git(directory: Path, *words: str, env: Mapping[str, str] | None = None, seco
     return os.fsdecode(done.stdout).rstrip("\n")
 
 
+def tracks(root: Path, path: Path) -> bool:
+    """Does the commit have this file, if perhaps as it was before a change? One of a submodule counts too."""
+    name = os.path.relpath(path, root)
+    try:
+        is_known = bool(git(root, "ls-files", "--recurse-submodules", "-z", "--", name))
+        return is_known and not git(
+            root, "diff", "--cached", "--name-only", "--diff-filter=A", "-z", "HEAD", "--", name
+        )
+    except GitError as error:
+        raise UserError(f"the git tree {root} cannot be read: {error}") from error
+
+
+def _changes(root: Path) -> list[str]:
+    """As `git status` has them, one each. A person's settings may add lines about other things."""
+    return [entry for entry in git(root, *_STATUS).split("\0") if entry and not entry.startswith("#")]
+
+
+def _changed_inside(changes: list[str]) -> list[str]:
+    """The submodules with changes that no commit of theirs has: their state reads `S<commit><changed><unknown>`."""
+    fields = (entry.split(" ", 8) for entry in changes if entry.startswith("1 "))
+    return [path for _, _, state, *_, path in fields if state.startswith("S") and state[2:] != ".."]
+
+
 def _push_remote(root: Path, branch: str) -> str:
-    """Where this branch would be pushed to; without a branch, the only remote, or origin. Empty: nowhere."""
+    """Where this branch would be pushed to, by name or as an address; without a branch, the only remote, or origin.
+    Empty: nowhere."""
     if branch:
         name = git(root, "for-each-ref", "--format=%(push:remotename)", f"refs/heads/{branch}")
         if name:
-            return name
-    remotes = git(root, "remote").split()
+            return "" if name == NO_REMOTE else name
+    remotes = _remotes(root)
     return remotes[0] if len(remotes) == 1 else "origin" if "origin" in remotes else ""
+
+
+def _remotes(root: Path) -> list[str]:
+    return git(root, "remote").split()
+
+
+def _address(root: Path, remote: str) -> str:
+    """A branch may be pushed to an address that no remote has, as that of a fork."""
+    if remote in _remotes(root):
+        return git(root, "remote", "get-url", "--push", remote)
+    return git(root, "ls-remote", "--get-url", remote)
 
 
 def _is_pushed(root: Path, branch: str, remote: str) -> bool | None:
     """None: the remote does not answer, and what we know of it does not have the commit."""
     if not remote:
         return False
+    if remote not in _remotes(root):
+        return _is_at_address(root, branch, remote)
     try:
         git(root, "fetch", "--quiet", "--no-tags", remote, seconds=FETCH_SECONDS)
         is_fetched = True
@@ -115,8 +159,28 @@ def _has_commit(root: Path, branch: str, remote: str) -> bool:
     """Does the branch that this one is pushed to have it? Without a branch (as CI checks out): does any?"""
     if not branch:
         return bool(git(root, "for-each-ref", "--count=1", "--contains", "HEAD", f"refs/remotes/{remote}/"))
+    return _is_in(root, f"{branch}@{{push}}")
+
+
+def _is_at_address(root: Path, branch: str, address: str) -> bool | None:
+    """Of an address nothing is kept here: its branch of this name is asked for, and the one that this one follows."""
+    own = f"refs/heads/{branch}"
+    followed = git(root, "config", "--default", own, "--get", f"branch.{branch}.merge")
     try:
-        git(root, "merge-base", "--is-ancestor", "HEAD", f"{branch}@{{push}}")
+        listed = git(root, "ls-remote", address, own, followed, seconds=FETCH_SECONDS)
+        for commit, ref in (line.split("\t", 1) for line in listed.splitlines()):
+            git(root, "fetch", "--quiet", "--no-tags", address, ref, seconds=FETCH_SECONDS)
+            if _is_in(root, commit):
+                return True
+    except GitError:
+        return None
+    return False
+
+
+def _is_in(root: Path, name: str) -> bool:
+    """Is the commit that is checked out part of this one?"""
+    try:
+        git(root, "merge-base", "--is-ancestor", "HEAD", name)
     except GitError:
         return False
     return True
@@ -131,41 +195,59 @@ def _without_password(url: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{user}@{host}" if user else host))
 
 
-def _diff(root: Path) -> str:
-    """What `git apply` would make of the commit the tree as it is. The files that git does not know are new ones."""
+def _diff(root: Path, changed_inside: list[str]) -> str:
+    """What `git apply` would make of the commit the tree as it is. The files that git does not know are new ones.
+
+    What it cannot have is named before it.
+    """
+    small, large, nested = _untracked(root)
     with tempfile.TemporaryDirectory(prefix="yard-git-") as scratch:
         index = Path(scratch, "index")  # a copy: nothing may look as if it was added
         own = Path(root, git(root, "rev-parse", "--git-path", "index"))
         if own.exists():
-            shutil.copyfile(own, index)
+            shutil.copy2(own, index)  # with its time, by which git knows what may have changed in the same second
         env = {"GIT_INDEX_FILE": str(index)}
-        small, large = _untracked(root)
         for start in range(0, len(small), 500):  # a command line holds so many
             git(root, "add", "--intent-to-add", "--", *small[start : start + 500], env=env)
         text = _read_diff(root, env)
-    notes = [f"# left out, being larger than {DIFF_BYTES_MOST} bytes: {path}" for path in large]
+    notes = [
+        *(f"# left out, being larger than {DIFF_BYTES_MOST} bytes: {path}" for path in large),
+        *(f"# left out, being a git repository of its own: {path}" for path in nested),
+        *(f"# left out, being changes inside a submodule: {path}" for path in changed_inside),
+    ]
     return "\n".join([*notes, text]) if notes else text
 
 
-def _untracked(root: Path) -> tuple[list[str], list[str]]:
-    """Those that fit into a diff, and those that do not."""
+def _untracked(root: Path) -> tuple[list[str], list[str], list[str]]:
+    """Those that fit into a diff, those that do not, and other repositories, which a diff has no place for."""
     listed = git(root, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
-    small, large = list[str](), list[str]()
+    small, large, nested = list[str](), list[str](), list[str]()
     for path in filter(None, listed):
+        if path.endswith("/"):
+            nested.append(path)
+            continue
         is_large = os.lstat(root / path).st_size > DIFF_BYTES_MOST if os.path.lexists(root / path) else True
         (large if is_large else small).append(path)
-    return small, large
+    return small, large, nested
 
 
 def _read_diff(root: Path, env: Mapping[str, str]) -> str:
     """Cut after so many bytes, and said so: a diff is read by people, and kept with every job."""
-    words = ["git", "diff", "--binary", "--no-color", "--no-ext-diff", "--no-textconv", "HEAD", "--"]
     with subprocess.Popen(
-        words, cwd=root, env={**os.environ, **_QUIETLY, **env}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ["git", *_DIFF, "HEAD", "--"],
+        cwd=root,
+        env={**os.environ, **_QUIETLY, **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     ) as process:
         assert process.stdout is not None
         data = process.stdout.read(DIFF_BYTES_MOST + 1)
-        if len(data) > DIFF_BYTES_MOST:
+        is_long = len(data) > DIFF_BYTES_MOST
+        if is_long:
             process.kill()
     text = data[:DIFF_BYTES_MOST].decode("utf-8", "surrogateescape")
-    return text if len(data) <= DIFF_BYTES_MOST else f"{text}\n# cut here, after {DIFF_BYTES_MOST} bytes\n"
+    if is_long:
+        return f"{text}\n# cut here, after {DIFF_BYTES_MOST} bytes\n"
+    if process.returncode:
+        return f"{text}\n# cut here, for git diff ended with {process.returncode}\n"
+    return text

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from jobyard.errors import BuildFailed, Unavailable, UserError, YardError
@@ -35,10 +35,12 @@ PATIENCE_SECONDS = 600.0  # until a pod that has no node is given up
 SILENCE_SECONDS = 60.0  # of an API server, that a build outlives
 REMOVE_TRIES = 5
 POLL_SECONDS = 0.5
+REASON_POLLS = 10  # from the end of a container to what is said of its pod
 RETRY_SECONDS = 2.0
 HOPELESS = frozenset(
     {"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError"}
 )
+PLAIN_REASONS = frozenset({"Error", "Completed"})  # the program itself ended, and its log says why
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _PUSH = re.compile(r"error pushing|failed to push", re.I)
 # A server may refuse to hand out a commit by its name alone; then all of the branch is fetched. The password is for the
@@ -86,6 +88,15 @@ class Cluster(Protocol):
         """Its lines from the first one on, as they come, until the container ends or the link does."""
 
 
+class Ended(NamedTuple):
+    """One of a pod's containers, after its end."""
+
+    code: int
+    lines: tuple[str, ...]  # the last ones of its log
+    message: str  # the last one of its own
+    why: str  # it was ended by others, as for want of memory; empty: it ended by itself
+
+
 @dataclass(frozen=True)
 class KanikoBuilder:
     cluster: Cluster
@@ -111,14 +122,16 @@ class KanikoBuilder:
         try:
             self.cluster.create_pod(pod)
             say(f"pod {name} builds it in namespace {self.cluster.namespace}")
-            code, lines, _ = self._finish(name, FETCH, say)
+            code, lines, _, why = self._finish(name, FETCH, say)
             if code != 0:
                 raise BuildFailed(
                     f"pod {name} could not fetch commit {plan.git.commit[:12]} from {plan.git.remote}: "
-                    f"{reason_of(lines) or f'exit code {code}'}",
+                    f"{why or reason_of(lines) or f'exit code {code}'}",
                     lines,
                 )
-            code, lines, message = self._finish(name, BUILD, say)
+            code, lines, message, why = self._finish(name, BUILD, say)
+            if code != 0 and why:
+                raise BuildFailed(f"the image was not built, for pod {name} was ended: {why}", lines)
             if code != 0 and any("push permission" in line for line in lines):  # it asks before it builds
                 raise BuildFailed(
                     f"nothing was built, for the registry {plan.push.registry.host} does not take "
@@ -149,8 +162,8 @@ class KanikoBuilder:
                 warn(f"warning: pod {name} may be left behind: {error}; remove it: kubectl {where} delete pod {name}")
                 return
 
-    def _finish(self, name: str, container: str, say: Say) -> tuple[int, tuple[str, ...], str]:
-        """Of one of its containers: the exit code, the last lines and the last message."""
+    def _finish(self, name: str, container: str, say: Say) -> Ended:
+        """Raises UserError where the caller may not see its log."""
         last: deque[str] = deque(maxlen=LAST_LINES)
         self._await_begin(name, container, say)
         seen = 0
@@ -162,8 +175,22 @@ class KanikoBuilder:
                     say(line)
             state = self._state(name, container)
             if ended := state.get("terminated"):
-                return int(ended["exitCode"]), tuple(last), str(ended.get("message") or "")
+                code, message = int(ended["exitCode"]), str(ended.get("message") or "")
+                return Ended(code, tuple(last), message, self._why_ended(name, ended) if code else "")
             self.sleep(POLL_SECONDS)
+
+    def _why_ended(self, name: str, ended: Object) -> str:
+        """Empty: by itself. Of an eviction or a deadline the pod knows, perhaps a moment after its container's end."""
+        own = "" if ended.get("reason") in PLAIN_REASONS else _told(ended)
+        for _ in range(REASON_POLLS):
+            found = self._found(name)
+            if found is None:
+                return own or "somebody removed it"
+            status = found.get("status") or {}
+            if own or status.get("phase") == "Failed":
+                return _told(status) or own
+            self.sleep(POLL_SECONDS)
+        return ""
 
     def _await_begin(self, name: str, container: str, say: Say) -> None:
         is_told, waited = False, 0.0
@@ -192,8 +219,7 @@ class KanikoBuilder:
         statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
         state: Object = next((each.get("state") or {} for each in statuses if each["name"] == container), {})
         if status.get("phase") == "Failed" and "terminated" not in state:
-            why = status.get("message") or status.get("reason") or "nobody says why"
-            raise BuildFailed(f"pod {name} was ended: {why}")
+            raise BuildFailed(f"pod {name} was ended: {_told(status) or 'nobody says why'}")
         return state
 
     def _look(self, name: str) -> Object:
@@ -212,6 +238,11 @@ class KanikoBuilder:
                 if self.clock() - since >= SILENCE_SECONDS:
                     raise
             self.sleep(RETRY_SECONDS)
+
+
+def _told(status: Object) -> str:
+    """`Evicted: The node was low on resource: memory`, of a pod or a container; empty: nothing is said."""
+    return ": ".join(str(status[word]) for word in ("reason", "message") if status.get(word))
 
 
 def pod_for(plan: BuildPlan, kaniko_image: str, git_image: str, annotations: Mapping[str, str]) -> Object:
@@ -283,7 +314,9 @@ def _credential_scope(remote: str) -> str:
 def fetchable(remote: str) -> str:
     """The remote, as a pod can reach it."""
     if not remote:
-        raise UserError("kaniko fetches the commit from a remote, and the git tree has none; git remote add, and push")
+        raise UserError(
+            "kaniko fetches the commit from a remote, and the branch has none; run: git push -u REMOTE BRANCH"
+        )
     if remote.startswith(("/", ".", "~", "file:")):
         raise UserError(f"kaniko runs in a pod, which cannot fetch from {remote}; push to a remote with an address")
     return remote

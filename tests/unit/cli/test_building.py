@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.unit.cli.conftest import Yard
-from tests.unit.client.standin import Said, StandIn, problem
+from tests.unit.client.standin import Asked, Said, StandIn, problem
 from tests.unit.client.views import a_job_view
 
 from jobyard.cli import building
+from jobyard.cli.reaching import Place
 from jobyard.errors import BuildFailed
 from jobyard.images.build import BuildOptions
 from jobyard.images.protocol import Built, Say
 from jobyard.model.codec import decode
 from jobyard.model.job import JobSpec
 from jobyard.model.source import GitState
-from jobyard.wire.views import ClusterView
+from jobyard.wire.views import ClusterView, PlanView
 
 DIGEST = f"sha256:{'a1' * 32}"
 GIT = GitState("3f" * 20, "main", "git@lab:x.git", is_dirty=True, is_pushed=True, diff="the diff")
@@ -43,7 +48,9 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[BuildOptions]:
     """What was built; every build gives the same image."""
     asked: list[BuildOptions] = []
 
-    def build(options: BuildOptions, say: Say, *, log: Say, builder: object = None) -> tuple[Built, GitState]:
+    def build(options: BuildOptions, say: Say, *, log: Say, approve: Say | None, **_: object) -> tuple[Built, GitState]:
+        if approve:
+            approve("lab/team/demo")
         asked.append(options)
         log("Step 1/1 : FROM scratch")
         return Built("lab/team/demo", DIGEST, "tag"), GIT
@@ -53,11 +60,21 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[BuildOptions]:
 
 
 @pytest.fixture
-def submitted(standin: StandIn) -> list[JobSpec]:
+def planned() -> list[JobSpec]:
+    """What the yard was asked about, and not sent."""
+    return []
+
+
+@pytest.fixture
+def submitted(standin: StandIn, planned: list[JobSpec]) -> list[JobSpec]:
     jobs: list[JobSpec] = []
 
-    def take(asked: object) -> Said:
-        jobs.append(decode(JobSpec, asked.body["spec"]))  # type: ignore[attr-defined]
+    def take(asked: Asked) -> Said:
+        spec = decode(JobSpec, asked.body["spec"])
+        if asked.body.get("dry_run"):
+            planned.append(spec)
+            return Said(data=PlanView(a_job_view()))
+        jobs.append(spec)
         return Said(status=201, data=a_job_view())
 
     standin.on("POST /jobs", take)
@@ -83,14 +100,80 @@ def test_the_registry_may_stand_in_the_environment(
     monkeypatch.setenv("YARD_PULL_REGISTRY", "inside:5000")
     yard("build")
     yard("build", "--registry", "other")
+    yard("build", "--registry", "lab/team")
+    yard("build", "--registry", "other", "--pull-registry", "beside")
     assert [(each.registry, each.pull_registry) for each in built] == [
         ("lab/team", "inside:5000"),
-        ("other", "inside:5000"),
+        ("other", ""),  # whose second address nobody said
+        ("lab/team", "inside:5000"),
+        ("other", "beside"),
     ]
 
 
+def test_a_manifests_registry_and_then_its_images_go_before_the_environment(
+    yard: Yard, built: list[BuildOptions], submitted: list[JobSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("YARD_REGISTRY", "lab/team")
+    monkeypatch.setenv("YARD_PULL_REGISTRY", "inside:5000")
+    hosted = MANIFEST.replace("image: demo", "image: ghcr.io/org/demo")
+    registered = hosted.replace("  target", "  registry: eu.example\n  target")
+    for text in (MANIFEST, hosted, registered):
+        Path("job.yaml").write_text(text)
+        assert yard("submit", "-d", "--build", "--on", "kubernetes", "job.yaml").code == 0
+    assert [(each.registry, each.image, each.pull_registry) for each in built] == [
+        ("lab/team", "demo", "inside:5000"),
+        ("", "ghcr.io/org/demo", ""),
+        ("eu.example", "ghcr.io/org/demo", ""),
+    ]
+
+
+# -- the cluster that kaniko builds in
+
+
+@pytest.fixture
+def places(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> list[Place]:
+    """Where kaniko was to build, of a yard with two clusters."""
+    found: list[Place] = []
+
+    @contextmanager
+    def reached_cluster(place: Place) -> Iterator[object]:
+        found.append(place)
+        yield object()
+
+    monkeypatch.setattr(building, "pods_module", lambda _: SimpleNamespace(reached_cluster=reached_cluster))
+    standin.on("GET /clusters", Said(data=(ClusterView("first"), ClusterView("lab", namespace="ml"))))
+    return found
+
+
+def test_kaniko_builds_in_the_cluster_that_on_names_or_in_the_first(
+    yard: Yard, built: list[BuildOptions], places: list[Place]
+) -> None:
+    for words in ([], ["--on", "lab"], ["--on", "kubernetes"]):
+        result = yard("build", "--registry", "lab", "--builder", "kaniko", *words)
+        assert result.code == 0, result.err
+    assert [(place.cluster, place.namespace) for place in places] == [("first", ""), ("lab", "ml"), ("first", "")]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--builder", "kaniko", "--on", "lap"], "yard: --on lap: no cluster 'lap'; known: first, kubernetes, lab\n"),
+        (
+            ["--on", "lab"],
+            "yard: --on lab: docker builds on this machine, and kaniko in a cluster; say --builder kaniko\n",
+        ),
+    ],
+)
+def test_a_cluster_that_is_misspelt_or_for_nothing_is_refused(
+    yard: Yard, built: list[BuildOptions], places: list[Place], words: list[str], sentence: str
+) -> None:
+    result = yard("build", "--registry", "lab", *words)
+    assert (result.code, result.err) == (2, sentence)
+    assert (built, places) == ([], [])
+
+
 def test_a_quiet_build_that_fails_shows_its_last_lines(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(options: BuildOptions, say: Say, *, log: Say, builder: object = None) -> tuple[Built, GitState]:
+    def fail(options: BuildOptions, say: Say, *, log: Say, **_: object) -> tuple[Built, GitState]:
         raise BuildFailed("the image was not built: no such file", ("\x1b[31mStep 3/3", "no such file"))
 
     monkeypatch.setattr(building, "build_image", fail)
@@ -105,7 +188,7 @@ def test_a_signal_ends_a_build_that_still_tidies_up(
 ) -> None:
     tidied = []
 
-    def build(options: BuildOptions, say: Say, *, log: Say, builder: object = None) -> tuple[Built, GitState]:
+    def build(options: BuildOptions, say: Say, *, log: Say, **_: object) -> tuple[Built, GitState]:
         try:
             signal.raise_signal(number)
         finally:
@@ -219,7 +302,61 @@ def test_build_contradicts_an_image_and_plain_processes(
     result = yard("submit", "--build", "--registry", "lab", "job.yaml")
     assert result.code == 2
     assert "runs as plain processes" in result.err
+    result = yard("submit", "--build", "--registry", "lab", "--on", "kubernets", "--", "true")
+    assert result.code == 2
+    assert "--on kubernets is no cluster; name one (kubernetes, lab), or add --container" in result.err
     assert (built, submitted) == ([], [])
+
+
+# -- what is refused before a build
+
+
+@pytest.mark.parametrize("words", [["--on", "lab"], ["--container"]])
+def test_the_yard_is_asked_about_the_job_before_its_image_is_built(
+    yard: Yard, built: list[BuildOptions], submitted: list[JobSpec], planned: list[JobSpec], words: list[str]
+) -> None:
+    result = yard("submit", "-d", "--build", "--registry", "lab", *words, "--gpus", "2", "--", "true")
+    assert result.code == 0, result.err
+    ((before,), (after,)) = planned, submitted
+    assert before.image == f"lab/team/demo@sha256:{'0' * 64}", "named as it will be, for who judges by names"
+    assert replace(before, image=after.image, git=after.git) == after
+    assert before.git is None
+
+
+def test_a_job_that_the_yard_would_refuse_is_not_built(
+    yard: Yard, standin: StandIn, built: list[BuildOptions], submitted: list[JobSpec]
+) -> None:
+    standin.on("POST /jobs", problem(400, "bad_request", "job 'true' can never run: no node has 64 GPUs"))
+    result = yard("submit", "--build", "--registry", "lab", "--gpus", "64", "--", "true")
+    assert (result.code, result.err) == (2, "yard: job 'true' can never run: no node has 64 GPUs\n")
+    assert built == []
+
+
+def test_without_a_kubeconfig_nothing_is_built(
+    yard: Yard,
+    standin: StandIn,
+    built: list[BuildOptions],
+    submitted: list[JobSpec],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    standin.on("GET /clusters", Said(data=()))
+    standin.on("GET /nodes", Said(data=()))
+    result = yard("submit", "--build", "--registry", "lab", "--", "true")
+    assert result.code == 2
+    assert "no kubeconfig" in result.err
+    assert built == []
+
+
+def test_a_webhook_may_refuse_an_image_that_is_not_there_yet(
+    yard: Yard, standin: StandIn, built: list[BuildOptions], submitted: list[JobSpec]
+) -> None:
+    said = 'cluster lab refuses the Job: admission webhook "verify" denied the request: no such image'
+    standin.on("POST /jobs", problem(400, "bad_request", said), Said(status=201, data=a_job_view()))
+    result = yard("submit", "-d", "--build", "--registry", "lab", "--on", "lab", "--", "true")
+    assert result.code == 0, result.err
+    assert f"warning: {said}; it is built nevertheless" in result.err
+    assert len(built) == 1
 
 
 def test_show_says_what_an_image_was_built_from(yard: Yard, standin: StandIn) -> None:

@@ -1,11 +1,13 @@
-"""What becomes of a Secret that is made by half, and of a watch that breaks? With an API server that only plays."""
+"""What becomes of a Secret that is made by half, of a right that is missing, of a watch that breaks? With an API server
+that only plays."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,6 +50,64 @@ def test_what_cannot_be_removed_is_told_and_the_first_error_stays(capsys: pytest
     with pytest.raises(UserError, match="no"):
         cluster.create_secret(SECRET)
     assert "ConfigMap yard-x in namespace lab may be left behind: silence" in capsys.readouterr().err
+
+
+class Answer:
+    """Of an API server, to every question."""
+
+    reason = "Forbidden"
+
+    def __init__(self, status: int, text: str) -> None:
+        self.status, self._text = status, text
+
+    def __call__(self, *_: object, **__: object) -> Answer:
+        return self
+
+    async def __aenter__(self) -> Answer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    async def text(self) -> str:
+        return self._text
+
+
+@contextmanager
+def answering(status: int, text: str) -> Iterator[ReachedCluster]:
+    async def headers(path: str) -> dict[str, str]:
+        return {}
+
+    answer = Answer(status, text)
+    http = SimpleNamespace(get=answer, request=answer)
+    link = SimpleNamespace(namespace="ml", http=http, url=lambda path, query: path, headers=headers)
+    with asyncio.Runner() as runner:
+        yield ReachedCluster(link, runner, "lab")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("ask", "right"),
+    [
+        (lambda cluster: list(cluster.log("p", "c")), "get pods/log"),
+        (lambda cluster: cluster.pod("p"), "get pods"),
+        (lambda cluster: cluster.create_pod({}), "create pods"),
+        (lambda cluster: cluster.remove_pod("p"), "delete pods"),
+    ],
+)
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_right_that_is_missing_is_named_with_the_servers_words(
+    ask: Callable[[ReachedCluster], object], right: str, status: int
+) -> None:
+    words = json.dumps({"message": "pods is forbidden: User ada"})
+    with answering(status, words) as cluster, pytest.raises(UserError) as raised:
+        ask(cluster)
+    assert str(raised.value) == f"cluster lab does not let you {right} in namespace ml: pods is forbidden: User ada"
+    with answering(status, "") as cluster, pytest.raises(UserError, match="in namespace ml: Forbidden"):
+        ask(cluster)
+
+
+def test_the_log_of_a_container_that_has_not_begun_is_empty() -> None:
+    with answering(400, "") as cluster:
+        assert list(cluster.log("p", "c")) == []
 
 
 def test_a_signal_in_the_middle_leaves_a_loop_that_can_go_on() -> None:

@@ -110,12 +110,76 @@ def test_a_dockerfile_outside_the_tree_is_in_no_commit(make: Fixture, tmp_path: 
     make.tree.push()
     for path in (outside, link):
         assert make(NotingBuilder(), dockerfile=str(path)).tag.startswith("ada-")
-        with pytest.raises(UserError, match="is not in the git tree"):
+        with pytest.raises(UserError, match="is not in the commit"):
             make(NotingBuilder(is_remote=True), dockerfile=str(path))
     (tmp_path / "way").symlink_to(make.tree.path)
     builder = NotingBuilder(is_remote=True)
     make(builder, dockerfile=str(tmp_path / "way" / "Dockerfile"))
     assert builder.plans[0].dockerfile_in_context == "Dockerfile"
+
+
+def test_a_dockerfile_that_git_ignores_or_that_is_only_added_is_in_no_commit(
+    make: Fixture, there: dict[str, str]
+) -> None:
+    make.tree.write(".gitignore", "own.*\n")
+    (make.tree.path / "link").symlink_to("own.file")
+    make.tree.commit()
+    make.tree.push()
+    ignored = make.tree.write("own.file", "FROM scratch\n")
+    for path in (ignored, make.tree.path / "link"):
+        assert make(NotingBuilder(), dockerfile=str(path)).tag.startswith("ada-")
+        with pytest.raises(UserError, match=r"is not in the commit, and docker builds that; add it, and commit"):
+            make(NotingBuilder(is_remote=True), dockerfile=str(path))
+    added = make.tree.write("Added", "FROM scratch\n")
+    make.tree.git("add", "Added")
+    with pytest.raises(UserError, match="is not in the commit"):
+        make(NotingBuilder(is_remote=True), dockerfile=str(added), allow_dirty=True)
+
+
+def test_a_dockerfile_of_a_submodule_is_in_the_commit(make: Fixture, tmp_path: Path) -> None:
+    other = Tree(tmp_path / "other")
+    other.write("Dockerfile", "FROM scratch\n")
+    other.commit()
+    other.push()
+    make.tree.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other.bare), "parts")
+    make.tree.commit()
+    make.tree.push()
+    builder = NotingBuilder(is_remote=True)
+    make(builder, dockerfile=str(make.tree.path / "parts" / "Dockerfile"))
+    assert builder.plans[0].push.tag.startswith(make.tree.head)
+
+
+@pytest.mark.parametrize(
+    ("registry", "image", "name"),
+    [
+        ("", "ghcr.io/org/train:1", "ghcr.io/org/train"),
+        ("registry.lab/team", "registry.lab/team/train", "registry.lab/team/train"),
+        ("registry.lab", "registry.lab/team/train", "registry.lab/team/train"),
+        ("registry.lab/team", "registry.lab/teams/train", "registry.lab/team/teams/train"),
+        ("registry.lab/team", "team/train", "registry.lab/team/team/train"),
+        ("registry.lab/team", "ghcr.io/team/train", "registry.lab/team/team/train"),
+    ],
+)
+def test_an_image_that_names_its_registry_does_not_name_it_twice(
+    make: Fixture, registry: str, image: str, name: str
+) -> None:
+    assert make(NotingBuilder(), registry=registry, image=image).name == name
+
+
+def test_who_is_asked_before_a_build_hears_the_name_and_may_refuse_it(make: Fixture, there: dict[str, str]) -> None:
+    builder, heard = NotingBuilder(), list[str]()
+
+    def refuse(name: str) -> None:
+        heard.append(name)
+        raise UserError("no room")
+
+    options = BuildOptions(registry="lab/team", pull_registry="inside:5000", context=str(make.tree.path))
+    with pytest.raises(UserError, match="no room"):
+        build_image(options, make.said.append, builder=builder, approve=refuse)
+    assert (heard, builder.plans) == (["inside:5000/my_app"], [])
+    there[f"lab/team/my_app:{make.tree.head}"] = DIGEST
+    build_image(options, make.said.append, builder=builder, approve=refuse)
+    assert len(heard) == 1, "nothing is built: the job itself is asked about at once"
 
 
 def test_a_value_that_the_shell_has_is_not_in_the_list_of_processes(

@@ -37,8 +37,10 @@ PLAN = BuildPlan(
 RUNNING: dict[str, Any] = {"running": {}}
 
 
-def ended(code: int, message: str = "") -> dict[str, Any]:
-    return {"terminated": {"exitCode": code, "message": message}}
+def ended(code: int, message: str = "", reason: str = "") -> dict[str, Any]:
+    return {
+        "terminated": {"exitCode": code, "message": message, "reason": reason or ("Error" if code else "Completed")}
+    }
 
 
 class PlayedCluster:
@@ -121,10 +123,35 @@ def test_a_log_that_is_cut_goes_on_where_it_was() -> None:
         ),
         ([status(ended(0), ended(0, ""))], {}, "does not say its digest"),
         (
+            [status(ended(137, reason="OOMKilled"), phase="Failed")],
+            {FETCH: [["Receiving objects: 12%"]]},
+            "could not fetch commit 3f3f3f3f3f3f from https://git.lab/x.git: OOMKilled",
+        ),
+        (
+            [status(ended(0), ended(137, reason="OOMKilled"), phase="Failed")],
+            {BUILD: [["INFO error pushing: a line that is not the reason"]]},
+            "the image was not built, for pod yard-build-",
+        ),
+        ([status(ended(0), ended(137, reason="OOMKilled"), phase="Failed")], {}, "was ended: OOMKilled"),
+        (
+            [status(ended(0), ended(128, "exec: /kaniko/executor: no such file", "StartError"), phase="Failed")],
+            {},
+            "was ended: StartError: exec: /kaniko/executor: no such file",
+        ),
+        (
+            [
+                *[status(ended(0), ended(137))] * 6,
+                status(ended(0), ended(137), phase="Failed", reason="Evicted", message="the node was low on memory"),
+            ],
+            {BUILD: [["INFO Taking snapshot of full filesystem..."]]},
+            "was ended: Evicted: the node was low on memory",
+        ),
+        (
             [status({"waiting": {"reason": "ImagePullBackOff", "message": "cannot pull kaniko"}})],
             {},
             "cannot begin: cannot pull kaniko",
         ),
+        ([status(ended(0), ended(143))] * 5 + [None], {}, "was ended: somebody removed it"),
         ([status({}, phase="Failed", reason="Evicted", message="the node was low on disk")], {}, "low on disk"),
         ([status(RUNNING), status(RUNNING), None], {}, "is gone: somebody removed it"),
     ],

@@ -19,6 +19,8 @@ from jobyard.errors import Unavailable, UserError, YardError
 Answer = TypeVar("Answer")
 Object = dict[str, Any]
 AWAY = frozenset({429, 502, 503, 504})  # somebody answers who cannot, for the moment
+UNWELCOME = frozenset({401, 403})
+VERBS = {"POST": "create", "GET": "get", "DELETE": "delete"}  # as rights name them
 ANSWER_SECONDS = 60.0
 LINE_BYTES = 1 << 20  # longer ones are cut into several
 
@@ -71,7 +73,8 @@ class ReachedCluster:
                 warn(f"{kind} {name} in namespace {self.namespace} may be left behind: {error}")
 
     def log(self, pod: str, container: str) -> Iterator[str]:
-        """Its lines from the first one on, as they come, until the container ends or the link does."""
+        """Its lines from the first one on, as they come, until the container ends or the link does. Raises UserError
+        where the caller may not see them."""
         lines = self._log(pod, container)
         try:
             while (line := self._run(_next(lines))) is not None:
@@ -86,6 +89,8 @@ class ReachedCluster:
             async with self._link.http.get(
                 self._link.url(path, query), headers=await self._link.headers(path)
             ) as answer:
+                if answer.status in UNWELCOME:
+                    raise self._unwelcome("get", "pods/log", await answer.text(), answer.reason)
                 if answer.status >= 400:
                     return  # it has not begun, or its pod is gone: who asks looks at the pod next
                 rest = b""
@@ -134,10 +139,18 @@ class ReachedCluster:
             raise Unavailable(
                 f"cluster {self._cluster} cannot answer now: {_message(text) or answer.reason}; try again"
             )
+        if answer.status in UNWELCOME:
+            raise self._unwelcome(VERBS[method], plural, text, answer.reason)
         if answer.status >= 400:
             raise UserError(f"cluster {self._cluster} refuses it: {_message(text) or answer.reason}")
         found: Object = json.loads(text)
         return found
+
+    def _unwelcome(self, verb: str, resource: str, text: str, otherwise: str | None) -> UserError:
+        return UserError(
+            f"cluster {self._cluster} does not let you {verb} {resource} in namespace {self.namespace}: "
+            f"{_message(text) or otherwise}"
+        )
 
     def _path(self, plural: str, name: str = "") -> str:
         collection = f"/api/v1/namespaces/{quote(self.namespace, safe='')}/{plural}"
