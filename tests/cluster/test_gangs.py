@@ -56,7 +56,9 @@ def test_a_pytorchjob_is_preempted_at_a_checkpoint_and_goes_on_larger(
     yard: ClusterYard, training_operator: Program
 ) -> None:
     yard.set_gpus(1)
-    words = ("--workers", "1..2", "--gpus", "1", "--epochs", "30", "--", "python3", "/app/train.py", "30", "0.9")
+    secret = ("--mount-secret", f"{yard.write('token', 'for every attempt')}=/etc/app/token")
+    script = "grep . /etc/app/token && exec python3 /app/train.py 30 0.9"
+    words = ("--workers", "1..2", "--gpus", "1", "--epochs", "30", *secret, "--", "sh", "-c", script)
     job = yard.submit(*GANG, *words)
     until(lambda: epochs_of(yard, job) >= 2, 120)
     (pod,) = yard.pods(job)
@@ -73,6 +75,7 @@ def test_a_pytorchjob_is_preempted_at_a_checkpoint_and_goes_on_larger(
     assert [epoch for epoch, _ in told] == list(range(1, 31))  # each once
     assert (told[0][1], told[-1][1]) == (1, 2)
     assert yard.tasks(job)[0]["attempt"] == 2
+    assert all("for every attempt" in yard.logs(job, "--task", "0", "--attempt", number) for number in "12")
 
 
 def test_a_pytorchjob_tells_each_pod_its_rank_and_where_the_master_is(

@@ -146,3 +146,19 @@ def test_a_cancelled_task_of_an_array_does_not_run_and_the_others_do(yard: Clust
     yard.ok("cancel", job, "--task", "2")
     ended = yard.ended(job)
     assert [task["state"] for task in yard.tasks(job)] == ["SUCCEEDED", "SUCCEEDED", "CANCELLED", "SUCCEEDED"], ended
+
+
+def test_who_is_tried_again_without_its_secret_is_told_so(yard: ClusterYard) -> None:
+    token = yard.write("token", "x")
+    job = yard.submit(*ON, "-c", "0.1", "--mount-secret", f"{token}=/etc/app/token", "--", "false")
+    assert yard.ended(job)["state"] == "FAILED"
+    (made,) = yard.objects(job)
+    (name,) = [each["secret"]["secretName"] for each in made["spec"]["template"]["spec"]["volumes"] if "secret" in each]
+    until(lambda: yard.owners_of_secret(name) == [made["metadata"]["name"]])
+    yard.ok("retry", job)
+    until(lambda: yard.tasks(job)[0]["attempt"] == 2 and yard.job(job)["state"] == "FAILED")
+    assert yard.tasks(job)[0]["reason"] == "ExitCode"  # it is kept for who tries again
+    yard.cluster.kubectl("delete", "configmap", name, f"--namespace={yard.namespace}")
+    yard.ok("retry", job)
+    until(lambda: yard.tasks(job)[0]["attempt"] == 3 and yard.job(job)["state"] == "FAILED")
+    assert "submit it again with --mount-secret" in yard.tasks(job)[0]["message"]

@@ -46,6 +46,11 @@ class ClusterYard(TemporaryYard):
     def delete_pod(self, name: str) -> None:
         self.cluster.api.delete(f"{self.path('/api/v1', 'pods')}/{name}", gracePeriodSeconds=1)
 
+    def owners_of_secret(self, name: str) -> list[str]:
+        """The objects with which it goes."""
+        holder = self.cluster.api.get(f"{self.path('/api/v1', 'configmaps')}/{name}")
+        return [owner["name"] for owner in holder["metadata"].get("ownerReferences") or ()]
+
     def set_gpus(self, count: int) -> None:
         """On the one real node; returns when the yard knows of them."""
         self.cluster.set_gpus(count)

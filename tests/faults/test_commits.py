@@ -96,6 +96,9 @@ class UnsettledYard:
     def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
         return self.live
 
+    def nodes_of(self, cluster: str) -> Sequence[str]:
+        return ()
+
     def live_of(self, job_id: str) -> Sequence[LiveAttempt]:
         return self.live
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from jobyard.cli.kubeconfig import DEFAULT, ClusterWords, config_elsewhere, config_here
+from jobyard.cli.kubeconfig import DEFAULT, ClusterWords, config_elsewhere, config_here, config_of_known
 from jobyard.cli.output.text import say
 from jobyard.cli.session import Session
 from jobyard.model.job import JobSpec
@@ -24,8 +24,11 @@ def add_default_cluster(session: Session, spec: JobSpec, *, quiet: bool = False)
 
 
 def config_of(session: Session, words: ClusterWords) -> ClusterConfig:
-    """How the yard's server reaches it, wherever that is."""
-    return config_elsewhere(words) if session.leaves_this_machine else config_here(words, os.environ)
+    """How the yard's server reaches it, wherever that is; of a cluster that the yard knows, what is to change."""
+    if session.leaves_this_machine:
+        return config_elsewhere(words)
+    is_known = any(cluster.id == words.name for cluster in session.client.clusters())
+    return (config_of_known if is_known else config_here)(words, os.environ)
 
 
 def where(cluster: ClusterView) -> str:

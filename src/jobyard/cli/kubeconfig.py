@@ -46,6 +46,13 @@ def config_here(words: ClusterWords, environ: Mapping[str, str]) -> ClusterConfi
     return ClusterConfig(words.name, kubeconfig, context, words.namespace or namespace, words.storage, words.queue)
 
 
+def config_of_known(words: ClusterWords, environ: Mapping[str, str]) -> ClusterConfig:
+    """What is to change of a cluster that the yard knows; empty: stays. Nothing said: it is what kubectl uses now."""
+    if words.kubeconfig or words == ClusterWords(words.name):
+        return config_here(words, environ)
+    return config_elsewhere(words)
+
+
 def config_elsewhere(words: ClusterWords) -> ClusterConfig:
     """For a server on another machine: what is said, as it is there; nothing said: the pod that it runs in."""
     return ClusterConfig(words.name, words.kubeconfig, words.context, words.namespace, words.storage, words.queue)

@@ -40,6 +40,7 @@ class JobFacts(NamedTuple):
     is_fresh: bool = False  # none of its tasks has had an attempt, except the first ones that are live now
     slots: int = 0  # so many of its tasks may run at once
     waiting: int = 0  # so many have no slot
+    attempt: int = 0  # the latest of its first task, also if that has ended
 
 
 class YardView(Protocol):
@@ -53,6 +54,9 @@ class YardView(Protocol):
         """Those of a job, by task."""
 
     def facts(self, job_id: str) -> JobFacts: ...
+
+    def nodes_of(self, cluster: str) -> Sequence[str]:
+        """Those that the yard believes to be there."""
 
     def is_ended(self, job_id: str, task: int) -> bool:
         """Is nothing more wanted of this task?"""
@@ -125,3 +129,7 @@ class InNamespace(Protocol):
     @property
     def namespace(self) -> str:
         """Empty: not known yet."""
+
+    @property
+    def is_tidy(self) -> bool:
+        """Is nothing to be done there now, neither for jobs that run nor after those that have ended?"""

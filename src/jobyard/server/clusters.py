@@ -92,6 +92,32 @@ def _image_note(spec: JobSpec) -> str:
     return f"image {spec.image!r}"
 
 
+def changed_config(state: YardState, said: ClusterConfig) -> ClusterConfig:
+    """Of a known cluster, what is not said stays. Raises UserError where jobs would be left behind: their pods would
+    run on there, and they would begin again here."""
+    known = state.clusters.get(said.id)
+    if known is None:
+        return said
+    config = replace(said, storage=said.storage or known.storage, queue=said.queue or known.queue)
+    if not said.kubeconfig:
+        config = replace(config, kubeconfig=known.kubeconfig)
+        if said.context in ("", known.context):
+            config = replace(config, context=known.context, namespace=said.namespace or known.namespace)
+    jobs = unfinished_jobs(state, said.id)
+    if jobs and _place(config) != _place(known):
+        counted = "1 job is" if len(jobs) == 1 else f"{len(jobs)} jobs are"
+        raise UserError(
+            f"cluster {said.id}: {counted} not finished in {_place(known)}, and this is {_place(config)}; wait for the"
+            " end, or give the other place a name of its own: yard clusters add NAME"
+        )
+    return config
+
+
+def _place(config: ClusterConfig) -> str:
+    parts = (("context", config.context), ("namespace", config.namespace), ("kubeconfig", config.kubeconfig))
+    return ", ".join(f"{name} {value}" for name, value in parts if value) or "the yard's own cluster"
+
+
 def add_cluster(config: ClusterConfig, this_machine: str) -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[Event], str]:
         check_name(state, config.id, this_machine)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import DatabaseError
 
 from jobyard.agent import faults
+from jobyard.engine import wants
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.training import resumes_at, tells_of_checkpoints, yield_seconds
 from jobyard.engine.yard_state import YardState
@@ -110,7 +111,12 @@ class YardLoop:
         job = self.state.jobs.get(job_id)
         if job is None or job.is_final:
             return JobFacts(is_over=True, is_stopping=job is None or job.stop is not None)
-        return JobFacts(False, job.stop is not None, job.is_fresh, len(job.slots), len(job.pending))
+        latest = job.task(0).attempt
+        return JobFacts(False, job.stop is not None, job.is_fresh, len(job.slots), len(job.pending), latest)
+
+    def nodes_of(self, cluster: str) -> Sequence[str]:
+        nodes = wants.nodes_of(self.state, cluster)
+        return [node.id for node in nodes if node.state is not NodeState.DOWN]
 
     def is_ended(self, job_id: str, task: int) -> bool:
         job = self.state.jobs.get(job_id)

@@ -126,6 +126,32 @@ async def test_a_cluster_that_cannot_be_used_leaves_nothing_behind_unless_forced
         assert list(server.loop.state.clusters) == ["lab"]
 
 
+async def test_of_a_known_cluster_only_what_is_said_changes(tmp_path: Path) -> None:
+    async with a_server(tmp_path) as server:
+        first, second = (tmp_path / name for name in ("first", "second"))
+        for file in (first, second):
+            file.touch()
+        at_first = ClusterConfig("lab", str(first), "gpu", "team", queue="fast")
+        await server.add(at_first)
+        await server.add(ClusterConfig("lab", storage="disk"))
+        assert server.loop.state.clusters["lab"] == replace(at_first, storage="disk")
+        await server.add(ClusterConfig("lab", context="gpu", namespace="other"))
+        assert server.loop.state.clusters["lab"] == replace(at_first, storage="disk", namespace="other")
+        await server.add(ClusterConfig("lab", str(second), "cpu"))
+        assert server.loop.state.clusters["lab"] == ClusterConfig("lab", str(second), "cpu", "", "disk", "fast")
+
+
+async def test_a_cluster_does_not_move_away_from_its_jobs(tmp_path: Path, fake_cluster: type[FakeCluster]) -> None:
+    async with a_server(tmp_path) as server:
+        await server.add()
+        fake_cluster.machine = None
+        await server.submit(on_lab("sleep 1000"))
+        refusal = "1 job is not finished in namespace team, and this is namespace other; wait for the end, or"
+        with pytest.raises(UserError, match=refusal):
+            await server.add(ClusterConfig("lab", namespace="other"))
+        await server.add(ClusterConfig("lab", storage="disk"))  # that moves nothing
+
+
 async def test_without_its_library_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.KNOWN, "kubernetes", "no_such_library.aio:Executor")
     async with a_server(tmp_path) as server:

@@ -50,7 +50,7 @@ def ls(session: Session) -> int:
 def add(session: Session, force: bool, **words: str) -> int:
     """Use a Kubernetes cluster, for `yard run --on NAME`. Default name: kubernetes.
 
-    The same name again changes how it is reached. Jobs run with the rights of this kubeconfig.
+    The same name again changes what is said. Jobs run with the rights of this kubeconfig.
     """
     view = session.client.add_cluster(config_of(session, ClusterWords(**words)), force=force)
     if session.is_json:

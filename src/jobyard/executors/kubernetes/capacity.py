@@ -113,11 +113,6 @@ def _asked(container: Object) -> Amounts:
     return Amounts(cpu_millis(asked.get("cpu", "0")), mib(asked.get("memory", "0")), int(quantity(asked.get(GPU, "0"))))
 
 
-def holds_room(pod: Object) -> bool:
-    """Is it on a node and not over?"""
-    return bool(pod["spec"].get("nodeName")) and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
-
-
 def foreign_of(asked: Amounts, ours: Collection[int], devices: int) -> Foreign:
     """What others hold on a node. Which of its GPUs they have nobody tells: those that we have not, from the end."""
     free = [index for index in range(devices) if index not in ours]

@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 FIELD_MANAGER = "jobyard"
 MERGE = "application/merge-patch+json"
-STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 JSON = "application/json"
 OPENED = "OPENED"
@@ -60,8 +59,8 @@ class Refused(Rejected):
         return self.status == 404
 
     @property
-    def is_conflict(self) -> bool:
-        return self.status == 409
+    def is_there_already(self) -> bool:
+        return self.reason == "AlreadyExists"
 
     @property
     def is_forbidden(self) -> bool:
@@ -70,7 +69,7 @@ class Refused(Rejected):
     @property
     def is_final(self) -> bool:
         """Is it about what was asked, and not about who asked, or a server that is not well?"""
-        return not self.is_forbidden and self.status < 500
+        return not self.is_forbidden and self.status < 500 and (self.status != 409 or self.is_there_already)
 
 
 class Api:
@@ -109,7 +108,7 @@ class Api:
 
     async def keep_identity(self) -> None:
         """Until cancelled: programs that a kubeconfig names for tokens are asked again before these run out."""
-        if self._loader is not None:
+        if getattr(self._loader, "token", None):  # others have certificates, or nothing at all, as behind a proxy
             await kube_config.refresh_token(self._loader, self._client.configuration)
 
     async def close(self) -> None:
@@ -128,10 +127,8 @@ class Api:
         query = {"fieldManager": FIELD_MANAGER, "force": "true", **query}
         return await self._ask("apply", "PATCH", path, body, query, APPLY)
 
-    async def patch(self, path: str, body: Object, *, adds_to_lists: bool = False) -> Object:
-        """Lists are replaced; with `adds_to_lists` they are added to, which only Kubernetes' own kinds know."""
-        kind = STRATEGIC_MERGE if adds_to_lists else MERGE
-        return await self._ask("patch", "PATCH", path, body, {"fieldManager": FIELD_MANAGER}, kind)
+    async def patch(self, path: str, body: Object) -> Object:
+        return await self._ask("patch", "PATCH", path, body, {"fieldManager": FIELD_MANAGER}, MERGE)
 
     async def delete(self, path: str, *, grace_seconds: int | None = None) -> None:
         """With all that it owns. Gone already: nothing."""

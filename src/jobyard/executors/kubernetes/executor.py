@@ -21,7 +21,16 @@ from jobyard.executors.kubernetes import names, secrets
 from jobyard.executors.kubernetes.client import Api, Refused, object_path
 from jobyard.executors.kubernetes.held_job import HeldJob
 from jobyard.executors.kubernetes.kinds import KINDS, Kind, kind_of
-from jobyard.executors.kubernetes.rights import check_place, kueue_version, lacking, rights_on, sentence
+from jobyard.executors.kubernetes.rayjob import is_submitter
+from jobyard.executors.kubernetes.rights import (
+    STOPPING,
+    Right,
+    check_place,
+    kueue_version,
+    lacking,
+    rights_on,
+    sentence,
+)
 from jobyard.executors.kubernetes.room import ClusterRoom
 from jobyard.executors.kubernetes.settling import RETRY_SECONDS, Settling
 from jobyard.executors.kubernetes.text import text_of
@@ -31,6 +40,7 @@ from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import AgentStatus, SubmittedJob, YardView
 from jobyard.model.effects import CloseSlot, Effect, JobEnded, Launch, Stop, Yield
 from jobyard.model.events import Event, NodeWentAway
+from jobyard.model.job import JobSpec
 from jobyard.model.node import ClusterConfig
 from jobyard.model.task import AttemptId
 
@@ -58,7 +68,7 @@ class KubernetesExecutor:
         self._ready = asyncio.Event()  # it is connected
         self._seen: asyncio.Queue[Sequence[Event]] = asyncio.Queue()
         self._jobs: dict[str, HeldJob] = {}
-        self._room = ClusterRoom(config.id, bool(config.queue), self._ours)
+        self._room = ClusterRoom(config.id, bool(config.queue), self._is_in_our_books)
         self._watches: dict[str, Watching] = {}  # also those of earlier connections, which go on from what they know
         self._running: list[Watching] = []
         self._beginning = asyncio.Lock()
@@ -110,6 +120,7 @@ class KubernetesExecutor:
             self._group = group
             group.create_task(api.keep_identity())
             await self._watch_all(api)
+            self._tell_all_of_room()
             self._back()
             self._slots = {live.slot.id: live.slot.job for live in self._yard.live_attempts(self._config.id)}
             self._touch_all()
@@ -223,7 +234,7 @@ class KubernetesExecutor:
         self._ready.set()
         if self._is_away:
             self._is_away = False
-            self._room.forget()
+            self._tell_all_of_room()
             self._touch_all()  # what was handed over meanwhile was let lie
 
     # -- what is seen -------------------------------------------------------------------------------------------------
@@ -234,6 +245,19 @@ class KubernetesExecutor:
             return ""
         labels = pod["metadata"].get("labels") or {}
         return labels.get(names.JOB, "") if labels.get(names.YARD) == self._yard_id else ""
+
+    def _is_in_our_books(self, pod: Object) -> bool:
+        """Is it a task for which the yard has a slot here? What hands a RayJob in is none, and another entry of the
+        same cluster has books of its own."""
+        job_id = self._ours(pod)
+        try:
+            spec = self._yard.job(job_id).spec
+        except KeyError:
+            return False
+        return spec.cluster == self._config.id and not (kind_of(spec).name == "RayJob" and is_submitter(pod))
+
+    def _tell_all_of_room(self) -> None:
+        self._room.tell_all(name.partition("/")[2] for name in self._yard.nodes_of(self._config.id))
 
     def _pod_changed(self, pod: Object, gone: bool) -> None:
         self._room.pod_changed(pod, gone)
@@ -317,11 +341,10 @@ class KubernetesExecutor:
         asyncio.get_running_loop().call_later(seconds, self._touch, job_id)
 
     async def _settle(self, job_id: str) -> None:
-        api = self._api
+        api, held = self._api, self._held(job_id)
         if api is None or self._is_away:
-            return
+            return  # whoever is held is looked at when the cluster is back
         await self._yard.settled()  # only what is on disk may be launched
-        held = self._held(job_id)
         await self._settling.settle(api, held)
         if held.is_empty and self._yard.facts(job_id).is_over:
             self._jobs.pop(job_id, None)
@@ -364,7 +387,7 @@ class KubernetesExecutor:
             raise UserError(f"cluster {self._config.id} cannot be used: {self._problem or 'it does not answer'}")
         kind = kind_of(job.spec)
         config = self._config
-        if job.spec.secrets and (missing := await lacking(api, secrets.NEEDED)):
+        if missing := await lacking(api, _needed_by(job.spec, kind)):
             raise UserError(f"cluster {config.id}: {await sentence(api, missing)}")
         first, *_ = self._settling.build(job, UnitKey(Scope.WHOLE, 1), api.namespace)
         if kind.name != "Pod":
@@ -416,7 +439,7 @@ class KubernetesExecutor:
 
     def reconnect(self) -> None:
         """Whoever forgot everything hears of everything again."""
-        self._room.forget()
+        self._tell_all_of_room()
         for held in self._jobs.values():
             held.forget()
             self._touch(held.id)
@@ -424,6 +447,10 @@ class KubernetesExecutor:
     @property
     def namespace(self) -> str:
         return self._api.namespace if self._api else self._config.namespace
+
+    @property
+    def is_tidy(self) -> bool:
+        return not (self._queued or self._busy)
 
     def status(self) -> AgentStatus:
         address = self._api.host if self._api else ""
@@ -433,3 +460,12 @@ class KubernetesExecutor:
     def calls(self) -> dict[str, int]:
         """How often the API server was asked for what."""
         return dict(self._api.calls) if self._api else {}
+
+
+def _needed_by(spec: JobSpec, kind: Kind) -> list[Right]:
+    """Rights that not every job needs. Those on what operators bring are asked for when that is first watched."""
+    return [
+        *(secrets.NEEDED if spec.secrets else ()),
+        *(STOPPING if spec.training is not None else ()),
+        *(rights_on(kind) if kind.name == "Pod" else ()),
+    ]

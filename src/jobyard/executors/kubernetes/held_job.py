@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -19,7 +20,7 @@ from jobyard.errors import ExecutorError
 from jobyard.executors.kubernetes import names
 from jobyard.executors.kubernetes.client import Api, object_path
 from jobyard.executors.kubernetes.kinds import KINDS, Kind
-from jobyard.executors.kubernetes.outcomes import is_over, main_container, outcome_of, started_at
+from jobyard.executors.kubernetes.outcomes import deleted_at, is_over, main_container, outcome_of, started_at
 from jobyard.executors.kubernetes.rayjob import is_submitter
 from jobyard.executors.kubernetes.reporting import CONTAINER as SIDECAR
 from jobyard.executors.kubernetes.states import Meaning, meaning_of_pod
@@ -127,6 +128,7 @@ class HeldJob:
         self.hurried: set[AttemptId] = set()  # they are to end without their grace
         self._asked_at: dict[UnitKey | str, float] = {}
         self.patched: dict[str, Object] = {}  # the last patch of each object
+        self.secrets_owner: str | None = None  # the object; None: nobody, they are to stay
         self.is_touched = False  # something changed while it was settled
         self._queue_words: dict[str, str] = {}  # by object: why Kueue holds it
         self._matched: dict[AttemptId, Object] = {}
@@ -222,7 +224,7 @@ class HeldJob:
             elif outcome := _outcome_without_pod(each, kind, seen, meaning):
                 self._end(each, None, outcome)
             elif each.is_running:
-                events += self._vanished(each)
+                self._vanished(each)
             elif meaning is not None:
                 events += self._awaits(each, self._reason_of(name, meaning))
             if name in self.lost and pod is None and not each.is_running:
@@ -268,8 +270,12 @@ class HeldJob:
         self, api: Api, each: LiveAttempt, pod: Object | None, name: str, meaning: Meaning | None
     ) -> list[Event]:
         """Pods may go before the object says how all ended, and those of a success may be killed by its operator."""
+        if meaning is None and name in self.lost and pod is not None:
+            return self._ends(each, pod)  # the object goes at once, its pods have their grace
         if meaning is None:
-            return self._vanished(each) if name in self.lost and each.is_running else []
+            if name in self.lost and each.is_running:
+                self._vanished(each)
+            return []
         if meaning.state in (State.SUCCEEDED, State.FAILED):
             self._end(each, pod, _outcome_of_object(meaning), api)
         elif pod is None and not each.is_running:
@@ -278,14 +284,13 @@ class HeldJob:
             return self._awaits(each, meaning_of_pod(pod))
         return []
 
-    def _vanished(self, each: LiveAttempt) -> list[Event]:
+    def _vanished(self, each: LiveAttempt) -> None:
         """Its pod is nowhere, and nobody saw it end."""
         now = time.time()
         message = f"its pod {each.unit} is gone, and nobody saw how it ended"
         order = self._orders.get(each.attempt)
         reason = Reason.PREEMPTED if each.is_yielding and order else Reason.NODE_LOST
-        outcome = Outcome(now, now, reason=reason, message=message)
-        return [AttemptsFinished((Finished(each.attempt, outcome),), now)]
+        self._end(each, None, Outcome(now, now, reason=reason, message=message))
 
     def _awaits(self, each: LiveAttempt, meaning: Meaning) -> list[Event]:
         """Told in words, once."""
@@ -340,7 +345,7 @@ class HeldJob:
                 gone=name in self.gone and _is_same(self.gone[name], pod),
                 at=now,
                 fold=follower.fold if follower else None,
-                order=self._order_of(each),
+                order=self._order_of(each, pod),
                 files=records.paths(str(self._mirror.directory), str(each.attempt)),
             )
         assert outcome is not None
@@ -357,10 +362,13 @@ class HeldJob:
         seen = (each for each in (self.pods.get(name), self.gone.get(name)) if each is not None)
         return next((each for each in seen if _is_same(each, pod)), pod)
 
-    def _order_of(self, each: LiveAttempt) -> StopOrder | None:
+    def _order_of(self, each: LiveAttempt, pod: Object) -> StopOrder | None:
         """What it was asked; by an earlier server, where the yard knows of it and we do not."""
         order = self._orders.get(each.attempt)
-        return order or (StopOrder(time.time(), each.yield_seconds, 0.0) if each.is_yielding else None)
+        if order is None and each.is_yielding:
+            order = StopOrder(time.time(), each.yield_seconds, 0.0)
+            order.at_once, order.signalled_at = each.at_once, deleted_at(pod) or 0.0
+        return order
 
     # -- stopping -----------------------------------------------------------------------------------------------------
 
@@ -394,7 +402,7 @@ class HeldJob:
             if each.is_yielding:
                 order = self._orders.setdefault(each.attempt, StopOrder(time.time(), each.yield_seconds, 0.0))
                 order.at_once = order.at_once or each.at_once
-                order.signalled_at = order.signalled_at or time.time()
+                order.signalled_at = order.signalled_at or math.floor(time.time())  # ends are told in whole seconds
 
     def pods_of(self, attempts: Iterable[LiveAttempt]) -> list[Object]:
         """Those that run and have not been told to go."""
@@ -451,7 +459,11 @@ class HeldJob:
         return not all(map(is_over, self._pods_of_object(kind, name)))
 
     def has_no_pod(self, each: LiveAttempt) -> bool:
-        return not each.is_running and each.attempt not in self._matched and each.attempt not in self._begun
+        """Is there nothing of it that could tell of its end?"""
+        if each.is_running or each.attempt in self._begun or each.attempt in self._ending:
+            return False
+        pod = self._matched.get(each.attempt)
+        return pod is None or pod["metadata"]["name"] not in self.pods
 
     def has_waited(self, what: UnitKey | str, seconds: float) -> bool:
         """Was this asked before, so long ago?"""

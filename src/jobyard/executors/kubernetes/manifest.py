@@ -181,8 +181,8 @@ def _job_spec(pod: Pod) -> Object:
         "backoffLimitPerIndex": spec.retries if pod.is_retried else 0,
         "podReplacementPolicy": "Failed",  # or two pods of one index run at once
     }
-    if (most := _failed_indexes(spec, group, pod.is_jobset)) is not None:
-        found["maxFailedIndexes"] = most
+    if pod.is_jobset:
+        found["maxFailedIndexes"] = 0
     if spec.deadline_seconds is not None:
         found["activeDeadlineSeconds"] = math.ceil(spec.deadline_seconds)
     if not is_one_attempt(spec):
@@ -193,12 +193,6 @@ def _job_spec(pod: Pod) -> Object:
 def _parallelism(spec: JobSpec, group: GroupSpec) -> int:
     at_once = min(group.completions, group.parallelism or group.completions)
     return at_once if spec.limit is None or needs_jobset(spec) else min(at_once, spec.limit)
-
-
-def _failed_indexes(spec: JobSpec, group: GroupSpec, is_jobset: bool) -> int | None:
-    if is_jobset or spec.failure_policy is FailurePolicy.STOP:
-        return 0
-    return None if spec.max_fails is None else min(spec.max_fails, group.completions)
 
 
 def _ignored(spec: JobSpec, group: GroupSpec) -> list[Object]:

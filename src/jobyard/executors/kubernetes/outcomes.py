@@ -50,17 +50,26 @@ def started_at(pod: Object) -> float | None:
     return seconds_of(pod.get("status", {}).get("startTime")) if is_over(pod) else None
 
 
+def deleted_at(pod: Object) -> float | None:
+    """When somebody wanted it gone; None: nobody does."""
+    metadata = pod["metadata"]
+    due = seconds_of(metadata.get("deletionTimestamp"))
+    return due - metadata.get("deletionGracePeriodSeconds", 0) if due is not None else None
+
+
 def outcome_of(
     pod: Object, *, gone: bool, at: float, fold: Fold | None, order: StopOrder | None, files: Paths
 ) -> Outcome:
-    """`gone`: it was deleted, and this is the last that was seen of it. `order`: what it was asked, if it was."""
+    """`gone`: it was deleted, and this is the last that was seen of it. `order`: what it was asked, if it was; deleting
+    it is how we signal."""
     ended = main_status(pod).get("state", {}).get("terminated") or {}
     meaning = meaning_of_pod(pod)
     record = Record()
     record.started_at = started_at(pod) or at
     record.ended_at = max(record.started_at, seconds_of(ended.get("finishedAt")) or at)
     record.exit_code, record.signal = _exit_of(ended)
-    reason, message = _reason(meaning, ended, gone or "deletionTimestamp" in pod["metadata"])
+    is_deleted_by_others = (gone or deleted_at(pod) is not None) and not (order is not None and order.signalled_at)
+    reason, message = _reason(meaning, ended, is_deleted_by_others)
     record.reason = reason.value if reason else None
     if fold is not None and record.exit_code == 0 and (fold.is_finished or not fold.is_told):
         fold.confirm()

@@ -43,7 +43,7 @@ def sidecar(image: str) -> Object:
         "image": image,
         "restartPolicy": "Always",
         "command": ["sh", "-c", unexpanded(FOLLOW)],
-        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+        "resources": {"requests": {"cpu": "0", "memory": "0"}},  # it sleeps, and a task has what it asked for, no less
         "volumeMounts": [{"name": VOLUME, "mountPath": REPORTS}],
     }
 

@@ -31,6 +31,8 @@ def rights_on(kind: Kind) -> list[Right]:
     return [Right(verb, kind.plural, kind.group) for verb in VERBS]
 
 
+STOPPING = (Right("create", "pods/exec"), Right("get", "pods/exec"))  # a stop file is written in the pod
+
 # Without one of these some job could be begun and not be ended, or not be heard of. Nodes are asked for by the watch.
 NEEDED = (
     *rights_on(KINDS["Job"]),

@@ -12,11 +12,11 @@ from jobyard.executors.kubernetes.capacity import (
     Amounts,
     asked_by,
     foreign_of,
-    holds_room,
     node_of,
     queue_node,
     quota_of,
 )
+from jobyard.executors.kubernetes.outcomes import is_over
 from jobyard.model.events import Event, NodeJoined, NodeLost, NodeMeasured, QuotaMeasured
 from jobyard.model.node import Foreign, Node, Quota
 from jobyard.model.resources import Placement
@@ -25,11 +25,11 @@ Object = dict[str, Any]
 
 
 class ClusterRoom:
-    """Fed by watches. `job_of` says whose a pod is: ours are in the yard's own books and are not counted again."""
+    """Fed by watches. Pods that are `in_our_books`, as slots of the yard, are not counted again."""
 
-    def __init__(self, cluster: str, has_queue: bool, job_of: Callable[[Object], str]) -> None:
+    def __init__(self, cluster: str, has_queue: bool, in_our_books: Callable[[Object], bool]) -> None:
         self._cluster = cluster
-        self._job_of = job_of
+        self._in_our_books = in_our_books
         self.changed = asyncio.Event()
         self._nodes: dict[str, Object] = {}
         self._quotas: dict[str, Object] = {}
@@ -38,18 +38,21 @@ class ClusterRoom:
         self._ours = Amounts()
         self._dirty: dict[str, None] = {}
         self._told: dict[str, Node] = {}
+        self._believed: set[str] = set()  # by the yard, before we told it anything
         self._told_foreign: dict[str, Foreign] = {}
         self._told_quota: Quota | None = None
         self._queue = queue_node(cluster) if has_queue else None
         self._is_queue_told = False
 
-    def forget(self) -> None:
-        """Whoever forgot everything hears of everything again."""
+    def tell_all(self, believed: Iterable[str]) -> None:
+        """Everything is told again to a yard that has slept, or that we could not hear for: also that nodes have gone
+        which it believes to be there."""
         self._told.clear()
+        self._believed = set(believed)
         self._told_foreign.clear()
         self._told_quota = None
         self._is_queue_told = False
-        self._dirty = dict.fromkeys(self._nodes)
+        self._dirty = dict.fromkeys([*self._nodes, *sorted(self._believed)])
         self.changed.set()
 
     def is_simulated(self, node: str) -> bool:
@@ -78,8 +81,10 @@ class ClusterRoom:
         known = self._held.pop(key, None)
         if known is not None:
             self._count(*known, -1)
-        if not gone and holds_room(pod):
-            self._held[key] = found = pod["spec"]["nodeName"], bool(self._job_of(pod)), asked_by(pod)
+        is_ours = self._in_our_books(pod)
+        if not gone and not is_over(pod) and (is_ours or pod["spec"].get("nodeName")):
+            # A quota counts pods that have no node yet: ours must be known as ours from the beginning.
+            self._held[key] = found = pod["spec"].get("nodeName", ""), is_ours, asked_by(pod)
             if found == known:
                 self._count(*found, 1, quietly=True)
             else:
@@ -117,7 +122,7 @@ class ClusterRoom:
         for name in dirty:
             events += self._news_of(name, ours, at)
         quota = quota_of(self._quotas.values(), self._ours)
-        if quota != (self._told_quota or Quota()):
+        if quota != self._told_quota:
             self._told_quota = quota
             events.append(QuotaMeasured(self._cluster, quota, at))
         return events
@@ -125,16 +130,17 @@ class ClusterRoom:
     def _news_of(self, name: str, ours: dict[str, set[int]], at: float) -> list[Event]:
         node_id = f"{self._cluster}/{name}"
         if name not in self._nodes:
-            known = self._told.pop(name, None)
+            is_known = self._told.pop(name, None) is not None or name in self._believed
             self._told_foreign.pop(name, None)
-            return [NodeLost(node_id, at, f"node {name} has left the cluster")] if known else []
+            self._believed.discard(name)
+            return [NodeLost(node_id, at, f"node {name} has left the cluster")] if is_known else []
         node = node_of(self._cluster, self._nodes[name])
         events: list[Event] = []
         if self._told.get(name) != node:
             self._told[name] = node
             events.append(NodeJoined(node, at))
         foreign = foreign_of(self._by_node[name], ours[node_id], len(node.devices))
-        if self._told_foreign.get(name, Foreign()) != foreign:
+        if self._told_foreign.get(name) != foreign:
             self._told_foreign[name] = foreign
             events.append(NodeMeasured(node_id, foreign, at))
         return events

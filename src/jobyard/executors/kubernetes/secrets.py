@@ -1,4 +1,4 @@
-"""What becomes of the Secrets that a submitter made for a job? They go with its last object.
+"""What becomes of the Secrets that a submitter made for a job? They stay while it lives, and go with its last object.
 
 The yard has no right to Secrets, and needs none: whoever made one let it belong to an empty ConfigMap of the same name.
 When that goes, Kubernetes removes the Secret.
@@ -6,28 +6,40 @@ When that goes, Kubernetes removes the Secret.
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
+from jobyard.executors.kubernetes import names
 from jobyard.executors.kubernetes.client import Api, Refused, object_path
+from jobyard.executors.kubernetes.kinds import Kind
 from jobyard.executors.kubernetes.rights import Right
 from jobyard.model.job import JobSpec
-
-log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 NEEDED = (Right("patch", "configmaps"), Right("delete", "configmaps"))
 
 
-async def give_to(api: Api, spec: JobSpec, owner: Object) -> None:
-    """From now on they go when it goes, and the other objects that they were given to. Repeatable."""
-    reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"]}
+async def are_kept(api: Api, spec: JobSpec, job_id: str) -> bool:
+    """Whatever object goes, they stay for the job's next attempt. False: they are gone already."""
+    try:
+        for path in _paths(api, spec):
+            await api.patch(path, {"metadata": {"labels": {names.JOB: job_id}, "ownerReferences": None}})
+    except Refused as refused:
+        if refused.is_absent:
+            return False
+        raise
+    return True
+
+
+async def give_to(api: Api, spec: JobSpec, kind: Kind, owner: Object) -> None:
+    """Of a job that is over: from now on they go when this object goes."""
+    reference = {"apiVersion": kind.api_version, "kind": kind.name, "name": owner["metadata"]["name"]}
     body = {"metadata": {"ownerReferences": [{**reference, "uid": owner["metadata"]["uid"]}]}}
     for path in _paths(api, spec):
         try:
-            await api.patch(path, body, adds_to_lists=True)
-        except Refused as refused:  # its pods wait for what is not there, and say so
-            log.warning("job %s: its secret: %s", spec.name, refused)
+            await api.patch(path, body)
+        except Refused as refused:
+            if not refused.is_absent:
+                raise
 
 
 async def remove(api: Api, spec: JobSpec) -> None:

@@ -24,7 +24,7 @@ from jobyard.executors.kubernetes.units import (
 )
 from jobyard.executors.protocol import JobFacts, LiveAttempt, SubmittedJob, YardView
 from jobyard.model.events import AttemptsFinished, AttemptsWithdrawn, Event, Finished
-from jobyard.model.job import Reason, State
+from jobyard.model.job import JobSpec, Reason, State
 from jobyard.model.node import ClusterConfig
 from jobyard.model.task import Outcome
 
@@ -143,12 +143,14 @@ class Settling:
             if key.scope is Scope.TASK and not held.has_waited(key, SURE_SECONDS):
                 self._again(held.id, SURE_SECONDS)  # its array has just ended: the yard may be about to stop the rest
                 return
+            if not await secrets.are_kept(api, job.spec, held.id):
+                self._give_up(staying, "its Secret is gone from the cluster; submit it again with --mount-secret")
+                return
+            held.secrets_owner = None
         if seen is None or (name not in held.made and (kind.is_waiting(seen) or len(objects) > 1)):
             # Also what another server has begun: what belongs to it may not be there yet.
             slots = facts.slots if key.scope is Scope.ARRAY else None
             seen = await self._make(api, held, kind, objects, staying, slots, seen)
-            if seen is not None:
-                await secrets.give_to(api, job.spec, {**objects[0], "metadata": seen["metadata"]})
         if seen is None or self._config.queue:
             return  # Kueue lets it in
         await self._admit(api, held, kind, name, seen, key, facts)
@@ -191,8 +193,11 @@ class Settling:
             held.await_all(attempts, Reason.HELD, f"the cluster does not take it now: {refused}")
             self._again(held.id, RETRY_SECONDS)
             return
+        self._give_up(attempts, f"the cluster refused it: {refused}")
+
+    def _give_up(self, attempts: list[LiveAttempt], message: str) -> None:
         now = time.time()
-        outcome = Outcome(now, now, reason=Reason.UNKNOWN, message=f"the cluster refused it: {refused}")
+        outcome = Outcome(now, now, reason=Reason.UNKNOWN, message=message)
         waiting = [each for each in attempts if not each.is_running]
         self._tell([AttemptsFinished(tuple(Finished(each.attempt, outcome) for each in waiting), now)])
 
@@ -331,9 +336,20 @@ class Settling:
                 continue
             if facts.is_stopping or not self._is_about_to_end(held, kind, name):
                 await self._delete(api, held, kind, name)
-        if not held.objects and not held.made:
-            with suppress(KeyError):  # a job that nobody knows any more
-                await secrets.remove(api, self._yard.job(held.id).spec)
+        with suppress(KeyError):  # a job that nobody knows any more
+            await self._let_go_of_secrets(api, held, self._yard.job(held.id).spec)
+
+    async def _let_go_of_secrets(self, api: Api, held: HeldJob, spec: JobSpec) -> None:
+        """What stays for a while owns them: the job may be tried again."""
+        staying = [name for name in held.objects if name not in held.deleted]
+        owner = max(staying, key=lambda name: held.objects[name]["metadata"]["creationTimestamp"], default="")
+        if not spec.secrets or held.secrets_owner == owner:
+            return
+        if owner:
+            await secrets.give_to(api, spec, held.kinds[owner], held.objects[owner])
+        else:
+            await secrets.remove(api, spec)
+        held.secrets_owner = owner
 
 
 async def _create_once(api: Api, collection: str, body: Object) -> None:
@@ -341,7 +357,7 @@ async def _create_once(api: Api, collection: str, body: Object) -> None:
     try:
         await api.create(collection, body)
     except Refused as refused:
-        if not refused.is_conflict:
+        if not refused.is_there_already:
             raise
 
 

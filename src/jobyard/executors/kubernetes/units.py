@@ -72,15 +72,17 @@ def units_of(
 def _units_of_whole(
     spec: JobSpec, live: Sequence[LiveAttempt], facts: JobFacts, standing: int | None
 ) -> dict[UnitKey, list[LiveAttempt]]:
-    """A gang begins anew as a whole. In any other object Kubernetes retries single pods: as long as it has not ended,
-    their next attempts are in it. Tasks that a person retries later are alone, if the object is ours."""
+    """A gang begins anew as a whole. Its first task is in all its objects, and so its attempt is the object's: others
+    may have come later, and may be the last that run. In any other object Kubernetes retries single pods: as long as it
+    has not ended, their next attempts are in it. Tasks that a person retries later are alone, if the object is ours."""
+    newest = max(each.attempt.number for each in live)
     if spec.gang or spec.elastic or spec.training:
-        return {UnitKey(Scope.WHOLE, live[0].attempt.number): list(live)}
+        return {UnitKey(Scope.WHOLE, max(facts.attempt, newest)): list(live)}
     if standing is not None:
         return {UnitKey(Scope.WHOLE, standing): list(live)}
     if not facts.is_fresh and len(live) < spec.size and not spec.manifest and not spec.kind:
         return {UnitKey(Scope.TASK, each.attempt.number, each.attempt.task): [each] for each in live}
-    return {UnitKey(Scope.WHOLE, max(each.attempt.number for each in live)): list(live)}
+    return {UnitKey(Scope.WHOLE, newest): list(live)}
 
 
 def runs_in(array: Object, live: LiveAttempt) -> bool:

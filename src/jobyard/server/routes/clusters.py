@@ -10,6 +10,7 @@ from contextlib import suppress
 from fastapi import APIRouter, Request, Response
 
 from jobyard.errors import UserError
+from jobyard.executors.protocol import InNamespace
 from jobyard.executors.registry import executor_class
 from jobyard.model.node import ClusterConfig
 from jobyard.server import clusters
@@ -34,13 +35,13 @@ async def list_clusters(request: Request) -> Response:
 
 @router.post("/clusters", status_code=201)
 async def add_cluster(request: Request) -> Response:
-    """A new one stays only if it has answered; one of a known name is reached this way from now on."""
+    """A new one stays only if it has answered; of one of a known name, what is said changes."""
     yard = yard_of(request)
     asked = await body_of(AddCluster, request)
-    config = asked.config
     executor_class(clusters.KUBERNETES)  # without its library nothing is added
-    _check_kubeconfig(config)
     with yard.lifetime.request():
+        config = clusters.changed_config(yard.loop.state, asked.config)
+        _check_kubeconfig(config)
         is_new = config.id not in yard.loop.state.clusters
         await yard.loop.ask(clusters.add_cluster(config, yard.machines.this_machine))
         yard.machines.add_cluster(config)
@@ -85,21 +86,27 @@ async def _problem(yard: Yard, cluster: str) -> str:
         since = (since or now) if status.problem else None
         if now > deadline or (since is not None and now - since > PROBLEM_SECONDS):
             return status.problem or "it does not answer"
-        with suppress(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await yard.loop.change()
+        await _moment(yard)
     return "it was removed meanwhile"
 
 
 async def _ended(yard: Yard, cluster: str) -> None:
     """What was cancelled goes away there while we are still connected; who cannot be reached is not waited for."""
+    deadline = time.monotonic() + END_SECONDS
+    while time.monotonic() < deadline:
+        executor = yard.loop.executor_of(cluster)
+        if executor is None or not executor.status().is_connected:
+            return
+        is_tidy = not isinstance(executor, InNamespace) or executor.is_tidy
+        if is_tidy and not clusters.unfinished_jobs(yard.loop.state, cluster):
+            return
+        await _moment(yard)
+
+
+async def _moment(yard: Yard) -> None:
     with suppress(TimeoutError):
-        async with asyncio.timeout(END_SECONDS):
-            while clusters.unfinished_jobs(yard.loop.state, cluster):
-                executor = yard.loop.executor_of(cluster)
-                if executor is None or not executor.status().is_connected:
-                    return
-                await yard.loop.change()
+        async with asyncio.timeout(0.05):
+            await yard.loop.change()
 
 
 async def _let_go(yard: Yard, cluster: str) -> None:

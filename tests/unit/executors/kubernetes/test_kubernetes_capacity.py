@@ -72,10 +72,14 @@ def test_a_quota_leaves_what_others_do_not_use() -> None:
     assert quota_of([{**quota, "spec": {"scopes": ["BestEffort"]}}], Amounts()) == Quota()
 
 
+def a_room() -> ClusterRoom:
+    return ClusterRoom("prod", False, lambda pod: "job" in pod["metadata"]["labels"])
+
+
 def test_room_is_told_once_and_again_when_it_changes() -> None:
-    room = ClusterRoom("prod", False, lambda pod: pod["metadata"]["labels"].get("job", ""))
+    room = a_room()
     room.node_changed(a_node(), False)
-    assert [type(event) for event in room.news([], 1.0)] == [NodeJoined]
+    assert [type(event) for event in room.news([], 1.0)] == [NodeJoined, NodeMeasured, QuotaMeasured]
     assert room.news([], 1.0) == []
     room.pod_changed(a_pod("other", gpus=1), False)
     assert room.news([], 2.0) == [NodeMeasured("prod/n1", Foreign(500, 1024, whole_devices=(3,)), 2.0)]
@@ -88,7 +92,7 @@ def test_room_is_told_once_and_again_when_it_changes() -> None:
 
 
 def test_a_quota_is_told_with_our_own_pods_in_it() -> None:
-    room = ClusterRoom("prod", False, lambda pod: pod["metadata"]["labels"].get("job", ""))
+    room = a_room()
     hard = {"requests.nvidia.com/gpu": "4"}
     status = {"hard": hard, "used": {"requests.nvidia.com/gpu": "3"}}
     room.pod_changed(a_pod("ours", gpus=1, job="j"), False)
@@ -96,3 +100,26 @@ def test_a_quota_is_told_with_our_own_pods_in_it() -> None:
     assert room.news([], 1.0) == [QuotaMeasured("prod", Quota(gpus=2), 1.0)]
     room.quota_changed({"metadata": {"name": "q"}}, True)
     assert room.news([], 2.0) == [QuotaMeasured("prod", Quota(), 2.0)]
+
+
+def test_pods_of_ours_that_have_no_node_yet_are_not_taken_for_those_of_others() -> None:
+    room = a_room()
+    hard = {"requests.nvidia.com/gpu": "8"}
+    status = {"hard": hard, "used": {"requests.nvidia.com/gpu": "4"}}  # a quota counts them from the beginning
+    waiting = a_pod("ours", gpus=4, job="j")
+    del waiting["spec"]["nodeName"]
+    room.pod_changed(waiting, False)
+    room.quota_changed({"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": status}, False)
+    assert room.news([], 1.0) == [QuotaMeasured("prod", Quota(gpus=8), 1.0)]
+
+
+def test_a_yard_that_slept_hears_of_what_has_gone_meanwhile() -> None:
+    room = a_room()
+    room.node_changed(a_node(), False)
+    room.tell_all(["n1", "n7"])  # and n1 was full of other people's pods
+    events = room.news([], 1.0)
+    assert [event.node for event in events if isinstance(event, NodeLost)] == ["prod/n7"]
+    assert NodeMeasured("prod/n1", Foreign(), 1.0) in events
+    assert QuotaMeasured("prod", Quota(), 1.0) in events
+    room.tell_all(["n1"])
+    assert [type(event) for event in room.news([], 2.0)] == [NodeJoined, NodeMeasured, QuotaMeasured]

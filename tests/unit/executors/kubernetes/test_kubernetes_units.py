@@ -69,6 +69,12 @@ def test_a_gang_and_a_training_are_one_object_for_each_attempt() -> None:
     assert list(units_of(training, [live(0, 2)], WORN, None)) == [UnitKey(Scope.WHOLE, 2)]
 
 
+def test_the_last_of_a_grown_gang_is_still_in_the_object_of_its_first() -> None:
+    grown = spec_of(groups=(a_group(count=2),), gang=True)
+    last = live(1, 1, "p1", True)  # it came with the second attempt of task 0, which has ended
+    assert units_of(grown, [last], WORN._replace(attempt=2), None, 2) == {UnitKey(Scope.WHOLE, 2): [last]}
+
+
 def test_a_waiting_attempt_gets_the_next_pod_of_its_task_and_never_an_old_one() -> None:
     old, new, newer = a_pod("p1", 0, 1), a_pod("p2", 0, 2), a_pod("p3", 0, 3)
     kind, spec = KINDS["Job"], spec_of()

@@ -1,0 +1,239 @@
+"""Jobs are settled as what the cluster tells comes in the orders that are rare there: a stand-in says it in these."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.builders import a_group, a_job
+
+from jobyard.executors.kubernetes.client import Api
+from jobyard.executors.kubernetes.executor import KubernetesExecutor
+from jobyard.executors.kubernetes.held_job import HeldJob
+from jobyard.executors.kubernetes.kinds import KINDS, merged
+from jobyard.executors.kubernetes.settling import Settling
+from jobyard.executors.mirror import Mirror
+from jobyard.executors.protocol import JobFacts, LiveAttempt, SubmittedJob
+from jobyard.model.effects import JobEnded
+from jobyard.model.events import AttemptsAwaited, AttemptsFinished, AttemptsWithdrawn, Event
+from jobyard.model.job import JobSpec, Reason
+from jobyard.model.node import ClusterConfig
+from jobyard.model.resources import Placement, Resources
+from jobyard.model.task import AttemptId, Slot
+from jobyard.model.training import Elastic, Size, Training
+
+Object = dict[str, Any]
+JOB = "abcd1234"
+EARLY = "2026-01-01T00:00:00Z"
+
+
+class PlayedApi:
+    """Takes everything. What is read of a pod's output never ends by itself."""
+
+    namespace = "ns"
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+        self.made: dict[str, Object] = {}
+
+    async def apply(self, path: str, body: Object) -> Object:
+        metadata = {**body["metadata"], "uid": path, "creationTimestamp": EARLY}
+        self.made[path] = {**body, "metadata": metadata}
+        return self.made[path]
+
+    async def patch(self, path: str, body: Object) -> Object:
+        self.made[path] = merged(self.made[path], body)
+        return self.made[path]
+
+    async def create(self, path: str, body: Object) -> Object:
+        return body
+
+    async def delete(self, path: str, **_: Any) -> None:
+        self.deleted.append(path.rpartition("/")[2])
+
+    async def log(self, *_: Any, **__: Any) -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+
+class Play:
+    """One job, and the yard as it sees the job."""
+
+    def __init__(self, directory: Path, spec: JobSpec, *, is_simulated: bool = True) -> None:
+        self.spec = spec
+        self.live: list[LiveAttempt] = []
+        self.now = JobFacts(False, is_fresh=True)
+        self.told: list[Event] = []
+        self.api = PlayedApi()
+        self.held = HeldJob(JOB, "k", Mirror(directory), self.told.extend, lambda node: is_simulated)
+        yard = cast(Any, self)
+        self._settling = Settling(ClusterConfig("k"), "y1", yard, self.told.extend, lambda job, seconds: None)
+
+    def facts(self, job_id: str) -> JobFacts:
+        return self.now._replace(slots=len(self.live))
+
+    def job(self, job_id: str) -> SubmittedJob:
+        return SubmittedJob(job_id, 1, self.spec)
+
+    def live_of(self, job_id: str) -> Sequence[LiveAttempt]:
+        return self.live
+
+    def is_ended(self, job_id: str, task: int) -> bool:
+        return False
+
+    def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
+        return None
+
+    async def settle(self, *live: LiveAttempt) -> list[Event]:
+        """Answers with what the yard is told of, but for what is awaited."""
+        self.live = list(live)
+        self.told.clear()
+        await self._settling.settle(cast(Api, self.api), self.held)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return [event for event in self.told if not isinstance(event, AttemptsAwaited)]
+
+    @property
+    def newest(self) -> str:
+        return list(self.held.objects)[-1]
+
+
+def live(task: int, number: int = 1, unit: str = "", **more: Any) -> LiveAttempt:
+    slot = Slot(str(task + 1), JOB, 0, Placement("k/n1", Resources(cpu_millis=1000)))
+    is_stopping = more.pop("is_stopping", False)
+    return LiveAttempt(AttemptId(JOB, task, number), slot, is_stopping, unit=unit, is_running=bool(unit), **more)
+
+
+def a_pod(name: str, phase: str, labels: dict[str, str], **metadata: Any) -> Object:
+    state = {"running": {"startedAt": EARLY}} if phase == "Running" else {}
+    return {
+        "metadata": {"name": name, "uid": name, "labels": labels, **metadata},
+        "spec": {"nodeName": "n1", "containers": [{"name": "task"}]},
+        "status": {"phase": phase, "containerStatuses": [{"name": "task", "state": state}]},
+    }
+
+
+async def test_the_last_of_a_grown_gang_runs_on_when_its_first_has_ended(tmp_path: Path) -> None:
+    small = a_job(
+        groups=(a_group(count=1, gpus=1),),
+        gang=True,
+        cluster="k",
+        image="i",
+        training=Training(),
+        elastic=Elastic(workers=(1, 2)),
+    )
+    play = Play(tmp_path, small)
+    await play.settle(live(0))
+    old = play.newest
+    failed = {"conditions": [{"type": "Failed", "status": "True", "reason": "FailedIndexes"}]}
+    play.held.objects[old] = {**play.held.objects[old], "status": failed}
+    # 1. It grows: task 0 begins its second attempt, task 1 its first.
+    play.spec = small.sized(Size(2, 1))
+    play.now = JobFacts(False, attempt=2)
+    await play.settle(live(0, 2), live(1, 1))
+    grown = play.newest
+    assert grown != old
+    # 2. Task 0 has ended, and task 1 is about to.
+    pod = f"{grown}-task-1-0-x"
+    labels = {"jobset.sigs.k8s.io/jobset-name": grown, "jobset.sigs.k8s.io/job-index": "1"}
+    play.held.pod_changed(a_pod(pod, "Running", labels), False)
+    assert await play.settle(live(1, 1, pod)) == []
+    assert grown not in play.api.deleted
+
+
+async def test_pods_whose_object_is_gone_end_when_they_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for pause in ("HANGING_SECONDS", "LINGER_SECONDS"):
+        monkeypatch.setattr(f"jobyard.executors.kubernetes.held_job.{pause}", 0.05)
+    gang = a_job(groups=(a_group(count=2),), gang=True, cluster="k", image="i", kind="PyTorchJob", training=Training())
+    play = Play(tmp_path, gang, is_simulated=False)
+    await play.settle(live(0), live(1))
+    name = play.newest
+    pods = [f"{name}-master-0", f"{name}-worker-0"]
+
+    def changed(phase: str, gone: bool, **metadata: Any) -> None:
+        for pod, role in zip(pods, ("master", "worker"), strict=True):
+            labels = {
+                "training.kubeflow.org/job-name": name,
+                "training.kubeflow.org/replica-type": role,
+                "training.kubeflow.org/replica-index": "0",
+            }
+            play.held.pod_changed(a_pod(pod, phase, labels, **metadata), gone)
+
+    changed("Running", False)
+    going = [live(task, 1, pod, is_stopping=True, is_yielding=True, at_once=True) for task, pod in enumerate(pods)]
+    await play.settle(*going)
+    assert play.api.deleted == [name]
+    # 1. The object goes at once, and its pods have their grace.
+    play.held.object_changed(KINDS["PyTorchJob"], play.held.objects[name], True)
+    changed("Running", False, deletionTimestamp="2026-01-01T01:00:00Z")
+    assert await play.settle(*going) == []
+    # 2. Only then the attempts are over: they were preempted.
+    changed("Running", True, deletionTimestamp="2026-01-01T01:00:00Z")
+    await play.settle(*going)
+    for ending in play.held._ending.values():
+        await ending
+    (first, second) = [item for event in play.told if isinstance(event, AttemptsFinished) for item in event.items]
+    assert {first.outcome.reason, second.outcome.reason} == {Reason.PREEMPTED}
+    assert play.held.is_empty
+
+
+async def test_a_task_that_is_cancelled_before_its_pod_began_is_let_go_when_that_is_gone(tmp_path: Path) -> None:
+    play = Play(tmp_path, a_job(3, cluster="k", image="i"))
+    await play.settle(*map(live, range(3)))
+    array = play.newest
+    labels = {"batch.kubernetes.io/job-name": array, "batch.kubernetes.io/job-completion-index": "2"}
+    pod = a_pod(f"{array}-2-x", "Pending", labels)
+    play.held.pod_changed(pod, False)
+    stopping = live(2, is_stopping=True)
+    assert await play.settle(live(0), live(1), stopping) == []
+    # Its failure and its going are heard of at once.
+    play.held.pod_changed(pod, True)
+    play.held.objects[array] = {**play.held.objects[array], "status": {"failedIndexes": "2"}}
+    (told,) = await play.settle(live(0), live(1), stopping)
+    assert isinstance(told, AttemptsWithdrawn)
+    assert told.attempts == (stopping.attempt,)
+
+
+def an_executor(directory: Path, cluster: str = "b") -> KubernetesExecutor:
+    yard = Play(directory, a_job(1, cluster="a", image="i"))
+    made = KubernetesExecutor(ClusterConfig(cluster, namespace="ns"), cast(Any, yard), "y1", Mirror(directory))
+    made._api = cast(Any, yard.api)
+    return made
+
+
+@pytest.mark.parametrize(("cluster", "others"), [("a", 0), ("b", 2)])
+async def test_pods_of_another_entry_of_the_same_cluster_take_room(tmp_path: Path, cluster: str, others: int) -> None:
+    executor = an_executor(tmp_path, cluster)
+    node = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "nvidia.com/gpu": "2"}}}
+    executor._room.node_changed(node, False)
+    pod = a_pod("p", "Running", {"jobyard.dev/yard": "y1", "jobyard.dev/job": JOB}, namespace="ns")
+    pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "2"}}
+    executor._pod_changed(pod, False)
+    told = [event.foreign for event in executor._room.news([], 0.0) if hasattr(event, "foreign")]
+    assert [len(foreign.whole_devices) for foreign in told] == [others]
+
+
+async def test_a_job_that_ended_while_its_cluster_was_away_is_looked_at_when_it_is_back(tmp_path: Path) -> None:
+    executor = an_executor(tmp_path)
+    executor._is_away = True
+    executor.perform([JobEnded("b", JOB)])
+    working = asyncio.create_task(executor._work())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    working.cancel()
+    assert JOB in executor._jobs
+
+
+async def test_a_kubeconfig_without_a_user_can_be_used(tmp_path: Path) -> None:
+    """As behind `kubectl proxy`."""
+    (tmp_path / "config").write_text(
+        """{apiVersion: v1, kind: Config, current-context: x,
+        clusters: [{name: x, cluster: {server: "http://127.0.0.1:8001"}}],
+        contexts: [{name: x, context: {cluster: x}}]}"""
+    )
+    api = await Api.connect(ClusterConfig("x", kubeconfig=str(tmp_path / "config")))
+    await api.keep_identity()
+    await api.close()
