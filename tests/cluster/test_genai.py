@@ -17,6 +17,7 @@ import yaml
 
 from jobyard.compat.genai.cluster import Cluster as Asked
 from jobyard.compat.genai.desk import Desk
+from jobyard.executors.kubernetes.kinds import KINDS
 from tests.cluster.api import Object
 from tests.cluster.build import KUBERNETES
 from tests.cluster.cluster import GPU, Cluster
@@ -169,8 +170,43 @@ def test_a_job_without_annotations_is_adopted_when_it_is_added(yard: ClusterYard
     assert [each.job_name for each in desk(yard).records()] == ["adopted-pytorchjob"]
 
 
+@pytest.mark.parametrize("name", ["pod.yaml", "job.yaml", "pytorchjob-2-4.yaml"])
+def test_delete_of_a_job_that_has_ended_removes_it_for_everybody(yard: ClusterYard, name: str) -> None:
+    made = sample(name, ["sh", "-c", "echo done"])
+    deploy(yard, made)
+    job, kind = made["metadata"]["name"], made["kind"]
+    until(lambda: f"{job} " in (out := genai(yard, "status").stdout) and "completed" in out, 120)
+    done = genai(yard, "delete", "-n", job)
+    assert done.stdout.startswith(f"{job} had ended (completed); removed from the cluster: {kind} {job}-"), done.stderr
+    assert f"{job} " not in genai(yard, "status").stdout
+    yard.cluster.api.until_none(f"{KINDS[kind].collection(yard.namespace)}")
+    yard.cluster.api.until_none(f"/api/v1/namespaces/{yard.namespace}/pods")
+    assert yard.job(job)["state"] == "SUCCEEDED"  # its history stays
+    assert "done" in yard.logs(job)
+    assert genai(yard, "delete", "-n", job).stdout == f"404: there is no job '{job}'\n"
+
+
+def test_an_adopted_job_that_ends_while_it_is_scaled_stands_in_nobodys_way(yard: ClusterYard) -> None:
+    path = f"{PYTORCHJOBS}/namespaces/{yard.namespace}/pytorchjobs/adopted-pytorchjob"
+    yard.cluster.api.create(path.rpartition("/")[0], sample("scale.yaml", ["sh", "-c", "exit 0"]))
+    until(lambda: [each.status for each in desk(yard).records()] == ["completed"], 120)
+    broken: dict[str, Any] = {"metadata": {"annotations": {"jobyard.dev/scaling": "2"}}}
+    yard.cluster.api.patch(path, {**broken, "spec": {"runPolicy": {"suspend": True}}})
+    looking = desk(yard)
+    (record,) = looking.records()
+    assert (record.is_marked, record.is_resizing) == (True, False)
+    looking.tidy([record])
+    made = yard.cluster.api.get(path)
+    assert "jobyard.dev/scaling" not in made["metadata"]["annotations"]
+    assert made["spec"]["runPolicy"]["suspend"] is False
+    done = genai(yard, "scale", "-n", "adopted-pytorchjob")
+    assert done.returncode == 1
+    assert "job adopted-pytorchjob has ended (completed)" in done.stderr
+
+
 def tidied(yard: ClusterYard) -> list[str]:
-    desk(yard).tidy()
+    looking = desk(yard)
+    looking.tidy(looking.records())
     return gpus_of_pods(yard)
 
 

@@ -261,8 +261,10 @@ def test_when_a_job_completes_the_next_grows_after_its_checkpoint(gpus: Temporar
         assert manager("PUT", "/update_job_status", {"job_name": "first", "status": "completed"}).status == 200
         assert manager("GET", "/get_job/second").data["gpu_assigned"] == 1
         told = {"job_name": "second", "last_checkpoint_time": time.time(), "completed_epochs": 1}
-        manager("PUT", "/update_last_checkpoint", told)
+        assert manager("PUT", "/update_last_checkpoint", told).status == 200
         until(lambda: manager("GET", "/get_job/second").data["gpu_assigned"] == 4)
+        # Nobody else can grow: what is so is so all the same.
+        assert manager("PUT", "/update_job_status", {"job_name": "first", "status": "completed"}).status == 200
         assert manager("DELETE", "/delete_job", {"job_name": "first"}).status == 200
         assert manager.names("/get_all_jobs").count("first") == 0
     gpus.settle()
@@ -329,6 +331,14 @@ def test_a_token_is_needed_where_there_is_one(gpus: TemporaryYard) -> None:
     )
     assert refused.returncode == 2
     assert "MHOST: 0.0.0.0 can be reached from elsewhere" in refused.stderr
+
+
+def test_a_wrong_word_for_when_jobs_grow_is_one_sentence(gpus: TemporaryYard) -> None:
+    refused = subprocess.run(
+        [*PROGRAM, "monitor"], capture_output=True, text=True, env={**gpus.env, "GENAI_SCALE": "soon"}, timeout=60
+    )
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+    assert "GENAI_SCALE: 'soon' is neither now nor checkpoint" in refused.stderr
 
 
 def test_a_name_that_is_not_this_machines_is_refused(manager: Manager) -> None:

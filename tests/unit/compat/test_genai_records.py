@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from tests.unit.client.views import a_job_view
+from tests.unit.compat.genai_world import a_pytorchjob
 
-from jobyard.compat.genai.cluster import Cluster
-from jobyard.compat.genai.desk import Desk
 from jobyard.compat.genai.door import Door, is_loopback
 from jobyard.compat.genai.fitting import best_fit
-from jobyard.compat.genai.foreign import gpus_of, is_adopted, record_of_foreign, replicas_of, resized, status_of
+from jobyard.compat.genai.foreign import gpus_of, is_adopted, record_of_foreign, resized, status_of
 from jobyard.compat.genai.listening import address_of
 from jobyard.compat.genai.memory import Memory
 from jobyard.compat.genai.records import (
@@ -22,11 +21,11 @@ from jobyard.compat.genai.records import (
     by_arrival,
     by_checkpoint_limit,
     by_difference,
-    candidate,
+    candidates,
     record_of,
     scale_down,
 )
-from jobyard.errors import Unavailable, UserError
+from jobyard.errors import UserError
 from jobyard.model.job import Reason, State
 from jobyard.model.resources import Resources
 from jobyard.model.training import ALL
@@ -129,22 +128,23 @@ def test_lists_are_in_the_orders_of_the_original() -> None:
     assert scale_down(jobs, 0) == [full, saved, old]
 
 
-def test_the_candidate_is_who_saved_last_and_could_have_more() -> None:
+def names_of(records: list[Record]) -> list[str]:
+    return [each.job_name for each in records]
+
+
+def test_candidates_are_those_who_could_have_more_and_who_saved_last_comes_first() -> None:
     jobs = [a_record("a", saved=10), a_record("b", saved=20), a_record("c", 4, saved=30)]
-    chosen = candidate(jobs)
-    assert chosen is not None
-    assert chosen.job_name == "b"
+    assert names_of(candidates(jobs)) == ["b", "a"]
 
 
 def test_without_one_that_could_have_more_the_candidate_is_the_oldest() -> None:
-    chosen = candidate([a_record("a", 4, arrival=2, saved=30), a_record("b", 4, arrival=1, saved=10)])
-    assert chosen is not None
-    assert chosen.job_name == "b"
+    jobs = [a_record("a", 4, arrival=2, saved=30), a_record("b", 4, arrival=1, saved=10)]
+    assert names_of(candidates(jobs)) == ["b"]
 
 
 def test_who_waits_or_grows_already_is_no_candidate() -> None:
     waits = replace(a_record("waits"), gpu_assigned=0)
-    assert candidate([waits, replace(a_record("grows"), is_resizing=True)]) is None
+    assert candidates([waits, replace(a_record("grows"), is_resizing=True)]) == []
 
 
 # -- best fit
@@ -173,24 +173,6 @@ def test_each_replica_has_its_gpus_on_one_node() -> None:
 
 
 # -- PyTorchJobs of others
-
-
-def a_pytorchjob(gpus: int = 1, **changes: Any) -> dict[str, Any]:
-    container = {
-        "name": "pytorch",
-        "image": "x",
-        "command": ["sh", "-c", "accelerate launch --num_processes=1 train.py"],
-        "args": ["--num_processes", "1"],
-        "env": [{"name": "NGPU", "value": "1"}, {"name": "OTHER", "value": "1"}],
-        "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": str(gpus)}, "limits": {"nvidia.com/gpu": str(gpus)}},
-    }
-    metadata = {
-        "name": "theirs",
-        "creationTimestamp": "2026-01-01T00:00:00Z",
-        "annotations": {"replicas": "1", "request": "1", "limit": "3", "podtype": "x"},
-    }
-    spec = {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": {"spec": {"containers": [container]}}}}}
-    return {"metadata": {**metadata, **changes}, "spec": spec, "status": {}}
 
 
 def test_three_annotations_make_a_job_ours_to_scale() -> None:
@@ -238,33 +220,26 @@ def test_workers_are_resized_too_and_a_container_without_env_is_no_trouble() -> 
     made = resized(job, 2)
     worker = made["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     assert worker["resources"] == {"requests": {"nvidia.com/gpu": "2"}, "limits": {"nvidia.com/gpu": "2"}}
-    assert replicas_of(made) == 3
 
 
-# -- the desk
-
-
-def test_a_job_that_cannot_go_on_holds_up_nobody_else_and_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone_on, told = list[str](), list[str]()
-
-    class Held(Cluster):
-        def __init__(self) -> None:
-            pass
-
-        def go_on(self, name: str) -> bool:
-            if name == "bad":
-                raise Unavailable("refused")
-            gone_on.append(name)
-            return True
-
-    records = [replace(a_record(name), key="", is_resizing=True) for name in ("bad", "good")]
-    desk = Desk(lambda: pytest.fail("nobody is asked"), warn=told.append)
-    monkeypatch.setattr(desk, "records", lambda: records)
-    monkeypatch.setattr(desk, "cluster", Held)
-    desk.tidy()
-    desk.tidy()
-    assert gone_on == ["good", "good"]
-    assert told == ["job bad is not yet as it was asked to be: refused"]
+@pytest.mark.parametrize(
+    ("condition", "mark", "is_resizing"),
+    [
+        ("Suspended", "2", True),
+        ("Running", "2", True),
+        ("Succeeded", "2", False),
+        ("Failed", "2", False),
+        ("Running", "many", False),
+        ("Running", "", False),
+    ],
+)
+def test_one_is_being_resized_while_it_is_marked_and_has_not_ended(
+    condition: str, mark: str, is_resizing: bool
+) -> None:
+    job = a_pytorchjob(condition=condition)
+    job["metadata"]["annotations"]["jobyard.dev/scaling"] = mark
+    record = record_of_foreign(job)
+    assert (record.is_resizing, record.is_marked) == (is_resizing, mark.isdigit())
 
 
 # -- the door

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jobyard.compat.genai import metadata, monitoring
 from jobyard.compat.genai.desk import Desk
 from jobyard.compat.genai.door import TOKEN, Door
 from jobyard.compat.genai.here import desk_here
 from jobyard.compat.genai.watching import Watch
-from jobyard.errors import Bug, YardError
+from jobyard.errors import Bug, UserError, YardError
 
 
-def make_app(make_desk: Callable[[], Desk], token: str = "", *, watches: bool = True) -> FastAPI:
-    """The desk is made when the app starts: to import this asks nobody anything.
-
-    `watches`: when a job has completed, another one grows.
-    """
+def make_app(make_desk: Callable[[], Desk], token: str = "") -> FastAPI:
+    """The desk is made when the app starts: to import this asks nobody anything. From then on, when a job has
+    completed, another one grows."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.desk = make_desk()
-        watch = Watch(app.state.desk) if watches else None
-        if watch:
-            watch.start()
+        app.state.watch = Watch(app.state.desk)
+        app.state.watch.start()
         yield
-        if watch:
-            watch.stop()
+        app.state.watch.stop()
 
     app = FastAPI(title="genai-workload-manager, by a yard", lifespan=lifespan)
     app.include_router(metadata.router)
@@ -40,7 +38,31 @@ def make_app(make_desk: Callable[[], Desk], token: str = "", *, watches: bool = 
     app.add_exception_handler(YardError, _say_error)
     app.add_exception_handler(HTTPException, _say_http_error)
     app.add_middleware(Door, token=token)
+    app.add_middleware(Beginning)
     return app
+
+
+class Beginning:
+    """Around an app: why it cannot begin is one sentence, and not where in our code that was found."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+        with suppress(UserError):  # it was told to whoever serves us
+            await self._app(scope, receive, _without_trace(send))
+
+
+def _without_trace(send: Send) -> Send:
+    async def say(message: Message) -> None:
+        error = sys.exception()  # the one that Starlette is about to tell of
+        is_ours = message["type"] == "lifespan.startup.failed" and isinstance(error, UserError)
+        await send({**message, "message": str(error)} if is_ours else message)
+
+    return say
 
 
 def _say_error(_: Request, error: Exception) -> JSONResponse:

@@ -1,20 +1,41 @@
-"""How is a cluster asked about what the yard did not make: PyTorchJobs of other hands, and quotas?"""
+"""How is a cluster asked about what the yard does not tell: PyTorchJobs of others, what is left of jobs, quotas?"""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from jobyard.compat.genai.foreign import GPU, SCALING, Object, annotations_of, has_condition, resized
+from jobyard.compat.genai.errors import Conflict, NotPossible
+from jobyard.compat.genai.foreign import (
+    JOB,
+    SCALING,
+    Object,
+    annotations_of,
+    has_condition,
+    is_held,
+    is_marked,
+    resized,
+    status_of,
+)
+from jobyard.compat.genai.records import ENDED
 from jobyard.errors import NotFound, Unavailable, UserError, YardError
+from jobyard.model.pod_gpus import GPU
 
-JOBS = "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs"
-JOB_LABEL = "training.kubeflow.org/job-name"
+COLLECTIONS = {
+    "Pod": "/api/v1/namespaces/{}/pods",
+    "Job": "/apis/batch/v1/namespaces/{}/jobs",
+    "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets",
+    "PyTorchJob": "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs",
+    "RayJob": "/apis/ray.io/v1/namespaces/{}/rayjobs",
+}
+POD_OF = "training.kubeflow.org/job-name"
+LABELS_ALONE = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+MOST_NAMED = 100  # jobs in one question; beyond that, all are asked for
 NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")  # of the pod that we run in
 MERGE = "application/merge-patch+json"
 ANSWER_SECONDS = 20.0
@@ -22,8 +43,12 @@ SUSPEND_SECONDS = 120.0  # pods may take their grace, which is 30 s unless they 
 POLL_SECONDS = 0.5
 
 
-class Conflict(YardError):
-    """Somebody else has changed it meanwhile."""
+class Left(NamedTuple):
+    """An object that a yard made for a job, and that is still there."""
+
+    job: str
+    kind: str
+    name: str
 
 
 class Cluster:
@@ -51,53 +76,81 @@ class Cluster:
     def jobs(self) -> list[Object]:
         """Those of the namespace; none where the training operator is not installed."""
         try:
-            items: list[Object] = self._ask("GET", JOBS.format(self.namespace))["items"]
+            items: list[Object] = self._ask("GET", self._path("PyTorchJob"))["items"]
         except NotFound:
             return []
         return items
 
     def job(self, name: str) -> Object:
         """Raises NotFound."""
-        return self._ask("GET", self._path(name))
+        return self._ask("GET", self._path("PyTorchJob", name))
 
     def annotate(self, name: str, **values: str | None) -> Object:
         """None takes an annotation away."""
-        return self._ask("PATCH", self._path(name), {"metadata": {"annotations": values}}, MERGE)
-
-    def delete(self, name: str) -> None:
-        """With its pods. Raises NotFound."""
-        self._ask("DELETE", self._path(name), {"propagationPolicy": "Background"})
+        return self._change(name, {"metadata": {"annotations": values}})
 
     def scale(self, name: str, gpus: int) -> None:
-        """Stop its pods, give it another size, let it go on. If we die in between, `go_on` finishes it."""
+        """Stop its pods, give it another size, let it go on. If we die in between, `go_on` finishes it.
+
+        Raises NotPossible where it has ended meanwhile, or somebody else let it go on.
+        """
         body = {"metadata": {"annotations": {SCALING: str(gpus)}}, "spec": {"runPolicy": {"suspend": True}}}
-        self._ask("PATCH", self._path(name), body, MERGE)
+        job = self._change(name, body)
         deadline = time.monotonic() + SUSPEND_SECONDS
-        while not self.go_on(name):
+        while not self._has_gone_on(job):
             if time.monotonic() >= deadline:
                 raise Unavailable(f"PyTorchJob {name} is suspended and its pods do not end; it goes on when they have")
             time.sleep(POLL_SECONDS)
+            job = self.job(name)
+        if (status := status_of(job)) in ENDED:
+            raise NotPossible(f"job {name} has ended ({status})")
+        if is_marked(job) and not is_held(job):
+            raise NotPossible(f"somebody else let job {name} go on before it had another size")
 
     def go_on(self, name: str) -> bool:
         """Let a job go on that was suspended to be scaled; False: its pods are not gone yet. Repeatable."""
-        job = self.job(name)
-        wanted = annotations_of(job).get(SCALING, "")
-        if not wanted.isdigit():
+        return self._has_gone_on(self.job(name))
+
+    def _has_gone_on(self, job: Object) -> bool:
+        name = job["metadata"]["name"]
+        if not is_marked(job):
+            return True
+        if status_of(job) in ENDED or not is_held(job):  # its end came first, or somebody let it go on as it was
+            body = {"metadata": {"annotations": {SCALING: None}}, "spec": {"runPolicy": {"suspend": False}}}
+            self._change(name, body)
             return True
         if not has_condition(job, "Suspended") or self.nodes_of(name):
             return False
         try:
-            self._ask("PATCH", self._path(name), _change(job, resized(job, int(wanted))), MERGE)
+            self._change(name, _new_size(job, resized(job, int(annotations_of(job)[SCALING]))))
         except Conflict:  # its operator wrote to it at the same time
             return False
         return True
 
     def nodes_of(self, name: str) -> list[str]:
         """One for each of its pods; empty text: it is on none yet."""
-        query = urlencode({"labelSelector": f"{JOB_LABEL}={name}"})
-        pods = self._ask("GET", f"/api/v1/namespaces/{self.namespace}/pods?{query}")["items"]
+        query = urlencode({"labelSelector": f"{POD_OF}={name}"})
+        pods = self._ask("GET", f"{self._path('Pod')}?{query}")["items"]
         live = [pod for pod in pods if pod["status"].get("phase") not in ("Succeeded", "Failed")]
         return [pod["spec"].get("nodeName", "") for pod in live]
+
+    # -- whatever is there
+
+    def left_of(self, kind: str, jobs: Collection[str]) -> list[Left]:
+        """Objects of one kind that are there for some of the yard's jobs, and are not about to go."""
+        names = f"{JOB} in ({','.join(sorted(jobs))})" if len(jobs) <= MOST_NAMED else JOB
+        query = urlencode({"labelSelector": names})
+        try:
+            items = self._ask("GET", f"{self._path(kind)}?{query}", accept=LABELS_ALONE)["items"]
+        except NotFound:  # its operator is not installed
+            return []
+        staying = [each["metadata"] for each in items if "deletionTimestamp" not in each["metadata"]]
+        found = [Left(each["labels"][JOB], kind, each["name"]) for each in staying]
+        return [each for each in found if each.job in jobs]
+
+    def delete(self, name: str, kind: str = "PyTorchJob") -> None:
+        """With its pods. Raises NotFound."""
+        self._ask("DELETE", self._path(kind, name), {"propagationPolicy": "Background"})
 
     # -- quota
 
@@ -112,11 +165,18 @@ class Cluster:
 
     # -- below
 
-    def _path(self, name: str) -> str:
-        return f"{JOBS.format(self.namespace)}/{quote(name, safe='')}"
+    def _path(self, kind: str, name: str = "") -> str:
+        collection = COLLECTIONS[kind].format(self.namespace)
+        return f"{collection}/{quote(name, safe='')}" if name else collection
 
-    def _ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Object:
-        headers = {"Accept": "application/json", "Content-Type": kind, "User-Agent": "jobyard"}
+    def _change(self, name: str, body: Object) -> Object:
+        """Of a PyTorchJob. Raises NotFound, or Conflict."""
+        return self._ask("PATCH", self._path("PyTorchJob", name), body, MERGE)
+
+    def _ask(
+        self, method: str, path: str, body: Any = None, kind: str = "application/json", accept: str = "application/json"
+    ) -> Object:
+        headers = {"Accept": accept, "Content-Type": kind, "User-Agent": "jobyard"}
         call = self._client.param_serialize(
             method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
         )
@@ -128,7 +188,7 @@ class Cluster:
         return _checked(response.status, data)
 
 
-def _change(job: Object, made: Object) -> Object:
+def _new_size(job: Object, made: Object) -> Object:
     """Refused where somebody else has written to it since it was read."""
     metadata = {
         "resourceVersion": job["metadata"]["resourceVersion"],

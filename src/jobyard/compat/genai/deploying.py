@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobyard.cli.output.text import harmless
-from jobyard.compat.genai.desk import Desk, NotPossible
+from jobyard.compat.genai.desk import Desk
+from jobyard.compat.genai.errors import NotPossible
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.load import spec_from_file

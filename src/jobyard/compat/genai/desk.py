@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
 
 from jobyard.cli.output.text import harmless
 from jobyard.client.api import YardClient
 from jobyard.compat.genai.cluster import Cluster
+from jobyard.compat.genai.errors import NotPossible
 from jobyard.compat.genai.fitting import best_fit
 from jobyard.compat.genai.foreign import LIMIT, REPLICAS, REQUEST, is_a_yards, is_adopted, record_of_foreign
+from jobyard.compat.genai.listing import Listing
 from jobyard.compat.genai.memory import Memory
-from jobyard.compat.genai.records import Record, candidate, record_of
+from jobyard.compat.genai.records import COMPLETED, Identity, Record, candidates, record_of
 from jobyard.errors import NotFound, UserError, YardError
 from jobyard.model.job import State
 from jobyard.model.node import NodeState, place_of
-from jobyard.wire.views import ClusterView, JobView, NodeView
+from jobyard.wire.views import ClusterView, GroupView, JobView, NodeView
 
 ALL_JOBS = 10_000
 OBJECT_NAME = re.compile(r"-([0-9a-z]{8})(?:-a[0-9]+)?$")  # `<name>-<id>-a<attempt>`, as the yard calls its objects
 
 
-class NotPossible(YardError):
-    """Asked for rightly, and there is no room, or it is as large as it can be."""
+class Look(NamedTuple):
+    """What is there at one moment. Who has completed is among them, also where it is listed no more."""
 
-    code = "not_possible"
-    http_status = 409
+    records: list[Record]
+    completed: set[Identity]
 
 
 class Desk:
@@ -46,10 +52,14 @@ class Desk:
         self._cluster_name = cluster_name
         self._reach = reach or (lambda view: Cluster(view.kubeconfig, view.context, view.namespace))
         self._client: YardClient | None = None
-        self._cluster: Cluster | None = None
+        self._clusters: dict[str, Cluster] = {}  # by the yard's name of each
+        self._cluster_id = ""
         self._warn = warn
         self._last_warning = ""
         self._unfinished: dict[str, str] = {}  # why, by a job's name: told once
+        self._groups: dict[str, tuple[GroupView, ...]] = {}  # by job: what it asks for never changes
+        self._listing = Listing(self._cluster_of)
+        self._giving = threading.Lock()  # or two would be given the same GPUs
         self.memory = Memory()
         self.at_once = at_once
 
@@ -63,13 +73,19 @@ class Desk:
 
     def records(self) -> list[Record]:
         """The yard's jobs that train or are on a cluster, and the adopted; of one name the newest."""
+        return self.look().records
+
+    def look(self) -> Look:
         nodes = self.client.nodes()
         most = max((len(node.devices) for node in nodes), default=0)
         jobs = [job for job in self.client.jobs(all=True, limit=ALL_JOBS) if job.training or job.cluster]
-        newest = {job.name: job for job in sorted(jobs, key=lambda job: job.number) if self._is_shown(job)}
+        newest = {job.name: job for job in sorted(self._listing.listed(jobs), key=lambda job: job.number)}
         ours = [record_of(self._with_groups(job), most) for job in newest.values()]
-        others = [each for each in self._foreign() if each.job_name not in newest]
-        return [self.memory.see(each) for each in (*ours, *others)]
+        others = self._foreign()
+        records = [*ours, *(each for each in others if each.job_name not in newest)]
+        completed = {each.identity for each in others if each.status == COMPLETED}
+        completed |= {(job.name, job.id, int(job.submitted_at)) for job in jobs if job.state is State.SUCCEEDED}
+        return Look([self.memory.see(each) for each in records], completed)
 
     def record(self, name: str) -> Record:
         """By a job's name, or by that of its object in the cluster. Raises NotFound."""
@@ -95,9 +111,18 @@ class Desk:
 
     def cluster(self) -> Cluster | None:
         """None: the yard has none. Raises YardError where it cannot be reached from here."""
-        if self._cluster is None and (view := self.cluster_view()) is not None:
-            self._cluster = self._reach(view)
-        return self._cluster
+        if not self._cluster_id and (view := self.cluster_view()) is not None:
+            self._cluster_id = view.id
+        return self._cluster_of(self._cluster_id) if self._cluster_id else None
+
+    def _cluster_of(self, name: str) -> Cluster:
+        """One of those of the yard. Raises YardError where it cannot be reached from here."""
+        if name not in self._clusters:
+            view = next((each for each in self.client.clusters() if each.id == name), None)
+            if view is None:
+                raise NotFound(f"the yard has no cluster {name!r} any more")
+            self._clusters[name] = self._reach(view)
+        return self._clusters[name]
 
     def cluster_view(self) -> ClusterView | None:
         views = self.client.clusters()
@@ -110,18 +135,60 @@ class Desk:
     # -- doing
 
     def scale(self, name: str | None = None) -> str:
-        """Give a job what fits best; without a name the one that is next. What happens, in one sentence.
+        """Give a job what fits best; without a name the first of those who are next. What happens, in one sentence.
 
         Raises NotPossible, or NotFound.
         """
-        if name is None:
-            chosen = candidate(self.records())
-            if chosen is None:
-                raise NotPossible("there is no job to scale: none runs")
-            return self.grow(chosen)
-        return self.grow(self.record(name))
+        with self._giving:
+            if name is not None:
+                return self._grow(self.record(name))
+            return self._first_of(candidates(self.records()), self._resize)
 
-    def grow(self, record: Record) -> str:
+    def make_use_of_room(self, records: list[Record]) -> str:
+        """A job has ended: the next one for which there is room grows, at once or after its next checkpoint.
+
+        What happens; empty: nothing yet. The yard itself lets a job grow that counts its epochs: while one is being
+        resized nobody else is chosen. Raises NotPossible where there is room for nobody.
+        """
+        if any(each.is_resizing for each in records) or not self._giving.acquire(blocking=False):
+            return ""
+        try:
+            free = [each for each in records if not self.memory.is_waiting(each)]
+            return self._first_of(candidates(free), self._resize_in_time)
+        finally:
+            self._giving.release()
+
+    def has_saved(self, record: Record) -> str:
+        """A job told of a checkpoint: was it waiting for that? What happens; empty: nothing.
+
+        Where there is no room for it any more it is the next one's turn.
+        """
+        if not self.memory.take(record):
+            return ""
+        try:
+            return self.scale(record.job_name)
+        except NotPossible as error:
+            nobody = f"nobody grows: {error}"
+        with suppress(NotPossible):
+            others = [each for each in self.records() if each.identity != record.identity]
+            return self.make_use_of_room(others) or nobody
+        return nobody
+
+    def _first_of(self, records: Iterable[Record], give: Callable[[Record, int], str]) -> str:
+        """Raises NotPossible where there is room for none of them: what stands in the way of the first."""
+        nodes, refusal = self._nodes(), NotPossible("there is no job to scale: none runs")
+        for index, record in enumerate(records):
+            try:
+                return give(record, self._offer(record, nodes))
+            except NotPossible as error:
+                refusal = refusal if index else error
+        raise refusal
+
+    def _grow(self, record: Record) -> str:
+        return self._resize(record, self._offer(record, self._nodes()))
+
+    def _offer(self, record: Record, nodes: list[NodeView]) -> int:
+        """How many GPUs it can have, which are more than it has. Raises NotPossible."""
         if record.has_ended:
             raise NotPossible(f"job {record.job_name} has ended ({record.status})")
         if record.is_resizing:
@@ -131,10 +198,19 @@ class Desk:
             raise NotPossible(f"job {record.job_name} waits and gets what fits when it starts{why}")
         if not record.missing:
             raise NotPossible(f"job {record.job_name} has all the GPUs that it can have ({record.gpu_lim})")
-        gpus = self._best_fit(record)
+        gpus = self._best_fit(record, nodes)
         if gpus <= record.gpu_assigned:
             has = f"{record.gpu_assigned} of {record.gpu_lim} GPUs"
             raise NotPossible(f"job {record.job_name} has {has}, and there is no room for more")
+        return gpus
+
+    def _resize_in_time(self, record: Record, gpus: int) -> str:
+        if self.at_once or (record.is_ours and record.has_saved):  # the yard waits for its checkpoint itself
+            return self._resize(record, gpus)
+        self.memory.let_wait(record)
+        return f"{record.job_name} grows after its next checkpoint"
+
+    def _resize(self, record: Record, gpus: int) -> str:
         change = f"{record.job_name} goes from {record.gpu_assigned} to {gpus} GPUs"
         if not record.is_ours:
             cluster = self.cluster()
@@ -150,47 +226,27 @@ class Desk:
         self.memory.sized[record.key] = gpus
         return f"{change}{' at its next checkpoint' if record.has_saved else ''}"
 
-    def make_use_of_room(self) -> str:
-        """A job has ended: the next one grows, at once or after its next checkpoint. What happens; empty: nothing yet.
-        Raises NotPossible where there is no room for it after all.
-
-        The yard itself lets a job grow that counts its epochs: while one is being resized nobody else is chosen.
-        """
-        records = self.records()
-        if any(each.is_resizing for each in records):
-            return ""
-        chosen = candidate([each for each in records if not self.memory.is_waiting(each.job_name)])
-        if chosen is None or not chosen.missing:
-            return ""
-        if self.at_once or (chosen.is_ours and chosen.has_saved):  # the yard waits for its checkpoint itself
-            return self.grow(chosen)
-        self.memory.let_wait(chosen.job_name)
-        return f"{chosen.job_name} grows after its next checkpoint"
-
-    def has_saved(self, name: str) -> str:
-        """A job told of a checkpoint: was it waiting for that? What happens; empty: nothing."""
-        return self._tried(self.record(name)) if self.memory.take(name) else ""
-
-    def _tried(self, record: Record) -> str:
-        try:
-            return self.grow(record)
-        except NotPossible as error:
-            return f"nobody grows: {error}"
-
     def delete(self, name: str) -> str:
-        """Stop it. Raises NotFound."""
+        """Stop it, and remove what is left of it and of those that had its name before. What was done, in one sentence.
+
+        Raises NotFound.
+        """
         record = self.record(name)
-        if record.is_ours:
-            if not record.has_ended:
-                self.client.cancel(record.key, message="deleted by its user")
-                return f"{record.job_name} is stopped and deleted"
-            self.memory.hidden.add(record.key)
-            return f"{record.job_name} has ended ({record.status}) and left nothing behind to delete"
-        cluster = self.cluster()
-        assert cluster is not None
-        cluster.delete(record.job_name)
-        self.memory.added.discard(record.job_name)
-        return f"{record.job_name} is deleted"
+        if not record.is_ours:
+            cluster = self.cluster()
+            assert cluster is not None
+            cluster.delete(record.job_name)
+            self.memory.added.discard(record.job_name)
+            return f"{record.job_name} is deleted"
+        if not record.has_ended:
+            self.client.cancel(record.key, message="deleted by its user")
+        ended = [job for job in self.client.jobs(all=True, limit=ALL_JOBS) if job.state.is_final]
+        removed = self._listing.clear([job for job in ended if job.name == record.job_name])
+        if not record.has_ended:
+            return f"{record.job_name} is stopped and deleted"
+        left = ", ".join(f"{each.kind} {each.name}" for each in removed)
+        said = f"removed from the cluster: {left}" if left else "nothing of it was left to delete"
+        return f"{record.job_name} had ended ({record.status}); {said}"
 
     def adopt(self, name: str, request: int, limit: int, replicas: int) -> Record:
         """Take a PyTorchJob in that other hands made; what its annotations do not say is written to them.
@@ -212,10 +268,10 @@ class Desk:
         self.memory.added.add(name)
         return self.memory.see(record_of_foreign(job))
 
-    def tidy(self) -> None:
+    def tidy(self, records: Iterable[Record]) -> None:
         """What a process that serves does now and then: let go what was held, finish what was begun."""
         unfinished: dict[str, str] = {}
-        for record in self.records():
+        for record in records:
             try:
                 self._finish(record)
             except YardError as error:  # one that cannot go on holds up nobody else
@@ -229,17 +285,18 @@ class Desk:
             if not record.has_ended:  # it has the size that we gave it; from now on the scheduler may choose again
                 self.client.scale_job(record.key)
             del self.memory.sized[record.key]
-        if not record.is_ours and record.is_resizing and (cluster := self.cluster()):
+        if record.is_marked and (cluster := self.cluster()):
             cluster.go_on(record.job_name)
 
     # -- below
 
-    def _is_shown(self, job: JobView) -> bool:
-        return job.state is not State.CANCELLED and job.id not in self.memory.hidden
-
     def _with_groups(self, job: JobView) -> JobView:
         """Lists do not say what a job asks for that does not train."""
-        return job if job.training else self.client.job(job.id)
+        if job.training:
+            return job
+        if job.id not in self._groups:
+            self._groups[job.id] = self.client.job(job.id).groups
+        return replace(job, groups=self._groups[job.id])
 
     def _foreign(self) -> list[Record]:
         try:
@@ -258,8 +315,7 @@ class Desk:
         view = self.cluster_view()
         return [node for node in nodes if place_of(node.id) == view.id] if view else list(nodes)
 
-    def _best_fit(self, record: Record) -> int:
-        nodes = self._nodes()
+    def _best_fit(self, record: Record, nodes: list[NodeView]) -> int:
         free = {node.id: _free(node) for node in nodes}
         own = Counter(self._nodes_of(record))
         has = {node: count * record.gpu_assigned for node, count in own.items()}

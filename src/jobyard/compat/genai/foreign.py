@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
-from jobyard.compat.genai.records import Record
+from jobyard.compat.genai.records import ENDED, Record
+from jobyard.model.pod_gpus import give_gpus, pod_gpus
 
 Object = dict[str, Any]
-GPU = "nvidia.com/gpu"
 REPLICAS, REQUEST, LIMIT = "replicas", "request", "limit"  # annotations, by which it is adopted
 RESTARTS = "jobyard.dev/restarts"
 SCALING = "jobyard.dev/scaling"  # it is suspended for our sake, and gets so many GPUs
-OURS = "jobyard.dev/yard"  # a label of what yards made
-_PROCESSES = re.compile(r"(--num[_-]processes[= ])[0-9]+")
+OURS, JOB = "jobyard.dev/yard", "jobyard.dev/job"  # labels of what yards made
 
 
 def is_adopted(job: Object) -> bool:
@@ -43,7 +41,8 @@ def record_of_foreign(job: Object) -> Record:
         time_bw_checkpoints=None,
         status=status,
         restarts=_number(job, RESTARTS) or 0,
-        is_resizing=SCALING in annotations_of(job),
+        is_resizing=is_marked(job) and status not in ENDED,
+        is_marked=is_marked(job),
     )
 
 
@@ -61,38 +60,26 @@ def has_condition(job: Object, name: str) -> bool:
     return any(each["type"] == name and each["status"] == "True" for each in conditions)
 
 
+def is_marked(job: Object) -> bool:
+    """Is it to get another size, by what we wrote on it?"""
+    return _number(job, SCALING) is not None
+
+
+def is_held(job: Object) -> bool:
+    """Is it suspended, or about to be? Its user may have let it go on meanwhile."""
+    return bool((job["spec"].get("runPolicy") or {}).get("suspend"))
+
+
 def gpus_of(job: Object) -> int:
     """Of one replica, all of its containers together."""
-    templates = _templates(job)
-    return max((sum(map(_gpus, each["spec"]["containers"])) for each in templates), default=0)
-
-
-def replicas_of(job: Object) -> int:
-    specs = job["spec"].get("pytorchReplicaSpecs") or {}
-    return sum(int(each.get("replicas") or 1) for each in specs.values()) or 1
+    return max((pod_gpus(each["spec"]) for each in _templates(job)), default=0)
 
 
 def resized(job: Object, gpus: int) -> Object:
-    """The same object, ready to go on with so many GPUs for each replica: its first container gets what is new.
-
-    `NGPU` and `--num_processes=` follow where they are; neither is put where it was not.
-    """
+    """The same object, ready to go on with so many GPUs for each replica that has any."""
     made = deepcopy(job)
     for template in _templates(made):
-        containers = template["spec"]["containers"]
-        if not any(map(_gpus, containers)):
-            continue
-        first = containers[0]
-        mine = max(0, gpus - sum(map(_gpus, containers[1:])))
-        resources = first.setdefault("resources", {})
-        for side in ("requests", "limits"):
-            resources[side] = {**(resources.get(side) or {}), GPU: str(mine)}
-        for variable in first.get("env") or ():
-            if variable["name"] == "NGPU":
-                variable["value"] = str(gpus)
-        for words in ("command", "args"):
-            if first.get(words):
-                first[words] = _with_processes(first[words], gpus)
+        give_gpus(template["spec"], gpus)
     made["metadata"]["annotations"] = {
         **{name: value for name, value in annotations_of(job).items() if name != SCALING},
         RESTARTS: str((_number(job, RESTARTS) or 0) + 1),
@@ -105,27 +92,8 @@ def annotations_of(job: Object) -> dict[str, str]:
     return job["metadata"].get("annotations") or {}
 
 
-def is_suspended(job: Object) -> bool:
-    return bool((job["spec"].get("runPolicy") or {}).get("suspend"))
-
-
-def _with_processes(words: list[str], gpus: int) -> list[str]:
-    """`--num_processes=2`, inside a longer text too, and `--num_processes` `2` as two words."""
-    new = [_PROCESSES.sub(rf"\g<1>{gpus}", word) for word in words]
-    for index, word in enumerate(new[:-1]):
-        if word in ("--num_processes", "--num-processes") and new[index + 1].isdigit():
-            new[index + 1] = str(gpus)
-    return new
-
-
 def _templates(job: Object) -> list[Object]:
     return [each["template"] for each in (job["spec"].get("pytorchReplicaSpecs") or {}).values()]
-
-
-def _gpus(container: Object) -> int:
-    resources = container.get("resources") or {}
-    amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return int(amounts.get(GPU, 0))
 
 
 def _number(job: Object, name: str) -> int | None:

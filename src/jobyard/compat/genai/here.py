@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from jobyard.cli.output.text import warn
 from jobyard.cli.session import Session
@@ -14,7 +15,13 @@ NOW, CHECKPOINT = "now", "checkpoint"
 
 
 def desk_here() -> Desk:
-    when = os.environ.get(SCALE, CHECKPOINT)
+    """Asks nobody anything. Raises UserError where the environment is wrong."""
+    cluster, at_once = os.environ.get(CLUSTER, ""), grows_at_once(os.environ)
+    return Desk(lambda: Session(None, "table").client, cluster, at_once, warn=warn)
+
+
+def grows_at_once(environ: Mapping[str, str]) -> bool:
+    when = environ.get(SCALE) or CHECKPOINT
     if when not in (NOW, CHECKPOINT):
         raise UserError(f"{SCALE}: {when!r} is neither {NOW} nor {CHECKPOINT}")
-    return Desk(lambda: Session(None, "table").client, os.environ.get(CLUSTER, ""), at_once=when == NOW, warn=warn)
+    return when == NOW

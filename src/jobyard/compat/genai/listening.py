@@ -18,10 +18,11 @@ HOST, PORT = "127.0.0.1", 6000
 
 
 def serve() -> None:
-    """Until it is told to end."""
+    """Until it is told to end. Raises UserError before anybody is served."""
     host, ports = address_of(os.environ)
+    desk = desk_here()
     sockets = [_bound(host, port) for port in ports]
-    app = make_app(desk_here, os.environ.get(TOKEN, ""))
+    app = make_app(lambda: desk, os.environ.get(TOKEN, ""))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2)
     uvicorn.Server(config).run(sockets)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import threading
 
-from jobyard.compat.genai.records import Record, Report, with_report
+from jobyard.compat.genai.records import Identity, Record, Report, with_report
 
 
 class Memory:
-    """By the name of a job. Safe to use from several threads."""
+    """Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._reports: dict[str, Report] = {}
-        self._waiting: dict[str, None] = {}  # who grows at its next checkpoint, in the order of their being chosen
-        self.hidden: set[str] = set()  # keys of jobs that ended and were deleted
+        self._reports: dict[str, Report] = {}  # by the name of a job
+        self._waiting: set[Identity] = set()  # who grows at its next checkpoint
         self.added: set[str] = set()  # names of PyTorchJobs that were added by hand
         self.sized: dict[str, int] = {}  # jobs that we gave a size; when they have it, the scheduler may choose again
 
@@ -33,16 +32,17 @@ class Memory:
         # A name may be used again: what an earlier job told is not of this one.
         return with_report(record, known if known and known.at >= record.job_arrival_time else None)
 
-    def let_wait(self, name: str) -> None:
-        self._waiting[name] = None
+    def let_wait(self, record: Record) -> None:
+        with self._lock:
+            self._waiting.add(record.identity)
 
-    def is_waiting(self, name: str) -> bool:
-        return name in self._waiting
+    def is_waiting(self, record: Record) -> bool:
+        return record.identity in self._waiting
 
-    def take(self, name: str) -> bool:
+    def take(self, record: Record) -> bool:
         """Was it waiting for its next checkpoint?"""
         with self._lock:
-            if name not in self._waiting:
+            if record.identity not in self._waiting:
                 return False
-            del self._waiting[name]
+            self._waiting.remove(record.identity)
             return True

@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from jobyard.compat.genai import records
 from jobyard.compat.genai.monitoring import desk_of
 from jobyard.compat.genai.records import COMPLETED, Record, Report
+from jobyard.compat.genai.watching import Watch
 from jobyard.errors import NotFound, UserError
 
 router = APIRouter()
@@ -64,8 +65,8 @@ def _update_last_checkpoint(request: Request, body: Body) -> JSONResponse:
     record = desk.record(_name(body))
     before = record.last_checkpoint_time  # that of its arrival for the first one, as there
     desk.memory.tell(record.job_name, Report(at, before, done, total))
-    desk.has_saved(record.job_name)
-    return _answer("Job updated", desk.record(record.job_name))
+    has_grown = desk.has_saved(record)
+    return _answer("Job updated", desk.record(record.job_name) if has_grown else desk.memory.see(record))
 
 
 @router.put("/update_job_status")
@@ -80,7 +81,8 @@ def _update_job_status(request: Request, body: Body) -> JSONResponse:
     if str(body["status"]) != record.status:
         raise UserError(f"job {record.job_name!r} is {record.status}: that is seen, not set; `delete -n` stops a job")
     if record.status == COMPLETED:
-        desk.make_use_of_room()
+        watch: Watch = request.app.state.watch
+        watch.completed(record)  # whoever grows for it, and whether anybody can: the status is so
     return _answer("Job status updated", record)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from jobyard.compat.genai.desk import Desk, NotPossible
+from jobyard.compat.genai.desk import Desk
+from jobyard.compat.genai.errors import NotPossible
 
 router = APIRouter()
 REASON = "X-Jobyard-Reason"

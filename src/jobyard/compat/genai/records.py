@@ -22,6 +22,7 @@ STATUSES = {
 }
 MOVING = (Reason.RESIZING, Reason.PREEMPTED)  # it stops at a checkpoint, or has just done so
 ENDED = frozenset({COMPLETED, "failed", "deleted"})
+Identity = tuple[str, str, int]  # a name, the yard's id, the arrival: names are used again, and not all have an id
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,13 @@ class Record:
     restarts: int
     key: str = ""  # the yard's id of it; empty: it is not the yard's
     is_resizing: bool = False
+    is_marked: bool = False  # of one that is not the yard's: we wrote on it which size it gets, and it says so still
     has_saved: bool = False
     message: str = ""
+
+    @property
+    def identity(self) -> Identity:
+        return self.job_name, self.key, self.job_arrival_time
 
     @property
     def is_ours(self) -> bool:
@@ -141,10 +147,10 @@ def scale_down(records: Iterable[Record], spare: int) -> list[Record]:
     return [each for each in by_checkpoint(records) if each.gpu_assigned - each.gpu_req >= spare]
 
 
-def candidate(records: Iterable[Record]) -> Record | None:
-    """Who is to grow: of those that run with less than they could have, the one that saved last; else who came first.
+def candidates(records: Iterable[Record]) -> list[Record]:
+    """Who is to grow: those that run with less than they could have, who saved last first; else who came first.
 
     One that waits is no candidate to grow, and one that is being resized grows already.
     """
     running = [each for each in records if each.gpu_assigned and not each.is_resizing]
-    return next(iter([*by_checkpoint_limit(running), *by_arrival(running)]), None)
+    return by_checkpoint_limit(running) or by_arrival(running)[:1]

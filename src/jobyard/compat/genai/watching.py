@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 
-from jobyard.compat.genai.desk import Desk, NotPossible
-from jobyard.compat.genai.records import COMPLETED
+from jobyard.compat.genai.desk import Desk
+from jobyard.compat.genai.errors import NotPossible
+from jobyard.compat.genai.records import Identity, Record
 from jobyard.errors import YardError
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
+ASKED_SECONDS = 5.0  # so long who tells of an end waits for the look that another is at
 CHANCES = 10
 
 
@@ -20,9 +23,14 @@ class Watch:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._is_over = threading.Event()
-        self._done: set[str] | None = None  # who had completed at the last look; None: there was none
-        self._saved: dict[str, float] = {}
-        self._chances = 0  # looks in which what a job left is still to be given to another
+        self._looking = threading.Lock()  # or two looks would choose somebody each for one job that ended
+        # Who had completed at some look; None: there was none. One who is not seen for a while has not ended again.
+        self._done: set[Identity] | None = None
+        self._told: deque[Identity] = deque()  # who is said to have completed, since the last look
+        self._used: set[Identity] = set()  # whose end somebody else's growing was for, or is to be for
+        self._saved: dict[Identity, float] = {}
+        self._turns = 0  # so many may grow for those that ended
+        self._chances = 0  # looks in which the first of them may find room
         self._thread = threading.Thread(target=self._look_on, name="genai-watch", daemon=True)
 
     def start(self) -> None:
@@ -31,43 +39,67 @@ class Watch:
     def stop(self) -> None:
         self._is_over.set()
 
+    def completed(self, record: Record) -> None:
+        """Somebody says so of a job that has: it is looked at now. Each end counts once, however often it is told."""
+        self._told.append(record.identity)
+        if self._looking.acquire(timeout=ASKED_SECONDS):  # or the next look hears of it
+            try:
+                self._look_safely()
+            finally:
+                self._looking.release()
+
+    def look(self) -> None:
+        with self._looking:
+            self._look()
+
     def _look_on(self) -> None:
         while True:
-            try:
-                self.look()
-            except YardError as error:  # a server or a cluster that is away comes back
-                log.warning("%s", error)
-            except Exception:
-                log.exception("looking for jobs that ended failed")
+            with self._looking:
+                self._look_safely()
             if self._is_over.wait(LOOK_SECONDS):
                 return
 
-    def look(self) -> None:
-        """Once: tidy, see who saved, see who completed."""
-        self._desk.tidy()
-        records = {each.job_name: each for each in self._desk.records()}
-        for name, record in records.items():
-            if record.last_checkpoint_time > self._saved.get(name, record.last_checkpoint_time):
-                _say(self._desk.has_saved(name))
-            self._saved[name] = record.last_checkpoint_time
-        # Not those who ran at the last look: one may begin and end between two.
-        before, self._done = self._done, {each.key for each in records.values() if each.status == COMPLETED}
-        if before is not None and self._done - before:
-            self._chances = CHANCES
-        if self._chances:
-            self._use_room()
-
-    def _use_room(self) -> None:
-        """Again at the next looks, where it is not free yet, or somebody else is just being resized."""
-        self._chances -= 1
+    def _look_safely(self) -> None:
         try:
-            said = self._desk.make_use_of_room()
+            self._look()
+        except YardError as error:  # a server or a cluster that is away comes back
+            log.warning("%s", error)
+        except Exception:
+            log.exception("looking for jobs that ended failed")
+
+    def _look(self) -> None:
+        """Once: tidy, see who saved, see who completed."""
+        records, done = self._desk.look()
+        self._desk.tidy(records)
+        have_grown = [self._desk.has_saved(each) for each in records if self._is_newly_saved(each)]
+        self._saved = {each.identity: each.last_checkpoint_time for each in records}
+        told = {self._told.popleft() for _ in range(len(self._told))}
+        # Not those who ran at the last look: one may begin and end between two.
+        new = (told if self._done is None else told | (done - self._done)) - self._used
+        self._done = (self._done or set()) | done
+        self._used |= new
+        if new:
+            self._turns, self._chances = self._turns + len(new), CHANCES
+        for sentence in have_grown:
+            _say(sentence)
+        if self._turns and not any(have_grown):  # else what is free is to be looked at anew
+            self._use_room(records)
+
+    def _is_newly_saved(self, record: Record) -> bool:
+        return record.last_checkpoint_time > self._saved.get(record.identity, record.last_checkpoint_time)
+
+    def _use_room(self, records: list[Record]) -> None:
+        """Again at the next looks, where it is not free yet, or somebody is just being resized."""
+        try:
+            said = self._desk.make_use_of_room(records)
         except NotPossible as error:
+            self._chances -= 1
             if not self._chances:
+                self._turns = 0
                 _say(f"nobody grows: {error}")
             return
         if said:
-            self._chances = 0
+            self._turns, self._chances = self._turns - 1, CHANCES
             _say(said)
 
 

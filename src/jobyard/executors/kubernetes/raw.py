@@ -1,4 +1,5 @@
-"""What is sent of an object that a user wrote? Itself: a name, labels and the wait for admission are added, no more.
+"""What is sent of an object that a user wrote? Itself. Added are a name, labels, the wait for admission, and how long
+it stays when it has ended, where it does not say so itself.
 
 Where requests and limits of `nvidia.com/gpu` differ they mean a range, and what the pods are told of their GPUs is
 written anew for each size, as the GenAI workload manager does it.
@@ -7,22 +8,27 @@ written anew for each size, as the GenAI workload manager does it.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
 from jobyard.errors import UserError
 from jobyard.executors.kubernetes import names, pytorchjob, rayjob
 from jobyard.executors.kubernetes.kinds import kind_of
-from jobyard.executors.kubernetes.pods import GPU
+from jobyard.executors.kubernetes.pods import KEPT_SECONDS
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import JobSpec
+from jobyard.model.pod_gpus import give_gpus
 from jobyard.model.training import Size
 
 Object = dict[str, Any]
 # On the object, for those who know them from the GenAI workload manager.
 REPLICAS, REQUEST, LIMIT = "replicas", "request", "limit"
-_PROCESSES = re.compile(r"--num_processes=\d+")
+# Where each kind says how long it stays. A Pod cannot, and that of a RayJob is about its cluster, which holds GPUs.
+_KEPT = {
+    "Job": ("spec", "ttlSecondsAfterFinished"),
+    "JobSet": ("spec", "ttlSecondsAfterFinished"),
+    "PyTorchJob": ("spec", "runPolicy", "ttlSecondsAfterFinished"),
+}
 _NAMES: dict[str, Callable[[SubmittedJob, int], str]] = {
     "Job": names.job_object_name,
     "JobSet": names.jobset_object_name,
@@ -46,6 +52,8 @@ def raw_object(job: SubmittedJob, attempt: int, site: names.Site, size: Size | N
         metadata = template.get("metadata") or {}
         labels = _labels(job, attempt, site) | {names.OBJECT: name}
         template["metadata"] = {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}
+    if kind.name in _KEPT and _get(made, _KEPT[kind.name]) is None:
+        _set(made, _KEPT[kind.name], KEPT_SECONDS)
     if kind.is_suspendable:
         _set(made, kind.suspend, True)
     elif not site.queue:  # there, Kueue has a gate of its own
@@ -74,32 +82,17 @@ def templates_of(manifest: Object) -> list[Object]:
 
 
 def resized(manifest: Object, spec: JobSpec, gpus: int) -> Object:
-    """A copy with so many GPUs in each pod: requests and limits, NGPU and `--num_processes=` where they are there."""
+    """A copy with so many GPUs in each pod, which says its range to those who look there."""
     made: Object = json.loads(json.dumps(manifest))
     assert spec.elastic is not None
     assert spec.elastic.gpus is not None
     for template in templates_of(made):
-        containers = template["spec"]["containers"]
-        own = next((each for each in containers if has_range(each)), containers[0])
-        others = sum(gpus_of(each)[1] for each in containers if each is not own)
-        _give(own, gpus - others)
+        give_gpus(template["spec"], gpus)
     low, high = spec.elastic.gpus
     annotations = {REPLICAS: str(spec.size), REQUEST: str(low), LIMIT: str(high)}
     metadata = made["metadata"]
     made["metadata"] = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}}
     return made
-
-
-def gpus_of(container: Object) -> tuple[int, int]:
-    """What a container asks for at least and at most; one that is not said is as the other."""
-    resources = container.get("resources") or {}
-    least, most = ((resources.get(key) or {}).get(GPU) for key in ("requests", "limits"))
-    return int(least if least is not None else most or 0), int(most if most is not None else least or 0)
-
-
-def has_range(container: Object) -> bool:
-    least, most = gpus_of(container)
-    return least != most
 
 
 def _write_out_submitter(spec: Object) -> None:
@@ -110,18 +103,6 @@ def _write_out_submitter(spec: Object) -> None:
     resources = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "200Mi"}}
     container = {"name": "ray-job-submitter", "image": head["image"], "resources": resources}
     spec["submitterPodTemplate"] = {"spec": {"containers": [container], "restartPolicy": "Never"}}
-
-
-def _give(container: Object, gpus: int) -> None:
-    resources = container["resources"] = dict(container.get("resources") or {})
-    for key in ("requests", "limits"):
-        resources[key] = {**(resources.get(key) or {}), GPU: str(gpus)}
-    for variable in container.get("env") or []:
-        if variable.get("name") == "NGPU":
-            variable["value"] = str(gpus)
-    for key in ("command", "args"):
-        if container.get(key):
-            container[key] = [_PROCESSES.sub(f"--num_processes={gpus}", str(word)) for word in container[key]]
 
 
 def _metadata(written: Object, name: str, job: SubmittedJob, attempt: int, site: names.Site) -> Object:
@@ -142,6 +123,14 @@ def _metadata(written: Object, name: str, job: SubmittedJob, attempt: int, site:
 def _labels(job: SubmittedJob, attempt: int, site: names.Site) -> dict[str, str]:
     labels = names.labels_of(job, attempt, yard=site.yard)
     return {key: value for key, value in labels.items() if key.startswith("jobyard.dev/")}
+
+
+def _get(made: Object, path: tuple[str, ...]) -> object:
+    """None where it is not said, or said to be nothing."""
+    inside: Any = made
+    for key in path:
+        inside = (inside or {}).get(key)
+    return inside
 
 
 def _set(made: Object, path: tuple[str, ...], value: object) -> None:

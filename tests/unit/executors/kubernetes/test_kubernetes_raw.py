@@ -1,4 +1,4 @@
-"""Objects that users wrote are sent as they are, but for a name, labels and the wait for admission."""
+"""Objects of users are sent as they are, but for a name, labels, the wait for admission and how long they stay."""
 
 from __future__ import annotations
 
@@ -41,9 +41,11 @@ def test_nothing_else_is_changed(kind: str) -> None:
         assert each.pop("metadata") == {"labels": {**OURS, "jobyard.dev/object": name}}
     spec = made["spec"]
     if kind == "PyTorchJob":
-        assert spec.pop("runPolicy") == {"suspend": True}
+        assert spec.pop("runPolicy") == {"suspend": True, "ttlSecondsAfterFinished": 86400}
     else:
         assert spec.pop("suspend") is True
+    if kind in ("Job", "JobSet"):
+        assert spec.pop("ttlSecondsAfterFinished") == 86400
     if kind == "RayJob":  # KubeRay's own default, written out
         assert spec.pop("submitterPodTemplate")["spec"]["containers"][0]["image"] == "x"
     assert spec == body(kind)
@@ -54,6 +56,23 @@ def test_labels_and_gates_that_are_there_stay() -> None:
     made = sent(written("Pod", pod, labels={"jobyard.dev/job": "forged"}))
     assert made["spec"]["schedulingGates"] == [{"name": "mine"}, {"name": "jobyard.dev/admission"}]
     assert made["metadata"]["labels"]["jobyard.dev/job"] == "5e7a11ce"
+
+
+@pytest.mark.parametrize("seconds", [0, 60, 10**6])
+def test_who_says_how_long_it_stays_is_not_overruled(seconds: int) -> None:
+    for kind in ("Job", "JobSet"):
+        made = sent(written(kind, body(kind) | {"ttlSecondsAfterFinished": seconds}))
+        assert made["spec"]["ttlSecondsAfterFinished"] == seconds
+    policy = {"cleanPodPolicy": "None", "ttlSecondsAfterFinished": seconds}
+    made = sent(written("PyTorchJob", body("PyTorchJob") | {"runPolicy": policy}))
+    assert made["spec"]["runPolicy"] == {**policy, "suspend": True}
+
+
+def test_what_is_said_to_be_nothing_is_not_said() -> None:
+    made = sent(written("PyTorchJob", body("PyTorchJob") | {"runPolicy": None}))
+    assert made["spec"]["runPolicy"] == {"suspend": True, "ttlSecondsAfterFinished": 86400}
+    made = sent(written("Job", body("Job") | {"ttlSecondsAfterFinished": None}))
+    assert made["spec"]["ttlSecondsAfterFinished"] == 86400
 
 
 def test_with_kueue_the_queue_is_named_and_the_gate_is_its_own() -> None:
@@ -90,7 +109,7 @@ def a_range(kind: str, **more: Any) -> JobSpec:
 def test_a_range_of_gpus_is_written_anew_for_each_size(kind: str) -> None:
     env = [{"name": "OTHER", "value": "2"}, {"name": "NGPU", "value": "2"}]
     words = ["accelerate", "launch", "--num_processes=2 --x=2"]
-    spec = a_range(kind, env=env, command=words, args=["--num_processes=2"])
+    spec = a_range(kind, env=env, command=words, args=["--num_processes=2", "--num-processes", "2"])
     for size, gpus in ((Size(1, 3), "3"), (None, "2")):
         made = sent(spec, size)
         (container,) = templates_of(made)[0]["spec"]["containers"]
@@ -98,7 +117,7 @@ def test_a_range_of_gpus_is_written_anew_for_each_size(kind: str) -> None:
         assert container["resources"]["limits"] == {"nvidia.com/gpu": gpus}
         assert container["env"] == [{"name": "OTHER", "value": "2"}, {"name": "NGPU", "value": gpus}]
         assert container["command"][2] == f"--num_processes={gpus} --x=2"
-        assert container["args"] == [f"--num_processes={gpus}"]
+        assert container["args"] == [f"--num_processes={gpus}", "--num-processes", gpus]
         annotations = made["metadata"]["annotations"]
         assert annotations == {"note": "x", "replicas": "1", "request": "2", "limit": "4"}
 

@@ -1,0 +1,62 @@
+"""How many GPUs has a pod of Kubernetes, and what is it with another number of them? Plain objects, as in its API.
+
+Here, because two need it who do not know each other: the executor, which writes objects anew for each size, and the
+views of the GenAI workload manager, which resize those that other hands made.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+Object = dict[str, Any]
+GPU = "nvidia.com/gpu"
+NGPU = "NGPU"  # how the GenAI workload manager tells a container of its GPUs
+_PROCESSES = re.compile(r"(--num[_-]processes(?:=|\s+))\d+\b")
+_FLAG = re.compile(r"--num[_-]processes")
+
+
+def gpus_of(container: Object) -> tuple[int, int]:
+    """What a container asks for at least and at most; one that is not said is as the other."""
+    resources = container.get("resources") or {}
+    least, most = ((resources.get(key) or {}).get(GPU) for key in ("requests", "limits"))
+    return int(least if least is not None else most or 0), int(most if most is not None else least or 0)
+
+
+def pod_gpus(pod: Object) -> int:
+    """Of a pod's spec: what all of its containers ask for at least."""
+    return sum(gpus_of(each)[0] for each in pod["containers"])
+
+
+def give_gpus(pod: Object, gpus: int) -> None:
+    """Let a pod's spec have so many in all: one container gets what the others leave, and is told so where it asks:
+    in NGPU and `--num_processes`, which are put nowhere where they are not. A pod without GPUs stays as it is.
+
+    That container is the one with a range, else the first that has any.
+    """
+    having = [each for each in pod["containers"] if any(gpus_of(each))]
+    if not having:
+        return
+    own = next((each for each in having if len({*gpus_of(each)}) > 1), having[0])
+    _give(own, max(0, gpus - sum(gpus_of(each)[1] for each in having if each is not own)))
+
+
+def _give(container: Object, gpus: int) -> None:
+    resources = container["resources"] = dict(container.get("resources") or {})
+    for key in ("requests", "limits"):
+        resources[key] = {**(resources.get(key) or {}), GPU: str(gpus)}
+    for variable in container.get("env") or ():
+        if variable.get("name") == NGPU and "valueFrom" not in variable:
+            variable["value"] = str(gpus)
+    for key in ("command", "args"):
+        if container.get(key):
+            container[key] = _with_processes([str(word) for word in container[key]], gpus)
+
+
+def _with_processes(words: list[str], gpus: int) -> list[str]:
+    """`--num_processes=2` and `--num_processes 2`, inside a longer text too, and as two words; `-` for `_` alike."""
+    new = [_PROCESSES.sub(rf"\g<1>{gpus}", word) for word in words]
+    for index, word in enumerate(new[:-1]):
+        if _FLAG.fullmatch(word) and new[index + 1].isdigit():
+            new[index + 1] = str(gpus)
+    return new

@@ -1,0 +1,158 @@
+"""The app and the commands: what is answered, and what a wrong environment is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from tests.unit.compat.genai_world import FakeCluster, FakeYard, a_desk, a_pytorchjob, an_object
+
+from jobyard.cli.main import guarded
+from jobyard.compat.genai.__main__ import group
+from jobyard.compat.genai.app import app as importable
+from jobyard.compat.genai.app import make_app
+from jobyard.compat.genai.desk import Desk
+from jobyard.compat.genai.here import grows_at_once
+from jobyard.errors import UserError
+from jobyard.model.job import State
+
+
+def asked(app: FastAPI, *calls: tuple[str, str, Any]) -> list[tuple[int, Any]]:
+    """The answers of the app while it runs, as programs of this machine get them."""
+
+    async def all_of() -> list[tuple[int, Any]]:
+        async with app.router.lifespan_context(app):
+            return [await _asked(app, *each) for each in calls]
+
+    return asyncio.run(all_of())
+
+
+async def _asked(app: FastAPI, method: str, path: str, body: Any) -> tuple[int, Any]:
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"host", b"localhost")],
+        "client": ("127.0.0.1", 1),
+    }
+    said: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"" if body is None else json.dumps(body).encode()}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    await app(scope, receive, send)
+    return said[0]["status"], json.loads(b"".join(each.get("body", b"") for each in said[1:]))
+
+
+def an_app(desk: Desk) -> FastAPI:
+    return make_app(lambda: desk)
+
+
+# -- answers
+
+
+def test_a_status_that_is_so_is_answered_with_200_though_nobody_can_grow() -> None:
+    yard = FakeYard()
+    yard.free = {"a": (4, 0)}
+    yard.put("full", 1, (1, 4), saved_at=1500.0)
+    done = yard.put("done", 3)
+    yard.end(done)
+    app = an_app(a_desk(yard, FakeCluster(Pod=[an_object(done)])))
+    told = {"job_name": "done", "status": "completed"}
+    first, second, wrong = asked(
+        app,
+        ("PUT", "/update_job_status", told),
+        ("PUT", "/update_job_status", told),
+        ("PUT", "/update_job_status", {"job_name": "full", "status": "completed"}),
+    )
+    assert first == second
+    assert (first[0], first[1]["job"]["status"]) == (200, "completed")
+    assert wrong[0] == 400
+
+
+def test_telling_of_one_end_twice_lets_one_job_wait_for_its_checkpoint() -> None:
+    yard = FakeYard()
+    yard.free = {"a": (8, 6)}
+    for name in ("x", "y"):
+        yard.put(name, 1, (1, 4))
+    done = yard.put("done", 3)
+    yard.end(done)
+    desk = a_desk(yard, FakeCluster(Pod=[an_object(done)]))
+    told = ("PUT", "/update_job_status", {"job_name": "done", "status": "completed"})
+    assert [status for status, _ in asked(an_app(desk), told, told, told)] == [200, 200, 200]
+    assert sum(desk.memory.is_waiting(each) for each in desk.records()) == 1
+
+
+def test_delete_job_removes_what_is_left_of_it() -> None:
+    yard = FakeYard()
+    done = yard.put("done", 1)
+    yard.put("runs", 1)
+    yard.end(done, State.FAILED)
+    cluster = FakeCluster(Pod=[an_object(done)], PyTorchJob=[a_pytorchjob(condition="Running")])
+    deleted, runs, theirs, all_jobs = asked(
+        an_app(a_desk(yard, cluster)),
+        ("DELETE", "/delete_job", {"job_name": "done"}),
+        ("DELETE", "/delete_job", {"job_name": "runs"}),
+        ("DELETE", "/delete_job", {"job_name": "theirs"}),
+        ("GET", "/get_all_jobs", None),
+    )
+    assert deleted == (200, {"message": "Job done deleted"})
+    assert (runs[0], theirs[0]) == (400, 400)
+    assert [each["job_name"] for each in all_jobs[1]] == ["runs", "theirs"]
+    assert [kind for kind, _ in cluster.objects] == ["PyTorchJob"]
+
+
+def test_a_checkpoint_is_in_the_answer_to_who_told_of_it() -> None:
+    yard = FakeYard()
+    yard.put("x", 1, (1, 4))
+    body = {"job_name": "x", "last_checkpoint_time": 2000.5, "completed_epochs": 1.5, "total_epochs": 3}
+    ((status, data),) = asked(an_app(a_desk(yard)), ("PUT", "/update_last_checkpoint", body))
+    assert (status, data["job"]["last_checkpoint_time"], data["job"]["completed_epochs"]) == (200, 2000.5, 1.5)
+
+
+# -- a wrong environment
+
+SENTENCE = "GENAI_SCALE: 'soon' is neither now nor checkpoint"
+
+
+def test_when_jobs_grow_is_one_of_two_words() -> None:
+    assert [grows_at_once(environ) for environ in ({}, {"GENAI_SCALE": ""}, {"GENAI_SCALE": "now"})] == [
+        False,
+        False,
+        True,
+    ]
+    with pytest.raises(UserError, match=SENTENCE):
+        grows_at_once({"GENAI_SCALE": "soon"})
+
+
+@pytest.mark.parametrize("command", ["monitor", "status", "scale"])
+def test_a_wrong_word_is_one_sentence_and_exit_code_2(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GENAI_SCALE", "soon")
+    code = guarded(lambda: group.main([command], standalone_mode=False), "genai", [command])
+    said = capsys.readouterr().err
+    assert (code, len(said.splitlines())) == (2, 1)
+    assert SENTENCE in said
+
+
+def test_who_serves_the_app_is_told_the_sentence_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GENAI_SCALE", "soon")
+    said: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "lifespan.startup"}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    asyncio.run(importable({"type": "lifespan", "app": importable}, receive, send))
+    assert said == [{"type": "lifespan.startup.failed", "message": SENTENCE}]

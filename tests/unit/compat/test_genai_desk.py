@@ -1,0 +1,327 @@
+"""The desk: who grows, what is listed, what is deleted, and how much is asked for that."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.compat.genai_world import (
+    CLUSTER,
+    UNANSWERED,
+    FakeCluster,
+    FakeYard,
+    Object,
+    a_desk,
+    a_pod_of,
+    a_pytorchjob,
+    an_object,
+)
+
+from jobyard.compat.genai.desk import Desk
+from jobyard.compat.genai.errors import NotPossible
+from jobyard.compat.genai.listing import CLEARED_SECONDS, KEPT_SECONDS
+from jobyard.errors import NotFound, Unavailable, UserError
+from jobyard.model.job import State
+
+DAY = KEPT_SECONDS
+
+
+def names(desk: Desk) -> list[str]:
+    return [each.job_name for each in desk.records()]
+
+
+# -- who grows
+
+
+def two_on_two_nodes() -> FakeYard:
+    """The first in order saved last, and its node is full; the other one's has room."""
+    yard = FakeYard()
+    yard.free = {"a": (8, 0), "b": (4, 2)}
+    yard.put("x", 4, (1, 8), saved_at=2000.0, node="a")
+    yard.put("y", 2, (1, 4), saved_at=1900.0, node="b")
+    return yard
+
+
+def test_the_first_candidate_that_fits_grows_and_not_only_the_first() -> None:
+    yard = two_on_two_nodes()
+    desk = a_desk(yard, at_once=True)
+    assert desk.make_use_of_room(desk.records()) == "y goes from 2 to 4 GPUs at its next checkpoint"
+    assert yard.scaled == [("00000002", 4)]
+    assert a_desk(two_on_two_nodes()).scale() == "y goes from 2 to 4 GPUs at its next checkpoint"
+
+
+def test_nobody_waits_for_a_checkpoint_who_could_not_grow_then() -> None:
+    yard = two_on_two_nodes()
+    for index, job in enumerate(yard.list):
+        assert job.training
+        yard.list[index] = replace(job, training=replace(job.training, saved_at=None))
+    desk = a_desk(yard)
+    x, y = desk.records()
+    assert desk.make_use_of_room([x, y]) == "y grows after its next checkpoint"
+    assert (desk.memory.is_waiting(x), desk.memory.is_waiting(y)) == (False, True)
+    assert yard.scaled == []
+    assert desk.has_saved(x) == ""
+    assert desk.has_saved(y) == "y goes from 2 to 4 GPUs"
+    assert desk.has_saved(y) == ""
+
+
+def test_where_there_is_no_room_any_more_it_is_the_next_ones_turn() -> None:
+    yard = two_on_two_nodes()
+    desk = a_desk(yard)
+    x, _ = desk.records()
+    desk.memory.let_wait(x)  # when there was
+    assert desk.has_saved(x) == "y goes from 2 to 4 GPUs at its next checkpoint"
+    yard.free = {"a": (8, 0), "b": (4, 0)}
+    desk.memory.let_wait(x)
+    assert desk.has_saved(x) == "nobody grows: job x has 4 of 8 GPUs, and there is no room for more"
+
+
+def test_where_nobody_fits_the_reason_of_the_first_is_told() -> None:
+    yard = two_on_two_nodes()
+    yard.free = {"a": (8, 0), "b": (4, 0)}
+    desk = a_desk(yard)
+    with pytest.raises(NotPossible, match="job x has 4 of 8 GPUs, and there is no room for more"):
+        desk.make_use_of_room(desk.records())
+    with pytest.raises(NotPossible, match="job x has 4 of 8 GPUs"):
+        desk.scale()
+    with pytest.raises(NotPossible, match="there is no job to scale: none runs"):
+        a_desk(FakeYard()).scale()
+
+
+def test_one_that_the_yard_refuses_to_resize_stands_in_nobodys_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    yard = two_on_two_nodes()
+    yard.free = {"a": (8, 4), "b": (4, 2)}
+
+    def refuse(selector: str, *, gpus: int | None = None) -> None:
+        if selector == "00000001":
+            raise UserError("it cannot")
+        yard.scaled.append((selector, gpus))
+
+    monkeypatch.setattr(yard, "scale_job", refuse)
+    desk = a_desk(yard, at_once=True)
+    desk.make_use_of_room(desk.records())
+    assert yard.scaled == [("00000002", 4)]
+
+
+def adopted(condition: str, mark: str = "") -> Object:
+    job = a_pytorchjob(condition=condition)
+    if mark:
+        job["metadata"]["annotations"]["jobyard.dev/scaling"] = mark
+        job["spec"]["runPolicy"] = {"suspend": True}
+    return job
+
+
+def test_while_one_is_being_resized_nobody_else_is_chosen() -> None:
+    yard = two_on_two_nodes()
+    desk = a_desk(yard, FakeCluster(PyTorchJob=[adopted("Running", "3")]), at_once=True)
+    assert desk.make_use_of_room(desk.records()) == ""
+    assert yard.scaled == []
+
+
+def test_an_adopted_job_that_ended_while_it_was_scaled_stands_in_nobodys_way() -> None:
+    yard, job = two_on_two_nodes(), adopted("Succeeded", "3")
+    desk = a_desk(yard, FakeCluster(PyTorchJob=[job]), at_once=True)
+    assert desk.make_use_of_room(desk.records()).startswith("y goes from 2 to 4")
+    desk.tidy(desk.records())
+    assert "jobyard.dev/scaling" not in job["metadata"]["annotations"]
+    with pytest.raises(NotPossible, match=r"job theirs has ended \(completed\)"):
+        desk.scale("theirs")
+
+
+def test_one_that_waited_is_not_taken_for_the_next_job_of_its_name() -> None:
+    yard = two_on_two_nodes()
+    desk = a_desk(yard)
+    first = next(each for each in desk.records() if each.job_name == "y")
+    desk.memory.let_wait(first)
+    assert not desk.memory.is_waiting(replace(first, key="other"))
+    assert not desk.memory.take(replace(first, job_arrival_time=9999))
+    assert desk.memory.take(first)
+
+
+def test_a_job_that_cannot_go_on_holds_up_nobody_else_and_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone_on, told = list[str](), list[str]()
+
+    def go_on(name: str) -> bool:
+        if name == "bad":
+            raise Unavailable("refused")
+        gone_on.append(name)
+        return True
+
+    jobs = [a_pytorchjob(name, condition="Suspended") for name in ("bad", "good")]
+    for job in jobs:
+        job["metadata"]["annotations"]["jobyard.dev/scaling"] = "2"
+    cluster = FakeCluster(PyTorchJob=jobs)
+    monkeypatch.setattr(cluster, "go_on", go_on)
+    desk = a_desk(FakeYard(), cluster, warn=told.append)
+    desk.tidy(desk.records())
+    desk.tidy(desk.records())
+    assert gone_on == ["good", "good"]
+    assert told == ["job bad is not yet as it was asked to be: refused"]
+
+
+# -- what is asked
+
+
+def test_what_never_changes_is_asked_once_however_often_jobs_are_looked_at() -> None:
+    yard, cluster = FakeYard(), FakeCluster()
+    for number in range(20):
+        yard.put(f"job-{number}", 1)
+    desk = a_desk(yard, cluster)
+    assert [each.gpu_req for each in desk.records()] == [1] * 20
+    first = yard.asked.copy()
+    assert first["job"] == 20
+    for _ in range(5):
+        desk.tidy(desk.records())
+    asked = yard.asked - first
+    assert asked == {"nodes": 5, "jobs": 5}
+    assert len(cluster.asked) == 6  # one list of PyTorchJobs for each look
+
+
+# -- what is listed
+
+
+def test_what_ended_on_a_cluster_is_listed_while_its_object_is_there() -> None:
+    yard = FakeYard()
+    kept, deleted = yard.put("kept", 1), yard.put("deleted", 1, kind="Job")
+    yard.put("runs", 1)
+    yard.end(kept, at=time.time() - 9 * DAY)  # a Pod stays until somebody deletes it
+    yard.end(deleted)
+    cluster = FakeCluster(Pod=[an_object(kept)])
+    desk = a_desk(yard, cluster)
+    assert names(desk) == ["kept", "runs"]
+    asked = list(cluster.asked)
+    assert names(desk) == ["kept", "runs"]
+    assert [each for each in cluster.asked[len(asked) :] if "/jobs" in each] == []  # what is gone is gone for good
+
+
+@pytest.mark.parametrize(
+    ("state", "tasks", "seconds", "is_listed"),
+    [
+        (State.SUCCEEDED, 1, 1, False),  # its object was there when it ended: somebody deleted it
+        (State.FAILED, 1, 1, True),  # the yard may have cleared it away
+        (State.SUCCEEDED, 2, 1, True),
+        (State.FAILED, 1, CLEARED_SECONDS + 1, False),
+        (State.CANCELLED, 1, 1, False),
+    ],
+)
+def test_without_an_object_it_depends_on_who_may_have_removed_it(
+    state: State, tasks: int, seconds: float, is_listed: bool
+) -> None:
+    yard = FakeYard()
+    yard.end(yard.put("a", 1), state, time.time() - seconds, tasks)
+    assert names(a_desk(yard)) == (["a"] if is_listed else [])
+
+
+@pytest.mark.parametrize(("age", "is_listed"), [(DAY / 2, True), (DAY * 2, False)])
+def test_what_cannot_be_seen_and_what_ended_on_machines_is_listed_for_a_day(age: float, is_listed: bool) -> None:
+    yard, cluster = FakeYard(), FakeCluster()
+    yard.end(yard.put("away", 1), at=time.time() - age)
+    yard.end(yard.put("machine", 1, (1, 2), cluster=""), at=time.time() - age)
+    cluster.problem = UNANSWERED
+    desk = a_desk(yard, cluster)
+    assert names(desk) == (["away", "machine"] if is_listed else [])
+    cluster.problem = None
+    cluster.objects["Pod", "away"] = an_object(yard.list[0])
+    assert "away" in names(desk)  # that it could not be seen was not for good
+
+
+def test_a_cluster_that_does_not_answer_is_asked_once_for_each_look() -> None:
+    yard, cluster = FakeYard(), FakeCluster()
+    for kind in ("Pod", "Job", "PyTorchJob"):
+        yard.end(yard.put(kind, 1, kind=kind))
+    cluster.problem = UNANSWERED
+    assert len(names(a_desk(yard, cluster))) == 3
+    assert len(cluster.asked) == 2  # for what is left, and for those of others
+
+
+def test_a_job_that_runs_again_is_listed_again() -> None:
+    yard = FakeYard()
+    job = yard.put("again", 1)
+    yard.end(job)
+    desk = a_desk(yard)
+    assert names(desk) == []
+    yard.list[0] = job
+    assert names(desk) == ["again"]
+
+
+def test_who_completed_is_told_also_where_it_is_listed_no_more() -> None:
+    yard = FakeYard()
+    job = yard.put("a", 1)
+    yard.end(job)
+    look = a_desk(yard, FakeCluster(PyTorchJob=[adopted("Succeeded")])).look()
+    assert [each.job_name for each in look.records] == ["theirs"]
+    assert look.completed == {("a", job.id, 1001), ("theirs", "", 1767225600)}
+
+
+# -- what is deleted
+
+
+def test_delete_of_a_job_that_ended_removes_its_object_for_everybody() -> None:
+    yard = FakeYard()
+    pod, job = yard.put("pod", 1), yard.put("job", 1, kind="Job")
+    yard.end(pod)
+    yard.end(job, State.FAILED)
+    cluster = FakeCluster(Pod=[an_object(pod), a_pod_of("theirs", "a")], Job=[an_object(job)])
+    assert a_desk(yard, cluster).delete("pod") == (
+        f"pod had ended (completed); removed from the cluster: Pod pod-{pod.id}-a1"
+    )
+    assert names(a_desk(yard, cluster)) == ["job"]  # as another process sees it
+    mine = a_desk(yard, cluster)
+    assert mine.delete("job").startswith("job had ended (failed); removed from the cluster: Job job-")
+    assert names(mine) == []
+    assert list(cluster.objects) == [("Pod", "theirs-master-0")]
+    with pytest.raises(NotFound):
+        mine.delete("job")
+
+
+def test_delete_removes_what_is_left_of_earlier_jobs_of_the_name() -> None:
+    yard = FakeYard()
+    old = yard.put("a", 1)
+    yard.end(old)
+    yard.put("a", 1)
+    cluster = FakeCluster(Pod=[an_object(old)])
+    assert a_desk(yard, cluster).delete("a") == "a is stopped and deleted"
+    assert cluster.objects == {}
+    assert names(a_desk(yard, cluster)) == []
+
+
+def test_delete_of_what_left_nothing_says_so_and_lists_it_no_more() -> None:
+    yard = FakeYard()
+    yard.end(yard.put("machine", 1, (1, 2), cluster=""))
+    desk = a_desk(yard)
+    assert desk.delete("machine") == "machine had ended (completed); nothing of it was left to delete"
+    assert names(desk) == []
+
+
+def test_what_cannot_be_removed_is_not_said_to_be() -> None:
+    yard, cluster = FakeYard(), FakeCluster()
+    yard.end(yard.put("a", 1))
+    cluster.problem = UNANSWERED
+    desk = a_desk(yard, cluster)
+    with pytest.raises(Unavailable):
+        desk.delete("a")
+    assert names(desk) == ["a"]
+
+
+def test_of_a_cluster_that_the_yard_has_no_more_nothing_is_left() -> None:
+    yard = FakeYard()
+    yard.end(yard.put("a", 1), State.FAILED)
+    yard.views = []
+    assert a_desk(yard).delete("a") == "a had ended (failed); nothing of it was left to delete"
+
+
+def test_one_of_several_clusters_is_chosen_by_its_name() -> None:
+    yard = FakeYard()
+    asked: list[Any] = []
+
+    def reach(view: Any) -> FakeCluster:
+        asked.append(view.id)
+        return FakeCluster()
+
+    yard.views = [replace(yard.views[0], id="other"), *yard.views]
+    Desk(lambda: yard, CLUSTER, reach=reach).records()  # type: ignore[arg-type, return-value]
+    assert asked == [CLUSTER]
+    with pytest.raises(UserError, match="GENAI_CLUSTER: the yard has no cluster 'none'; it has other, kubernetes"):
+        a_desk(yard, cluster_name="none").cluster()
