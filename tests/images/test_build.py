@@ -36,6 +36,7 @@ def test_a_clean_tree_becomes_an_image_named_by_its_digest_and_tagged_with_its_c
     assert found["name"] == f"{registry.address}/team/my_app"
     assert digest_in(registry, "team/my_app", tree.head) == found["digest"]
     assert f"hello from {tree.head}" in done.err, "the log streams to stderr, and the commit is a build argument"
+    assert "DOCKER_BUILDKIT" not in done.err, "advice about a variable that nobody has set"
     assert "warning" not in done.err.lower().replace("[warning]", "")
     labels = config_in(registry, "team/my_app", tree.head)["config"]["Labels"]
     assert labels["org.opencontainers.image.revision"] == tree.head

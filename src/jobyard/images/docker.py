@@ -13,6 +13,8 @@ from jobyard.images.protocol import BuildPlan, Built, Say
 from jobyard.images.running import asked, check_build, check_push, need, push_failure, reason_of, run_logged
 
 DIGEST = "containerimage.digest"  # a key of buildx's metadata file
+# Docker's advice to remove a variable that only we have set.
+NOTICE = ("DEPRECATED: The legacy builder", "BuildKit is currently disabled", "environment-variable.")
 
 
 class DockerBuilder:
@@ -49,7 +51,12 @@ class DockerBuilder:
 
     def _with_engine(self, plan: BuildPlan, say: Say) -> str:
         env = {"DOCKER_BUILDKIT": "0"}  # which would ask for buildx
-        check_build(plan, *run_logged(["docker", "build", *build_words(plan)], say, env))
+
+        def say_all_else(line: str) -> None:
+            if not line.strip().startswith(NOTICE):
+                say(line)
+
+        check_build(plan, *run_logged(["docker", "build", *build_words(plan)], say_all_else, env))
         check_push(plan.push, *run_logged(["docker", "push", str(plan.push)], say))
         return _pushed_digest(plan)
 
