@@ -183,7 +183,8 @@ def test_delete_of_a_job_that_has_ended_removes_it_for_everybody(yard: ClusterYa
     yard.cluster.api.until_none(f"/api/v1/namespaces/{yard.namespace}/pods")
     assert yard.job(job)["state"] == "SUCCEEDED"  # its history stays
     assert "done" in yard.logs(job)
-    assert genai(yard, "delete", "-n", job).stdout == f"404: there is no job '{job}'\n"
+    again = genai(yard, "delete", "-n", job)
+    assert again.stdout == f"404: there is no job '{job}'\n", again.stderr
 
 
 def test_an_adopted_job_that_ends_while_it_is_scaled_stands_in_nobodys_way(yard: ClusterYard) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from jobyard.engine.yard_state import YardState
@@ -104,18 +105,18 @@ def changed_config(state: YardState, said: ClusterConfig) -> ClusterConfig:
         if said.context in ("", known.context):
             config = replace(config, context=known.context, namespace=said.namespace or known.namespace)
     jobs = unfinished_jobs(state, said.id)
-    if jobs and _place(config) != _place(known):
+    moves = [name for name in ("kubeconfig", "context", "namespace") if getattr(config, name) != getattr(known, name)]
+    if jobs and moves:
         counted = "1 job is" if len(jobs) == 1 else f"{len(jobs)} jobs are"
         raise UserError(
-            f"cluster {said.id}: {counted} not finished in {_place(known)}, and this is {_place(config)}; wait for the"
-            " end, or give the other place a name of its own: yard clusters add NAME"
+            f"cluster {said.id}: {counted} not finished in {_place(known, moves)}, and this is {_place(config, moves)};"
+            " wait for the end, or give the other place a name of its own: yard clusters add NAME"
         )
     return config
 
 
-def _place(config: ClusterConfig) -> str:
-    parts = (("context", config.context), ("namespace", config.namespace), ("kubeconfig", config.kubeconfig))
-    return ", ".join(f"{name} {value}" for name, value in parts if value) or "the yard's own cluster"
+def _place(config: ClusterConfig, names: Iterable[str]) -> str:
+    return ", ".join(f"{name} {getattr(config, name) or 'of its own'}" for name in names)
 
 
 def add_cluster(config: ClusterConfig, this_machine: str) -> Command[str]:
