@@ -144,7 +144,8 @@ class Cluster:
             items = self._ask("GET", f"{self._path(kind)}?{query}", accept=LABELS_ALONE)["items"]
         except NotFound:  # its operator is not installed
             return []
-        staying = [each["metadata"] for each in items if "deletionTimestamp" not in each["metadata"]]
+        # Where only labels are asked for, the API server writes null for none.
+        staying = [each["metadata"] for each in items or () if "deletionTimestamp" not in each["metadata"]]
         found = [Left(each["labels"][JOB], kind, each["name"]) for each in staying]
         return [each for each in found if each.job in jobs]
 
