@@ -19,7 +19,7 @@ from jobyard.cli.session import Session
 from jobyard.errors import BuildFailed, NotFound, UserError
 from jobyard.images.build import BuildOptions, build_image
 from jobyard.images.kaniko import GIT_IMAGE, KANIKO_IMAGE, KanikoBuilder
-from jobyard.images.names import split_image
+from jobyard.images.names import parse_registry, split_image
 from jobyard.images.protocol import Builder, Built, Say
 from jobyard.manifests.aichor import KUBERNETES, image_note
 from jobyard.model.job import JobSpec
@@ -56,8 +56,9 @@ def _registries(session: Session, words: BuildWords, asked: BuildRequest) -> tup
     The environment's second address is for the registry of its first, and for no other.
     """
     knobs = session.knobs
-    has_host = bool(split_image(asked.image)[0])
-    registry = words.registry or asked.registry or ("" if has_host else knobs.registry)
+    host = split_image(asked.image)[0]
+    is_elsewhere = host and not (knobs.registry and parse_registry(knobs.registry, "YARD_REGISTRY").host == host)
+    registry = words.registry or asked.registry or ("" if is_elsewhere else knobs.registry)
     is_the_knobs = bool(registry) and registry == knobs.registry
     return registry, words.pull_registry or (knobs.pull_registry if is_the_knobs else "")
 

@@ -27,8 +27,8 @@ def config_of(session: Session, words: ClusterWords) -> ClusterConfig:
     """How the yard's server reaches it, wherever that is; of a cluster that the yard knows, what is to change."""
     if session.leaves_this_machine:
         return config_elsewhere(words)
-    is_known = any(cluster.id == words.name for cluster in session.client.clusters())
-    return (config_of_known if is_known else config_here)(words, os.environ)
+    known = next((cluster for cluster in session.client.clusters() if cluster.id == words.name), None)
+    return config_of_known(words, known.kubeconfig, os.environ) if known else config_here(words, os.environ)
 
 
 def where(cluster: ClusterView) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +46,13 @@ def config_here(words: ClusterWords, environ: Mapping[str, str]) -> ClusterConfi
     return ClusterConfig(words.name, kubeconfig, context, words.namespace or namespace, words.storage, words.queue)
 
 
-def config_of_known(words: ClusterWords, environ: Mapping[str, str]) -> ClusterConfig:
-    """What is to change of a cluster that the yard knows; empty: stays. Nothing said: it is what kubectl uses now."""
-    if words.kubeconfig or words == ClusterWords(words.name):
+def config_of_known(words: ClusterWords, kubeconfig: str, environ: Mapping[str, str]) -> ClusterConfig:
+    """What is to change of a cluster that the yard reaches by `kubeconfig`; empty: stays. Raises UserError."""
+    if words.kubeconfig and str(Path(words.kubeconfig).expanduser().absolute()) != kubeconfig:
         return config_here(words, environ)
-    return config_elsewhere(words)
+    if words.context and kubeconfig:
+        _context_of([Path(path) for path in kubeconfig.split(os.pathsep)], words.context)  # or it is misspelt
+    return config_elsewhere(replace(words, kubeconfig=""))
 
 
 def config_elsewhere(words: ClusterWords) -> ClusterConfig:

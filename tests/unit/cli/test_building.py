@@ -113,17 +113,19 @@ def test_the_registry_may_stand_in_the_environment(
 def test_a_manifests_registry_and_then_its_images_go_before_the_environment(
     yard: Yard, built: list[BuildOptions], submitted: list[JobSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("YARD_REGISTRY", "lab/team")
     monkeypatch.setenv("YARD_PULL_REGISTRY", "inside:5000")
     hosted = MANIFEST.replace("image: demo", "image: ghcr.io/org/demo")
     registered = hosted.replace("  target", "  registry: eu.example\n  target")
-    for text in (MANIFEST, hosted, registered):
+    same = MANIFEST.replace("image: demo", "image: lab.example/team/demo")
+    for text in (MANIFEST, hosted, registered, same):
+        monkeypatch.setenv("YARD_REGISTRY", "http://lab.example/team" if text is same else "lab/team")
         Path("job.yaml").write_text(text)
         assert yard("submit", "-d", "--build", "--on", "kubernetes", "job.yaml").code == 0
     assert [(each.registry, each.image, each.pull_registry) for each in built] == [
         ("lab/team", "demo", "inside:5000"),
         ("", "ghcr.io/org/demo", ""),
         ("eu.example", "ghcr.io/org/demo", ""),
+        ("http://lab.example/team", "lab.example/team/demo", "inside:5000"),  # with how it is spoken to
     ]
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from jobyard.cli import kubeconfig
-from jobyard.cli.kubeconfig import ClusterWords, config_elsewhere, config_here
+from jobyard.cli.kubeconfig import ClusterWords, config_elsewhere, config_here, config_of_known
 from jobyard.errors import UserError
+from jobyard.model.node import ClusterConfig
 
 
 def a_kubeconfig(path: Path, *contexts: str, current: str = "", namespace: str | None = "team") -> str:
@@ -92,3 +93,14 @@ def test_for_a_server_elsewhere_only_what_is_said_counts(home: Path) -> None:
     a_kubeconfig(home / ".kube/config", "lab", current="lab")
     found = config_elsewhere(ClusterWords(kubeconfig="/etc/yard/kubeconfig"))
     assert (found.kubeconfig, found.context) == ("/etc/yard/kubeconfig", "")
+
+
+def test_of_a_known_cluster_only_what_is_said_is_sent(home: Path) -> None:
+    known = a_kubeconfig(home / "own", "lab", "far", current="far")
+    assert config_of_known(ClusterWords("x"), known, {}) == ClusterConfig("x")
+    assert config_of_known(ClusterWords("x", known, queue="q"), known, {}) == ClusterConfig("x", queue="q")
+    assert config_of_known(ClusterWords("x", context="lab"), known, {}) == ClusterConfig("x", context="lab")
+    with pytest.raises(UserError, match="context 'labb' is not in kubeconfig"):
+        config_of_known(ClusterWords("x", context="labb"), known, {})
+    other = a_kubeconfig(home / "other", "new", current="new", namespace="theirs")
+    assert config_of_known(ClusterWords("x", other), known, {}) == ClusterConfig("x", other, "new", "theirs")

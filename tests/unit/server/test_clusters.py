@@ -141,6 +141,17 @@ async def test_of_a_known_cluster_only_what_is_said_changes(tmp_path: Path) -> N
         assert server.loop.state.clusters["lab"] == ClusterConfig("lab", str(second), "cpu", "", "disk", "fast")
 
 
+async def test_a_known_cluster_that_cannot_be_used_so_stays_as_it_was(
+    tmp_path: Path, fake_cluster: type[FakeCluster]
+) -> None:
+    async with a_server(tmp_path) as server:
+        await server.add()
+        fake_cluster.problem = "there is no namespace other in it"
+        with pytest.raises(UserError, match="cluster lab was not changed: there is no namespace other"):
+            await server.add(ClusterConfig("lab", namespace="other"))
+        assert server.loop.state.clusters["lab"] == LAB
+
+
 async def test_a_cluster_does_not_move_away_from_its_jobs(tmp_path: Path, fake_cluster: type[FakeCluster]) -> None:
     async with a_server(tmp_path) as server:
         await server.add()

@@ -76,7 +76,7 @@ class KubernetesExecutor:
         self._queued: set[str] = set()
         self._slots: dict[str, str] = {}  # open slots -> their jobs
         self._busy: set[str] = set()
-        self._settling = Settling(config, yard_id, yard, self._tell, self._again)
+        self._settling = Settling(config, yard_id, yard, self._tell, self._again, self._is_watched)
         self._accepted: dict[str, float] = {}  # shapes of objects that the API server would take, and when it said so
         self._away: asyncio.TimerHandle | None = None
         self._is_away = False
@@ -164,6 +164,9 @@ class KubernetesExecutor:
         known.is_complete.clear()
         self._running.append(known)
         self._group.create_task(self._follow(known, self._api), name=f"watch {name} of {self._config.id}")
+
+    def _is_watched(self, kind: Kind) -> bool:
+        return self._watches.get("pods" if kind.name == "Pod" else kind.name) in self._running
 
     async def _follow(self, watch: Watching, api: Api) -> None:
         try:
@@ -387,17 +390,17 @@ class KubernetesExecutor:
             raise UserError(f"cluster {self._config.id} cannot be used: {self._problem or 'it does not answer'}")
         kind = kind_of(job.spec)
         config = self._config
-        if missing := await lacking(api, _needed_by(job.spec, kind)):
-            raise UserError(f"cluster {config.id}: {await sentence(api, missing)}")
         first, *_ = self._settling.build(job, UnitKey(Scope.WHOLE, 1), api.namespace)
         if kind.name != "Pod":
             async with self._beginning:
-                if self._watches.get(kind.name) not in self._running:
+                if not self._is_watched(kind):
                     await self._begin_watching(api, kind)
         shape = self._shape_of(job, api.namespace)
         if time.monotonic() - self._accepted.get(shape, -ACCEPTED_SECONDS) < ACCEPTED_SECONDS:
             return  # it was asked just now, about the same under another name
         try:
+            if missing := await lacking(api, _needed_by(job.spec, kind)):
+                raise UserError(f"cluster {config.id}: {await sentence(api, missing)}")
             await api.create(kind.collection(api.namespace), first, dryRun="All", fieldValidation="Strict")
         except Refused as refused:
             raise UserError(f"cluster {config.id} refuses the {kind.name}: {refused}") from refused

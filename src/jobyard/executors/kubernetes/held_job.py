@@ -203,8 +203,10 @@ class HeldJob:
         name: str,
         attempts: Sequence[LiveAttempt],
         ended: int = 0,
+        *,
+        is_watched: bool = True,
     ) -> None:
-        """`ended`: so many other tasks of the job are over."""
+        """`ended`: so many other tasks of the job are over. `is_watched`: what is not seen of the kind is not there."""
         seen = self.objects.get(name)
         pods = [pod for pod in self._pods_of_object(kind, name) if kind.name != "RayJob" or not is_submitter(pod)]
         matched = pods_by_attempt(spec, kind, attempts, pods, self.gone, ended)
@@ -218,7 +220,7 @@ class HeldJob:
                 self._matched[each.attempt] = pod
                 events += self._begins(api, each, pod, self._writer_of(kind, name, each, pod))
             if kind.by_object:
-                events += self._ends_by_object(api, each, pod, name, meaning)
+                events += self._ends_by_object(api, each, pod, name, meaning, is_watched)
             elif pod is not None:
                 events += self._ends(each, pod)
             elif outcome := _outcome_without_pod(each, kind, seen, meaning):
@@ -267,14 +269,14 @@ class HeldJob:
         return []
 
     def _ends_by_object(
-        self, api: Api, each: LiveAttempt, pod: Object | None, name: str, meaning: Meaning | None
+        self, api: Api, each: LiveAttempt, pod: Object | None, name: str, meaning: Meaning | None, is_watched: bool
     ) -> list[Event]:
         """Pods may go before the object says how all ended, and those of a success may be killed by its operator."""
-        if meaning is None and name in self.lost and pod is not None:
-            return self._ends(each, pod)  # the object goes at once, its pods have their grace
+        if meaning is None and each.is_running and (is_watched or name in self.lost):
+            if pod is not None:
+                return self._ends(each, pod)  # the object goes at once, its pods have their grace
+            self._vanished(each)
         if meaning is None:
-            if name in self.lost and each.is_running:
-                self._vanished(each)
             return []
         if meaning.state in (State.SUCCEEDED, State.FAILED):
             self._end(each, pod, _outcome_of_object(meaning), api)
@@ -382,6 +384,8 @@ class HeldJob:
         if pod is None or started_at(pod) is None or not has_sidecar(pod):
             self._orders.setdefault(each.attempt, StopOrder(time.time(), 0.0, 0.0))
             return 0.0  # nothing of it can stop by itself
+        if deleted_at(pod) is not None and (order := self._order_of(each, pod)):
+            self._orders[each.attempt] = order  # perhaps by an earlier server: it is about to end
         if each.attempt not in self._orders:
             order = StopOrder(time.time(), each.yield_seconds, 0.0)
             words = shlex.quote(json.dumps(vars(order)))

@@ -13,7 +13,7 @@ from jobyard.model.job import GroupSpec, Toleration
 
 Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
-KEPT_SECONDS = 86400  # a finished object waits so long for a yard that was away
+KEPT_SECONDS = 7 * 86400  # a finished object waits so long for a yard that was away, as on a laptop over a weekend
 CONTAINERS = {"PyTorchJob": "pytorch"}  # names that operators look for
 TABLES = "tables"  # the volume, and the end of the ConfigMap's name
 

@@ -48,12 +48,14 @@ class Settling:
         yard: YardView,
         tell: Callable[[Sequence[Event]], None],
         again: Callable[[str, float], None],
+        is_watched: Callable[[Kind], bool],
     ) -> None:
         self._config = config
         self._yard_id = yard_id
         self._yard = yard
         self._tell = tell
         self._again = again
+        self._is_watched = is_watched
 
     async def settle(self, api: Api, held: HeldJob) -> None:
         facts = self._yard.facts(held.id)
@@ -73,7 +75,8 @@ class Settling:
         ended = max(0, job.spec.size - len(live) - facts.waiting)
         for key, attempts in units.items():
             kind = kind_of_unit(job.spec, key)
-            held.observe(api, job.spec, kind, named[key][0]["metadata"]["name"], attempts, ended)
+            name = named[key][0]["metadata"]["name"]
+            held.observe(api, job.spec, kind, name, attempts, ended, is_watched=self._is_watched(kind))
         # 3. Make and admit; stop what is to stop. A task that runs alone has one of the array's slots.
         alone = sum(len(attempts) for key, attempts in units.items() if key.scope is Scope.TASK)
         facts = facts._replace(slots=facts.slots - alone)
@@ -329,7 +332,7 @@ class Settling:
         return True
 
     async def _clear(self, api: Api, held: HeldJob, facts: JobFacts) -> None:
-        """The job is over: nothing of it may run on. What ended by itself stays for a day, for who looks there."""
+        """The job is over: nothing of it may run on. What ended by itself stays for a week, for who looks there."""
         for name, seen in list(held.objects.items()):
             kind = held.kinds[name]
             if kind.meaning(seen).state in ENDED and not self._lingers(held, kind, name):
@@ -343,7 +346,7 @@ class Settling:
         """What stays for a while owns them: the job may be tried again."""
         staying = [name for name in held.objects if name not in held.deleted]
         owner = max(staying, key=lambda name: held.objects[name]["metadata"]["creationTimestamp"], default="")
-        if not spec.secrets or held.secrets_owner == owner:
+        if not spec.secrets or held.secrets_owner == owner or spec.cluster != self._config.id:
             return
         if owner:
             await secrets.give_to(api, spec, held.kinds[owner], held.objects[owner])

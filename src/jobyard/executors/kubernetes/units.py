@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from jobyard.executors.kubernetes.kinds import KINDS, Kind, kind_of
+from jobyard.executors.kubernetes.manifest import is_one_attempt
 from jobyard.executors.kubernetes.outcomes import is_over
 from jobyard.executors.protocol import JobFacts, LiveAttempt
 from jobyard.model.job import JobSpec, State
@@ -37,7 +38,7 @@ class UnitKey:
 
 
 def is_array(spec: JobSpec) -> bool:
-    return not (spec.gang or spec.elastic or spec.is_one_object or (spec.training is not None and spec.size == 1))
+    return not (is_one_attempt(spec) or spec.elastic or spec.is_one_object)
 
 
 def units_of(
@@ -76,7 +77,7 @@ def _units_of_whole(
     may have come later, and may be the last that run. In any other object Kubernetes retries single pods: as long as it
     has not ended, their next attempts are in it. Tasks that a person retries later are alone, if the object is ours."""
     newest = max(each.attempt.number for each in live)
-    if spec.gang or spec.elastic or spec.training:
+    if is_one_attempt(spec) or spec.elastic:
         return {UnitKey(Scope.WHOLE, max(facts.attempt, newest)): list(live)}
     if standing is not None:
         return {UnitKey(Scope.WHOLE, standing): list(live)}

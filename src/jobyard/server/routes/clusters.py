@@ -42,14 +42,22 @@ async def add_cluster(request: Request) -> Response:
     with yard.lifetime.request():
         config = clusters.changed_config(yard.loop.state, asked.config)
         _check_kubeconfig(config)
-        is_new = config.id not in yard.loop.state.clusters
-        await yard.loop.ask(clusters.add_cluster(config, yard.machines.this_machine))
-        yard.machines.add_cluster(config)
+        known = yard.loop.state.clusters.get(config.id)
+        await _use(yard, config)
         why = await _problem(yard, config.id)
-        if why and is_new and not asked.force:
-            await _let_go(yard, config.id)
-            raise UserError(f"cluster {config.id} was not added: {why}")
+        if why and not asked.force:
+            if known is None:
+                await _let_go(yard, config.id)
+                raise UserError(f"cluster {config.id} was not added: {why}")
+            if known != config:
+                await _use(yard, known)
+                raise UserError(f"cluster {config.id} was not changed: {why}")
         return answer(_view(yard, config), 201)
+
+
+async def _use(yard: Yard, config: ClusterConfig) -> None:
+    await yard.loop.ask(clusters.add_cluster(config, yard.machines.this_machine))
+    yard.machines.add_cluster(config)
 
 
 @router.delete("/clusters/{cluster}")
@@ -94,6 +102,7 @@ async def _ended(yard: Yard, cluster: str) -> None:
     """What was cancelled goes away there while we are still connected; who cannot be reached is not waited for."""
     deadline = time.monotonic() + END_SECONDS
     while time.monotonic() < deadline:
+        await yard.loop.settled()  # only then executors hear of what has ended
         executor = yard.loop.executor_of(cluster)
         if executor is None or not executor.status().is_connected:
             return

@@ -173,7 +173,7 @@ def test_one_replica_of_one_group_is_an_indexed_job_that_waits_to_be_admitted() 
     assert (job["apiVersion"], job["kind"], spec["suspend"]) == ("batch/v1", "Job", True)
     assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 5, 2)
     assert spec["backoffLimitPerIndex"] == 2
-    assert (spec["podReplacementPolicy"], spec["ttlSecondsAfterFinished"]) == ("Failed", 86400)
+    assert (spec["podReplacementPolicy"], spec["ttlSecondsAfterFinished"]) == ("Failed", 604800)
     assert (spec["activeDeadlineSeconds"], spec["template"]["spec"]["activeDeadlineSeconds"]) == (3601, 60)
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from jobyard.agent import records
 from jobyard.agent.stop_file import StopOrder
+from jobyard.executors.kubernetes.client import Api
 from jobyard.executors.kubernetes.held_job import HeldJob
 from jobyard.executors.kubernetes.outcomes import deleted_at, outcome_of
 from jobyard.executors.mirror import Mirror
@@ -67,9 +68,17 @@ def test_who_ends_well_within_the_second_of_our_signal_was_ended_by_it(
     assert outcome(0, held._orders[yielding.attempt], tmp_path).reason is Reason.PREEMPTED
 
 
-def test_what_an_earlier_server_deleted_is_known_by_the_pod(tmp_path: Path) -> None:
+async def test_what_an_earlier_server_deleted_is_known_by_the_pod(tmp_path: Path) -> None:
     assert deleted_at(ended_pod(143)) == NOON + 5
     slot = Slot("1", "j", 0, Placement("k/n1", Resources()))
     yielding = LiveAttempt(AttemptId("j", 0, 1), slot, True, is_yielding=True)
     held = HeldJob("j", "k", Mirror(tmp_path), lambda events: None, lambda node: True)
+    assert outcome(143, held._order_of(yielding, ended_pod(143)), tmp_path).reason is Reason.PREEMPTED
+    # Also after it was looked at while it is on its way out, and not asked again.
+    leaving = {**ended_pod(0), "status": {"phase": "Running"}}
+    running = {"name": "task", "state": {"running": {"startedAt": "2026-01-01T11:00:00Z"}}}
+    leaving["status"]["containerStatuses"] = [running]
+    leaving["spec"]["initContainers"] = [{"name": "reports"}]
+    held._matched[yielding.attempt] = leaving
+    await held.ask_to_yield(cast(Api, None), yielding)
     assert outcome(143, held._order_of(yielding, ended_pod(143)), tmp_path).reason is Reason.PREEMPTED

@@ -41,11 +41,11 @@ def test_nothing_else_is_changed(kind: str) -> None:
         assert each.pop("metadata") == {"labels": {**OURS, "jobyard.dev/object": name}}
     spec = made["spec"]
     if kind == "PyTorchJob":
-        assert spec.pop("runPolicy") == {"suspend": True, "ttlSecondsAfterFinished": 86400}
+        assert spec.pop("runPolicy") == {"suspend": True, "ttlSecondsAfterFinished": 604800}
     else:
         assert spec.pop("suspend") is True
     if kind in ("Job", "JobSet"):
-        assert spec.pop("ttlSecondsAfterFinished") == 86400
+        assert spec.pop("ttlSecondsAfterFinished") == 604800
     if kind == "RayJob":  # KubeRay's own default, written out
         assert spec.pop("submitterPodTemplate")["spec"]["containers"][0]["image"] == "x"
     assert spec == body(kind)
@@ -70,9 +70,9 @@ def test_who_says_how_long_it_stays_is_not_overruled(seconds: int) -> None:
 
 def test_what_is_said_to_be_nothing_is_not_said() -> None:
     made = sent(written("PyTorchJob", body("PyTorchJob") | {"runPolicy": None}))
-    assert made["spec"]["runPolicy"] == {"suspend": True, "ttlSecondsAfterFinished": 86400}
+    assert made["spec"]["runPolicy"] == {"suspend": True, "ttlSecondsAfterFinished": 604800}
     made = sent(written("Job", body("Job") | {"ttlSecondsAfterFinished": None}))
-    assert made["spec"]["ttlSecondsAfterFinished"] == 86400
+    assert made["spec"]["ttlSecondsAfterFinished"] == 604800
 
 
 def test_with_kueue_the_queue_is_named_and_the_gate_is_its_own() -> None:

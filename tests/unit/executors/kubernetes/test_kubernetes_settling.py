@@ -70,7 +70,9 @@ class Play:
         self.api = PlayedApi()
         self.held = HeldJob(JOB, "k", Mirror(directory), self.told.extend, lambda node: is_simulated)
         yard = cast(Any, self)
-        self._settling = Settling(ClusterConfig("k"), "y1", yard, self.told.extend, lambda job, seconds: None)
+        self._settling = Settling(
+            ClusterConfig("k"), "y1", yard, self.told.extend, lambda job, seconds: None, lambda kind: True
+        )
 
     def facts(self, job_id: str) -> JobFacts:
         return self.now._replace(slots=len(self.live))
@@ -178,6 +180,30 @@ async def test_pods_whose_object_is_gone_end_when_they_do(tmp_path: Path, monkey
     (first, second) = [item for event in play.told if isinstance(event, AttemptsFinished) for item in event.items]
     assert {first.outcome.reason, second.outcome.reason} == {Reason.PREEMPTED}
     assert play.held.is_empty
+
+
+async def test_a_gang_whose_object_went_while_nobody_looked_is_lost(tmp_path: Path) -> None:
+    gang = a_job(groups=(a_group(count=2),), gang=True, cluster="k", image="i", kind="PyTorchJob", training=Training())
+    play = Play(tmp_path, gang)
+    play.now = JobFacts(False, attempt=1)
+    await play.settle(live(0, 1, "a-master-0"), live(1, 1, "a-worker-0"))
+    for ending in play.held._ending.values():
+        await ending
+    told = [item for event in play.told if isinstance(event, AttemptsFinished) for item in event.items]
+    assert [item.outcome.reason for item in told] == [Reason.NODE_LOST, Reason.NODE_LOST]
+
+
+async def test_tasks_of_a_training_that_is_no_gang_stay_when_one_of_them_is_tried_again(tmp_path: Path) -> None:
+    several = a_job(groups=(a_group(count=2),), cluster="k", image="i", training=Training(), retries=2)
+    play = Play(tmp_path, several)
+    play.now = JobFacts(False, is_fresh=True)
+    await play.settle(live(0), live(1))
+    name = play.newest
+    labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/job-index": "0"}
+    play.held.pod_changed(a_pod(f"{name}-0", "Running", labels), False)
+    play.now = JobFacts(False, attempt=1)
+    assert await play.settle(live(0, 1, f"{name}-0"), live(1, 2)) == []
+    assert play.api.deleted == []
 
 
 async def test_a_task_that_is_cancelled_before_its_pod_began_is_let_go_when_that_is_gone(tmp_path: Path) -> None:
