@@ -14,7 +14,7 @@ from tests.unit.client.views import a_job_view
 from jobyard.client.api import YardClient
 from jobyard.compat.genai.cluster import Cluster
 from jobyard.compat.genai.desk import Desk
-from jobyard.errors import NotFound, Unavailable, YardError
+from jobyard.errors import NotFound, Unavailable, UserError, YardError
 from jobyard.model.job import State
 from jobyard.model.node import NodeState
 from jobyard.model.resources import Resources
@@ -114,6 +114,7 @@ class FakeCluster(Cluster):
         self.objects: dict[tuple[str, str], Object] = {}
         self.asked: list[str] = []
         self.problem: YardError | None = None
+        self.refused: dict[tuple[str, str], YardError] = {}  # by method and kind
         for kind, made in objects.items():
             for each in made:
                 self.objects[kind, each["metadata"]["name"]] = each
@@ -124,6 +125,8 @@ class FakeCluster(Cluster):
             raise self.problem
         parts = urlsplit(path)
         collection, name = _split(parts.path)
+        if (method, collection) in self.refused:
+            raise self.refused[method, collection]
         if not name:
             selector = parse_qs(parts.query).get("labelSelector", [""])[0]
             found = [each for (of, _), each in self.objects.items() if of == collection and _fits(each, selector)]
@@ -205,4 +208,5 @@ def a_desk(yard: FakeYard, cluster: FakeCluster | None = None, **how: Any) -> De
     return Desk(lambda: cast(YardClient, yard), reach=lambda _: cluster or FakeCluster(), **how)
 
 
+FORBIDDEN = UserError("jobyard may not do that")
 UNANSWERED = Unavailable("the cluster does not answer: no route")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.compat.genai_world import (
     CLUSTER,
+    FORBIDDEN,
     UNANSWERED,
     FakeCluster,
     FakeYard,
@@ -21,8 +22,8 @@ from tests.unit.compat.genai_world import (
 
 from jobyard.compat.genai.desk import Desk
 from jobyard.compat.genai.errors import NotPossible
-from jobyard.compat.genai.listing import CLEARED_SECONDS, KEPT_SECONDS
-from jobyard.errors import NotFound, Unavailable, UserError
+from jobyard.compat.genai.listing import CLEARED_SECONDS, KEPT_SECONDS, SEEN_SECONDS
+from jobyard.errors import NotFound, Unavailable, UserError, YardError
 from jobyard.model.job import State
 
 DAY = KEPT_SECONDS
@@ -103,6 +104,36 @@ def test_one_that_the_yard_refuses_to_resize_stands_in_nobodys_way(monkeypatch: 
     desk = a_desk(yard, at_once=True)
     desk.make_use_of_room(desk.records())
     assert yard.scaled == [("00000002", 4)]
+
+
+@pytest.mark.parametrize("what", [("PATCH", "PyTorchJob"), ("GET", "Pod")])
+def test_one_of_others_that_cannot_be_changed_or_seen_stands_in_nobodys_way(what: tuple[str, str]) -> None:
+    yard = two_on_two_nodes()
+    yard.free = {"a": (8, 4), "b": (4, 2)}
+    cluster = FakeCluster(PyTorchJob=[a_pytorchjob(condition="Running")])
+    cluster.refused[what] = FORBIDDEN
+    desk = a_desk(yard, cluster, at_once=True)
+    theirs = next(each for each in desk.records() if not each.is_ours)
+    theirs = replace(theirs, last_checkpoint_time=3000)
+    assert desk.make_use_of_room([theirs, *(each for each in desk.records() if each.is_ours)]).startswith("x goes")
+    with pytest.raises(NotPossible, match="jobyard may not do that"):
+        desk.make_use_of_room([theirs])
+    desk.memory.let_wait(theirs)
+    assert desk.has_saved(theirs).startswith("x goes")  # the checkpoint of one lets another one grow
+
+
+def test_where_it_is_not_known_whether_one_was_resized_no_other_is_given_the_same() -> None:
+    yard = two_on_two_nodes()
+    cluster = FakeCluster(PyTorchJob=[a_pytorchjob(condition="Running")])
+    cluster.refused["PATCH", "PyTorchJob"] = UNANSWERED
+    desk = a_desk(yard, cluster, at_once=True)
+    records = [
+        replace(each, last_checkpoint_time=each.last_checkpoint_time if each.is_ours else 9**10)
+        for each in desk.records()
+    ]
+    with pytest.raises(Unavailable):
+        desk.make_use_of_room(records)
+    assert yard.scaled == []
 
 
 def adopted(condition: str, mark: str = "") -> Object:
@@ -236,6 +267,42 @@ def test_a_cluster_that_does_not_answer_is_asked_once_for_each_look() -> None:
     assert len(cluster.asked) == 2  # for what is left, and for those of others
 
 
+def questions(cluster: FakeCluster, kind: str) -> int:
+    """What was asked about what is left."""
+    return len([each for each in cluster.asked if f"/{kind}?" in each])
+
+
+def test_what_is_left_is_asked_now_and_then_and_when_others_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    yard = FakeYard()
+    first, second = yard.put("first", 1), yard.put("second", 1)
+    yard.end(first)
+    yard.end(yard.put("gone", 1))
+    cluster = FakeCluster(Pod=[an_object(first), an_object(second)])
+    desk = a_desk(yard, cluster)
+    for _ in range(5):
+        assert names(desk) == ["first", "second"]
+    assert questions(cluster, "pods") == 1
+    yard.end(second)
+    for _ in range(5):
+        assert names(desk) == ["first", "second"]
+    assert questions(cluster, "pods") == 2
+    cluster.objects.clear()  # by other hands
+    now[0] += SEEN_SECONDS
+    assert names(desk) == []
+    assert questions(cluster, "pods") == 3
+
+
+def test_what_may_not_be_looked_at_is_asked_no_more_often() -> None:
+    yard, cluster = FakeYard(), FakeCluster()
+    yard.end(yard.put("a", 1))
+    cluster.refused["GET", "Pod"] = FORBIDDEN
+    desk = a_desk(yard, cluster)
+    assert [names(desk) for _ in range(3)] == [["a"]] * 3
+    assert questions(cluster, "pods") == 1
+
+
 def test_a_job_that_runs_again_is_listed_again() -> None:
     yard = FakeYard()
     job = yard.put("again", 1)
@@ -285,6 +352,63 @@ def test_delete_removes_what_is_left_of_earlier_jobs_of_the_name() -> None:
     assert a_desk(yard, cluster).delete("a") == "a is stopped and deleted"
     assert cluster.objects == {}
     assert names(a_desk(yard, cluster)) == []
+
+
+def test_delete_asks_once_for_all_of_a_name_and_not_for_what_is_gone() -> None:
+    yard = FakeYard()
+    jobs = [yard.put("a", 1) for _ in range(5)]
+    for job in jobs:
+        yard.end(job)
+    cluster = FakeCluster(Pod=[an_object(job) for job in jobs[1:]])
+    desk = a_desk(yard, cluster)
+    assert names(desk) == ["a"]  # and the first one is gone for good
+    cluster.asked.clear()
+    assert desk.delete("a").count(" Pod ") == 4
+    assert cluster.objects == {}
+    assert questions(cluster, "pods") == 1
+    assert jobs[0].id not in next(each for each in cluster.asked if "/pods?" in each)
+
+
+def test_a_kind_that_may_not_be_looked_at_is_not_what_a_job_left() -> None:
+    """Of a job with several tasks that nobody gave a kind; where it has one, that is in the way."""
+    yard = FakeYard()
+    job, jobset = yard.put("a", 1, kind=""), yard.put("b", 1, kind="JobSet")
+    yard.end(job, total=2)
+    yard.end(jobset, total=2)
+    cluster = FakeCluster(Job=[an_object(job)], JobSet=[an_object(jobset)])
+    cluster.refused["GET", "JobSet"] = FORBIDDEN
+    desk = a_desk(yard, cluster)
+    assert desk.delete("a") == f"a had ended (completed); removed from the cluster: Job a-{job.id}-a1"
+    with pytest.raises(UserError, match="jobyard may not do that"):
+        desk.delete("b")
+    assert names(desk) == ["b"]
+
+
+@pytest.mark.parametrize("what", [("GET", "Pod"), ("DELETE", "Pod")])
+@pytest.mark.parametrize("problem", [FORBIDDEN, UNANSWERED])
+def test_who_is_stopped_is_so_whatever_becomes_of_earlier_ones(what: tuple[str, str], problem: YardError) -> None:
+    yard = FakeYard()
+    old, job = yard.put("a", 1), yard.put("a", 1, kind="Job")
+    yard.end(old)
+    yard.end(yard.put("a", 1, kind="Job"))
+    newest = yard.put("a", 1, kind="Job")
+    cluster = FakeCluster(Pod=[an_object(old)], Job=[an_object(job)])
+    cluster.refused[what] = problem
+    said = a_desk(yard, cluster).delete("a")
+    assert said == f"a is stopped; what earlier jobs of its name left is not all removed: {problem}"
+    assert next(each for each in yard.list if each.id == newest.id).state is State.CANCELLED
+
+
+def test_what_cannot_be_removed_keeps_nothing_else_from_being_so() -> None:
+    yard = FakeYard()
+    old, new = yard.put("a", 1), yard.put("a", 1, kind="Job")
+    yard.end(old)
+    yard.end(new)
+    cluster = FakeCluster(Pod=[an_object(old)], Job=[an_object(new)])
+    cluster.refused["DELETE", "Pod"] = FORBIDDEN
+    with pytest.raises(UserError, match="jobyard may not do that"):
+        a_desk(yard, cluster).delete("a")
+    assert [kind for kind, _ in cluster.objects] == ["Pod"]
 
 
 def test_delete_of_what_left_nothing_says_so_and_lists_it_no_more() -> None:

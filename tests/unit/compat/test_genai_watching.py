@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from tests.unit.compat.genai_world import UNANSWERED, FakeCluster, FakeYard, Object, a_desk, a_pytorchjob
+from tests.unit.compat.genai_world import FORBIDDEN, UNANSWERED, FakeCluster, FakeYard, Object, a_desk, a_pytorchjob
 
 from jobyard.compat.genai.desk import Desk
 from jobyard.compat.genai.records import Record
@@ -167,6 +167,33 @@ def test_room_that_is_not_free_yet_is_looked_for_again_and_then_given_up() -> No
     yard.free = {"a": (4, 3)}
     watch.look()
     assert len(yard.scaled) == 1
+
+
+def test_a_turn_that_nobody_may_take_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a job of others that we may not change nor a lost cluster keeps it for ever."""
+    yard = FakeYard()
+    yard.free = {"a": (8, 4)}
+    job = yard.put("done", 1)
+    cluster = FakeCluster(PyTorchJob=[a_pytorchjob(condition="Running")])
+    cluster.refused["PATCH", "PyTorchJob"] = FORBIDDEN
+    desk = a_desk(yard, cluster, at_once=True)
+    watch = Watch(desk)
+    watch.look()
+    yard.end(job)
+    for _ in range(CHANCES + 2):
+        watch.look()
+    assert len([each for each in cluster.asked if each.startswith("PATCH")]) == CHANCES
+    asked = list[str]()
+
+    def lose(_: list[Record]) -> str:
+        asked.append("room")
+        raise FORBIDDEN
+
+    monkeypatch.setattr(desk, "make_use_of_room", lose)
+    yard.end(yard.put("another", 1))
+    for _ in range(CHANCES + 2):
+        watch.look()
+    assert len(asked) == CHANCES
 
 
 def test_while_somebody_is_resized_no_chance_is_lost() -> None:

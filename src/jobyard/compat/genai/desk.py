@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from jobyard.cli.output.text import harmless
 from jobyard.client.api import YardClient
-from jobyard.compat.genai.cluster import Cluster
+from jobyard.compat.genai.cluster import Cluster, Left
 from jobyard.compat.genai.errors import NotPossible
 from jobyard.compat.genai.fitting import best_fit
 from jobyard.compat.genai.foreign import LIMIT, REPLICAS, REQUEST, is_a_yards, is_adopted, record_of_foreign
 from jobyard.compat.genai.listing import Listing
 from jobyard.compat.genai.memory import Memory
 from jobyard.compat.genai.records import COMPLETED, Identity, Record, candidates, record_of
-from jobyard.errors import NotFound, UserError, YardError
+from jobyard.errors import NotFound, Unavailable, Unreachable, UserError, YardError
 from jobyard.model.job import State
 from jobyard.model.node import NodeState, place_of
 from jobyard.wire.views import ClusterView, GroupView, JobView, NodeView
@@ -167,22 +167,29 @@ class Desk:
             return ""
         try:
             return self.scale(record.job_name)
-        except NotPossible as error:
+        except YardError as error:
             nobody = f"nobody grows: {error}"
-        with suppress(NotPossible):
+        with suppress(YardError):
             others = [each for each in self.records() if each.identity != record.identity]
             return self.make_use_of_room(others) or nobody
         return nobody
 
     def _first_of(self, records: Iterable[Record], give: Callable[[Record, int], str]) -> str:
-        """Raises NotPossible where there is room for none of them: what stands in the way of the first."""
-        nodes, refusal = self._nodes(), NotPossible("there is no job to scale: none runs")
-        for index, record in enumerate(records):
+        """Raises NotPossible where none of them can be given more: what stands in the way of the first."""
+        nodes, refusals = self._nodes(), list[str]()
+        for record in records:
             try:
-                return give(record, self._offer(record, nodes))
-            except NotPossible as error:
-                refusal = refusal if index else error
-        raise refusal
+                gpus = self._offer(record, nodes)
+            except YardError as error:
+                refusals.append(str(error))
+                continue
+            try:
+                return give(record, gpus)
+            except (Unavailable, Unreachable):  # it may have been begun: the next one would be given the same GPUs
+                raise
+            except YardError as error:  # such as one of others that we may not change
+                refusals.append(str(error))
+        raise NotPossible(refusals[0] if refusals else "there is no job to scale: none runs")
 
     def _grow(self, record: Record) -> str:
         return self._resize(record, self._offer(record, self._nodes()))
@@ -240,13 +247,19 @@ class Desk:
             return f"{record.job_name} is deleted"
         if not record.has_ended:
             self.client.cancel(record.key, message="deleted by its user")
-        ended = [job for job in self.client.jobs(all=True, limit=ALL_JOBS) if job.state.is_final]
-        removed = self._listing.clear([job for job in ended if job.name == record.job_name])
-        if not record.has_ended:
+            try:
+                self._clear(record.job_name)
+            except YardError as error:  # what was asked for is done all the same
+                return f"{record.job_name} is stopped; what earlier jobs of its name left is not all removed: {error}"
             return f"{record.job_name} is stopped and deleted"
-        left = ", ".join(f"{each.kind} {each.name}" for each in removed)
+        left = ", ".join(f"{each.kind} {each.name}" for each in self._clear(record.job_name))
         said = f"removed from the cluster: {left}" if left else "nothing of it was left to delete"
         return f"{record.job_name} had ended ({record.status}); {said}"
+
+    def _clear(self, name: str) -> list[Left]:
+        """Remove what jobs of a name left that have ended; what that was. Raises YardError where some of it stays."""
+        ended = [job for job in self.client.jobs(all=True, limit=ALL_JOBS) if job.state.is_final]
+        return self._listing.clear(job for job in ended if job.name == name)
 
     def adopt(self, name: str, request: int, limit: int, replicas: int) -> Record:
         """Take a PyTorchJob in that other hands made; what its annotations do not say is written to them.

@@ -10,14 +10,36 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 from jobyard.compat.genai.cluster import Cluster, Left
 from jobyard.errors import NotFound, UserError, YardError
 from jobyard.model.job import State
 from jobyard.wire.views import JobView
 
-KEPT_SECONDS = 86400.0  # of a job on machines; so long Kubernetes keeps the objects of those on a cluster
+KEPT_SECONDS = 86400.0  # of a job on machines, and of one whose cluster cannot be asked
 CLEARED_SECONDS = 3600.0  # of one whose object the yard itself may have cleared away at its end
+SEEN_SECONDS = 15.0  # so long what a cluster said is left is taken to be there
+End = tuple[str, float | None]  # of a job that may run again: its id, and when it ended
+
+
+class Answer(NamedTuple):
+    """What clusters say is left of jobs; and why not, by cluster and kind."""
+
+    left: list[Left]
+    refused: dict[tuple[str, str], YardError]
+
+    def refusals(self, job: JobView) -> list[YardError]:
+        keys = [(job.cluster, kind) for kind in kinds_of(job)]
+        return [self.refused[key] for key in keys if key in self.refused]
+
+
+class Seen(NamedTuple):
+    """An answer, of which jobs it is, and when (monotonic) it was given."""
+
+    answer: Answer
+    ends: frozenset[End]
+    at: float
 
 
 class Listing:
@@ -25,45 +47,78 @@ class Listing:
 
     def __init__(self, cluster_of: Callable[[str], Cluster]) -> None:
         self._cluster_of = cluster_of
-        self._gone: set[tuple[str, float | None]] = set()  # jobs, by their ends, that are listed never again
+        self._gone: set[End] = set()  # jobs that are listed never again
+        self._seen: Seen | None = None  # replaced as a whole: several threads look
 
     def listed(self, jobs: Iterable[JobView]) -> list[JobView]:
-        known = [job for job in jobs if (job.id, job.finished_at) not in self._gone]
+        known = [job for job in jobs if _end_of(job) not in self._gone]
         ended = [job for job in known if job.state.is_final]
-        left, unseen = self._left_of_all(ended)
+        answer = self._recently_left([job for job in ended if kinds_of(job)])
+        left = {each.job for each in answer.left}
+        unseen = {job.id for job in ended if job.id not in left and answer.refusals(job)}
         now = time.time()
         gone = {job.id for job in ended if not is_listed(job, None if job.id in unseen else job.id in left, now)}
-        self._gone |= {(job.id, job.finished_at) for job in ended if job.id in gone - unseen}
+        self._gone |= {_end_of(job) for job in ended if job.id in gone - unseen}
         return [job for job in known if job.id not in gone]
 
     def clear(self, jobs: Iterable[JobView]) -> list[Left]:
-        """Remove what is left of jobs that have ended; what that was. Here they are listed no more in any case."""
-        removed = []
-        for job in jobs:
-            for left in [each for kind in kinds_of(job) for each in self._left_of(job.cluster, kind, [job.id])]:
-                with suppress(NotFound):  # somebody else was faster
-                    self._cluster_of(job.cluster).delete(left.name, left.kind)
-                removed.append(left)
-            self._gone.add((job.id, job.finished_at))
+        """Remove what is left of jobs that have ended; what that was. Here they are listed no more.
+
+        Raises YardError, at the end, where something of one of them stays.
+        """
+        known = [job for job in jobs if _end_of(job) not in self._gone]
+        answer = self._left_of_all(known)
+        removed, problems = list[Left](), list[YardError]()
+        for job in known:
+            try:
+                removed += self._remove(job, answer)
+            except YardError as error:
+                problems.append(error)
+            else:
+                self._gone.add(_end_of(job))
+        self._seen = None
+        if problems:
+            raise problems[0]
         return removed
 
-    def _left_of_all(self, ended: Iterable[JobView]) -> tuple[set[str], set[str]]:
-        """Those of which an object is in a cluster; those of which that cannot be seen now."""
+    def _remove(self, job: JobView, answer: Answer) -> list[Left]:
+        """Where it may be of several kinds, one that we may not look at is taken for one that it is not."""
+        refusals = answer.refusals(job)
+        if refusals and (len(refusals) == len(kinds_of(job)) or not all(isinstance(e, UserError) for e in refusals)):
+            raise refusals[0]
+        left = [each for each in answer.left if each.job == job.id]
+        for each in left:
+            with suppress(NotFound):  # somebody else was faster
+                self._cluster_of(job.cluster).delete(each.name, each.kind)
+        return left
+
+    def _recently_left(self, ended: Collection[JobView]) -> Answer:
+        """Asked anew after a while, and where others have ended; not for each look and each request."""
+        seen, now, ends = self._seen, time.monotonic(), frozenset(map(_end_of, ended))
+        if seen and ends <= seen.ends and now - seen.at < SEEN_SECONDS:
+            return seen.answer
+        answer = self._left_of_all(ended)
+        is_whole = all(isinstance(error, UserError) for error in answer.refused.values())
+        self._seen = Seen(answer, ends, now) if is_whole else None  # who did not answer may do so at once
+        return answer
+
+    def _left_of_all(self, ended: Iterable[JobView]) -> Answer:
+        """One question for each kind of each cluster."""
         asked: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         for job in ended:
             for kind in kinds_of(job):
                 asked[job.cluster][kind].add(job.id)
-        left, unseen = set[str](), set[str]()
+        answer = Answer([], {})
         for cluster, kinds in asked.items():
             for kind, ids in kinds.items():
                 try:
-                    left |= {each.job for each in self._left_of(cluster, kind, ids)}
-                except UserError:  # we may not look at those
-                    unseen |= ids
-                except YardError:  # who does not answer is not asked again for each kind
-                    unseen.update(*kinds.values())
+                    answer.left.extend(self._left_of(cluster, kind, ids))
+                except UserError as error:  # we may not look at those
+                    answer.refused[cluster, kind] = error
+                except YardError as error:  # who does not answer is not asked again for each kind
+                    answer.refused.update({(cluster, each): error for each in kinds})
                     break
-        return left, unseen - left
+        return answer
 
     def _left_of(self, cluster: str, kind: str, jobs: Collection[str]) -> list[Left]:
         """Nothing where the yard has the cluster no more."""
@@ -71,6 +126,10 @@ class Listing:
             return self._cluster_of(cluster).left_of(kind, jobs)
         except NotFound:
             return []
+
+
+def _end_of(job: JobView) -> End:
+    return job.id, job.finished_at
 
 
 def is_listed(job: JobView, is_left: bool | None, now: float) -> bool:

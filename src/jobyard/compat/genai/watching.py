@@ -7,7 +7,6 @@ import threading
 from collections import deque
 
 from jobyard.compat.genai.desk import Desk
-from jobyard.compat.genai.errors import NotPossible
 from jobyard.compat.genai.records import Identity, Record
 from jobyard.errors import YardError
 
@@ -92,7 +91,7 @@ class Watch:
         """Again at the next looks, where it is not free yet, or somebody is just being resized."""
         try:
             said = self._desk.make_use_of_room(records)
-        except NotPossible as error:
+        except YardError as error:  # whatever it is: a turn that nobody can take ends
             self._chances -= 1
             if not self._chances:
                 self._turns = 0
