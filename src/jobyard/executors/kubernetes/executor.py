@@ -76,7 +76,7 @@ class KubernetesExecutor:
         self._queued: set[str] = set()
         self._slots: dict[str, str] = {}  # open slots -> their jobs
         self._busy: set[str] = set()
-        self._settling = Settling(config, yard_id, yard, self._tell, self._again, self._is_watched)
+        self._settling = Settling(config, yard_id, yard, self._tell, self._again, self._sees_all_of)
         self._accepted: dict[str, float] = {}  # shapes of objects that the API server would take, and when it said so
         self._away: asyncio.TimerHandle | None = None
         self._is_away = False
@@ -165,8 +165,14 @@ class KubernetesExecutor:
         self._running.append(known)
         self._group.create_task(self._follow(known, self._api), name=f"watch {name} of {self._config.id}")
 
-    def _is_watched(self, kind: Kind) -> bool:
-        return self._watches.get("pods" if kind.name == "Pod" else kind.name) in self._running
+    def _watch_of(self, kind: Kind) -> Watching | None:
+        watch = self._watches.get("pods" if kind.name == "Pod" else kind.name)
+        return watch if watch in self._running else None
+
+    def _sees_all_of(self, kind: Kind) -> bool:
+        """Is all that there is of this kind known? Not while its list is still to be read."""
+        watch = self._watch_of(kind)
+        return watch is not None and watch.is_complete.is_set()
 
     async def _follow(self, watch: Watching, api: Api) -> None:
         try:
@@ -393,7 +399,7 @@ class KubernetesExecutor:
         first, *_ = self._settling.build(job, UnitKey(Scope.WHOLE, 1), api.namespace)
         if kind.name != "Pod":
             async with self._beginning:
-                if not self._is_watched(kind):
+                if self._watch_of(kind) is None:
                     await self._begin_watching(api, kind)
         shape = self._shape_of(job, api.namespace)
         if time.monotonic() - self._accepted.get(shape, -ACCEPTED_SECONDS) < ACCEPTED_SECONDS:

@@ -204,9 +204,9 @@ class HeldJob:
         attempts: Sequence[LiveAttempt],
         ended: int = 0,
         *,
-        is_watched: bool = True,
+        sees_all: bool = True,
     ) -> None:
-        """`ended`: so many other tasks of the job are over. `is_watched`: what is not seen of the kind is not there."""
+        """`ended`: so many other tasks of the job are over. `sees_all`: what is not seen of its kind is not there."""
         seen = self.objects.get(name)
         pods = [pod for pod in self._pods_of_object(kind, name) if kind.name != "RayJob" or not is_submitter(pod)]
         matched = pods_by_attempt(spec, kind, attempts, pods, self.gone, ended)
@@ -220,7 +220,7 @@ class HeldJob:
                 self._matched[each.attempt] = pod
                 events += self._begins(api, each, pod, self._writer_of(kind, name, each, pod))
             if kind.by_object:
-                events += self._ends_by_object(api, each, pod, name, meaning, is_watched)
+                events += self._ends_by_object(api, each, pod, name, meaning, sees_all)
             elif pod is not None:
                 events += self._ends(each, pod)
             elif outcome := _outcome_without_pod(each, kind, seen, meaning):
@@ -269,10 +269,10 @@ class HeldJob:
         return []
 
     def _ends_by_object(
-        self, api: Api, each: LiveAttempt, pod: Object | None, name: str, meaning: Meaning | None, is_watched: bool
+        self, api: Api, each: LiveAttempt, pod: Object | None, name: str, meaning: Meaning | None, sees_all: bool
     ) -> list[Event]:
         """Pods may go before the object says how all ended, and those of a success may be killed by its operator."""
-        if meaning is None and each.is_running and (is_watched or name in self.lost):
+        if meaning is None and each.is_running and (sees_all or name in self.lost):
             if pod is not None:
                 return self._ends(each, pod)  # the object goes at once, its pods have their grace
             self._vanished(each)

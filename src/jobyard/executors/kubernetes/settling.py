@@ -48,14 +48,14 @@ class Settling:
         yard: YardView,
         tell: Callable[[Sequence[Event]], None],
         again: Callable[[str, float], None],
-        is_watched: Callable[[Kind], bool],
+        sees_all_of: Callable[[Kind], bool],
     ) -> None:
         self._config = config
         self._yard_id = yard_id
         self._yard = yard
         self._tell = tell
         self._again = again
-        self._is_watched = is_watched
+        self._sees_all_of = sees_all_of
 
     async def settle(self, api: Api, held: HeldJob) -> None:
         facts = self._yard.facts(held.id)
@@ -76,7 +76,7 @@ class Settling:
         for key, attempts in units.items():
             kind = kind_of_unit(job.spec, key)
             name = named[key][0]["metadata"]["name"]
-            held.observe(api, job.spec, kind, name, attempts, ended, is_watched=self._is_watched(kind))
+            held.observe(api, job.spec, kind, name, attempts, ended, sees_all=self._sees_all_of(kind))
         # 3. Make and admit; stop what is to stop. A task that runs alone has one of the array's slots.
         alone = sum(len(attempts) for key, attempts in units.items() if key.scope is Scope.TASK)
         facts = facts._replace(slots=facts.slots - alone)

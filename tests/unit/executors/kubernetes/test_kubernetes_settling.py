@@ -62,7 +62,7 @@ class PlayedApi:
 class Play:
     """One job, and the yard as it sees the job."""
 
-    def __init__(self, directory: Path, spec: JobSpec, *, is_simulated: bool = True) -> None:
+    def __init__(self, directory: Path, spec: JobSpec, *, is_simulated: bool = True, sees_all: bool = True) -> None:
         self.spec = spec
         self.live: list[LiveAttempt] = []
         self.now = JobFacts(False, is_fresh=True)
@@ -71,7 +71,7 @@ class Play:
         self.held = HeldJob(JOB, "k", Mirror(directory), self.told.extend, lambda node: is_simulated)
         yard = cast(Any, self)
         self._settling = Settling(
-            ClusterConfig("k"), "y1", yard, self.told.extend, lambda job, seconds: None, lambda kind: True
+            ClusterConfig("k"), "y1", yard, self.told.extend, lambda job, seconds: None, lambda kind: sees_all
         )
 
     def facts(self, job_id: str) -> JobFacts:
@@ -182,15 +182,16 @@ async def test_pods_whose_object_is_gone_end_when_they_do(tmp_path: Path, monkey
     assert play.held.is_empty
 
 
-async def test_a_gang_whose_object_went_while_nobody_looked_is_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sees_all", "lost"), [(True, 2), (False, 0)])
+async def test_a_gang_whose_object_went_while_nobody_looked_is_lost(tmp_path: Path, sees_all: bool, lost: int) -> None:
     gang = a_job(groups=(a_group(count=2),), gang=True, cluster="k", image="i", kind="PyTorchJob", training=Training())
-    play = Play(tmp_path, gang)
+    play = Play(tmp_path, gang, sees_all=sees_all)
     play.now = JobFacts(False, attempt=1)
     await play.settle(live(0, 1, "a-master-0"), live(1, 1, "a-worker-0"))
     for ending in play.held._ending.values():
         await ending
     told = [item for event in play.told if isinstance(event, AttemptsFinished) for item in event.items]
-    assert [item.outcome.reason for item in told] == [Reason.NODE_LOST, Reason.NODE_LOST]
+    assert [item.outcome.reason for item in told] == [Reason.NODE_LOST] * lost
 
 
 async def test_tasks_of_a_training_that_is_no_gang_stay_when_one_of_them_is_tried_again(tmp_path: Path) -> None:
