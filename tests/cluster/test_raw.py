@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from jobyard.executors.kubernetes.pods import KEPT_SECONDS
 from tests.cluster.images import SMALL
 from tests.cluster.yards import ClusterYard, Object
 from tests.yards import until
@@ -77,7 +78,7 @@ def test_an_object_of_a_user_runs_to_its_end_and_its_output_comes_home(kind: str
     assert made["metadata"]["labels"]["team"] == "blue"  # what the user wrote is still there
     if kind != "Pod":  # Kubernetes removes it in a day
         where = made["spec"]["runPolicy"] if kind == "PyTorchJob" else made["spec"]
-        assert where["ttlSecondsAfterFinished"] == 86400
+        assert where["ttlSecondsAfterFinished"] == KEPT_SECONDS
 
 
 @pytest.mark.parametrize("kind", KINDS)
