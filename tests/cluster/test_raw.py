@@ -76,7 +76,7 @@ def test_an_object_of_a_user_runs_to_its_end_and_its_output_comes_home(kind: str
         assert yard.logs(job, "--task", task["label"]) == f"hello from {name}\nagain\n"
     (made,) = yard.objects(job, *COLLECTIONS[kind])
     assert made["metadata"]["labels"]["team"] == "blue"  # what the user wrote is still there
-    if kind != "Pod":  # Kubernetes removes it in a day
+    if kind != "Pod":  # Kubernetes removes it in a week
         where = made["spec"]["runPolicy"] if kind == "PyTorchJob" else made["spec"]
         assert where["ttlSecondsAfterFinished"] == KEPT_SECONDS
 
