@@ -17,6 +17,7 @@ from jobyard.manifests.files import name_from_file
 from jobyard.manifests.overrides import Overrides, apply
 from jobyard.manifests.training import WORDS, with_gpus
 from jobyard.model.job import Command, GroupSpec, JobSpec, Toleration
+from jobyard.model.pod_gpus import GPU
 from jobyard.model.resources import Resources
 
 API_VERSIONS = {
@@ -27,7 +28,6 @@ API_VERSIONS = {
     "RayJob": "ray.io/v1",
 }
 GANGS = frozenset({"PyTorchJob", "RayJob"})
-GPU = "nvidia.com/gpu"
 GRACE_SECONDS = 30  # of a pod that does not say
 # What flags can say of a job whose object is written already.
 _TAKEN = frozenset({"name", "priority", "after", "retries", "on", *WORDS})

@@ -101,3 +101,8 @@ def show_seconds(seconds: float) -> str:
     if whole < 86400:
         return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
     return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+
+
+def show_jobs_are(count: int) -> str:
+    """`1 job is`, `3 jobs are`."""
+    return "1 job is" if count == 1 else f"{count} jobs are"

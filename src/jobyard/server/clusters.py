@@ -12,6 +12,7 @@ from jobyard.executors.protocol import Executor, InNamespace
 from jobyard.model.events import CancelRequested, ClusterAdded, ClusterRemoved, Event
 from jobyard.model.job import JobSpec
 from jobyard.model.node import ClusterConfig, Node, NodeState, place_of
+from jobyard.model.units import show_jobs_are
 from jobyard.server.containers import check_container, without_container
 from jobyard.server.loop import Command
 from jobyard.wire.views import ClusterView
@@ -107,9 +108,9 @@ def changed_config(state: YardState, said: ClusterConfig) -> ClusterConfig:
     jobs = unfinished_jobs(state, said.id)
     moves = [name for name in ("kubeconfig", "context", "namespace") if getattr(config, name) != getattr(known, name)]
     if jobs and moves:
-        counted = "1 job is" if len(jobs) == 1 else f"{len(jobs)} jobs are"
         raise UserError(
-            f"cluster {said.id}: {counted} not finished in {_place(known, moves)}, and this is {_place(config, moves)};"
+            f"cluster {said.id}: {show_jobs_are(len(jobs))} not finished in {_place(known, moves)},"
+            f" and this is {_place(config, moves)};"
             " wait for the end, or give the other place a name of its own: yard clusters add NAME"
         )
     return config

@@ -161,15 +161,19 @@ class YardLoop:
         """Returns after the next change of anything."""
         await self._changed.wait()
 
+    async def moment(self) -> None:
+        """Returns after the next change, or soon: links come and go without one."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await self.change()
+
     async def has_node(self, seconds: float) -> bool:
         """Whether a node is connected; waits for the first one for a while, as after a start."""
         deadline = time.monotonic() + seconds
         while not any(executor.status().is_connected and self._knows(executor) for executor in self._executors):
             if time.monotonic() > deadline:
                 return bool(self.state.nodes)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(0.05):
-                    await self.change()
+            await self.moment()
         return True
 
     def _knows(self, executor: Executor) -> bool:
@@ -181,9 +185,7 @@ class YardLoop:
         while not self._is_up(node):
             if time.monotonic() > deadline:
                 return False
-            with suppress(TimeoutError):
-                async with asyncio.timeout(0.05):
-                    await self.change()
+            await self.moment()
         return True
 
     def _is_up(self, place: str) -> bool:

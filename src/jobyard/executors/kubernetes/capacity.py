@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from jobyard.model.node import Device, Foreign, Node, Quota, Taint
+from jobyard.model.pod_gpus import GPU
 
 Object = dict[str, Any]
-GPU = "nvidia.com/gpu"
 GPU_MEMORY = "nvidia.com/gpu.memory"  # a label of NVIDIA's feature discovery, in MiB
 GPU_PRODUCT = "nvidia.com/gpu.product"
 KWOK = "kwok.x-k8s.io/node"  # an annotation of nodes that are simulated

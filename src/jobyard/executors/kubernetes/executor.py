@@ -96,9 +96,8 @@ class KubernetesExecutor:
                 if not known:
                     log.exception("cluster %s", self._config.id)
                 self._fail((known or several.exceptions)[0])
-            except (
-                Exception
-            ) as error:  # a kubeconfig that is being written, an answer that is none: it may be better soon
+            except Exception as error:
+                # A kubeconfig that is being written, an answer that is none: it may be better soon.
                 log.exception("cluster %s", self._config.id)
                 self._fail(error)
             finally:

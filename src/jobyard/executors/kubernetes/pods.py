@@ -10,9 +10,9 @@ from jobyard.executors.kubernetes.capacity import GPU_MEMORY
 from jobyard.executors.kubernetes.tables import DIRECTORY
 from jobyard.executors.kubernetes.variables import Pod, command_of, variables_of
 from jobyard.model.job import GroupSpec, Toleration
+from jobyard.model.pod_gpus import GPU
 
 Object = dict[str, Any]
-GPU = "nvidia.com/gpu"
 KEPT_SECONDS = 7 * 86400  # a finished object waits so long for a yard that was away, as on a laptop over a weekend
 CONTAINERS = {"PyTorchJob": "pytorch"}  # names that operators look for
 TABLES = "tables"  # the volume, and the end of the ConfigMap's name

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
-from contextlib import suppress
 
 from fastapi import APIRouter, Request, Response
 
@@ -13,6 +11,7 @@ from jobyard.errors import UserError
 from jobyard.executors.protocol import InNamespace
 from jobyard.executors.registry import executor_class
 from jobyard.model.node import ClusterConfig
+from jobyard.model.units import show_jobs_are
 from jobyard.server import clusters
 from jobyard.server.problems import problem
 from jobyard.server.routes.shared import answer, body_of, yard_of
@@ -67,8 +66,8 @@ async def remove_cluster(request: Request, cluster: str, force: bool = False) ->
         clusters.known_cluster(yard.loop.state, cluster)
         jobs = clusters.unfinished_jobs(yard.loop.state, cluster)
         if jobs and not force:
-            counted = "1 job is" if len(jobs) == 1 else f"{len(jobs)} jobs are"
-            title = f"{counted} not finished on {cluster}; wait for the end, or remove it with --force, which cancels"
+            unfinished = f"{show_jobs_are(len(jobs))} not finished on {cluster}"
+            title = f"{unfinished}; wait for the end, or remove it with --force, which cancels"
             return problem("bad_request", title, 409)
         await yard.loop.ask(clusters.cancel_jobs(cluster))
         await _ended(yard, cluster)
@@ -94,7 +93,7 @@ async def _problem(yard: Yard, cluster: str) -> str:
         since = (since or now) if status.problem else None
         if now > deadline or (since is not None and now - since > PROBLEM_SECONDS):
             return status.problem or "it does not answer"
-        await _moment(yard)
+        await yard.loop.moment()
     return "it was removed meanwhile"
 
 
@@ -109,13 +108,7 @@ async def _ended(yard: Yard, cluster: str) -> None:
         is_tidy = not isinstance(executor, InNamespace) or executor.is_tidy
         if is_tidy and not clusters.unfinished_jobs(yard.loop.state, cluster):
             return
-        await _moment(yard)
-
-
-async def _moment(yard: Yard) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(0.05):
-            await yard.loop.change()
+        await yard.loop.moment()
 
 
 async def _let_go(yard: Yard, cluster: str) -> None:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from jobyard import __version__
+from jobyard.model.units import show_jobs_are
 from jobyard.server.problems import problem
 from jobyard.server.routes.shared import answer, yard_of
 from jobyard.wire.views import AgentView, ServerView
@@ -58,8 +59,8 @@ async def stop_server(request: Request, force: bool = False) -> Response:
     yard = yard_of(request)
     view = server_view(request)
     if view.jobs_active and not force:
-        unfinished = "1 job is" if view.jobs_active == 1 else f"{view.jobs_active} jobs are"
-        title = f"{unfinished} not finished; with --force the server stops all the same, and running tasks go on"
+        unfinished = f"{show_jobs_are(view.jobs_active)} not finished"
+        title = f"{unfinished}; with --force the server stops all the same, and running tasks go on"
         return problem("bad_request", title, 409)
     yard.lifetime.stop()
     return answer(view)
