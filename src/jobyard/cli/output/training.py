@@ -34,7 +34,7 @@ def training_fields(training: TrainingView) -> list[tuple[str, str]]:
         ("estimate", _estimate_text(training)),
         ("idle GPU", f"for {show_seconds(training.idle_seconds)}" if training.idle_seconds else ""),
         ("trouble", harmless(training.trouble)),
-        ("kind", training.kind),
+        ("profile", training.kind),
     ]
 
 
