@@ -39,6 +39,8 @@ def _keep_private(path: str) -> None:
 
 
 def _set_pragmas(connection: object, _record: object) -> None:
+    # A damaged row may be no UTF-8 any more: it is to be found and named, not to end the reading.
+    connection.text_factory = lambda raw: raw.decode(errors="surrogateescape")  # type: ignore[attr-defined]
     cursor = connection.cursor()  # type: ignore[attr-defined]
     # WAL and FULL together: what a commit has returned from survives a power cut.
     cursor.execute("PRAGMA journal_mode=WAL")
@@ -58,10 +60,10 @@ def _bring_up_to_date(connection: Connection) -> None:
         migrate(connection)
 
 
-def migrate(connection: Connection) -> None:
-    """Run Alembic up to the newest form. Imported only here: it costs a third of a second."""
+def migrate(connection: Connection, to: str = "head") -> None:
+    """Run Alembic up to a form; the newest, if none is named. Imported only here: it costs a third of a second."""
     command = import_module("alembic.command")
     config = import_module("alembic.config").Config()
     config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, to)

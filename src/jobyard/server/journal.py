@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, func, insert, select
+from sqlalchemy import Engine, RowMapping, func, insert, select
 
+from jobyard.errors import Bug, UserError
 from jobyard.model import events as kinds
 from jobyard.model.codec import decode, encode
 from jobyard.model.events import Event
+from jobyard.server.checksums import jobs_column, jobs_of, row_checksum
 from jobyard.server.schema import facts, journal
 
 VERSION = 1
@@ -21,27 +23,55 @@ KINDS: dict[str, type[Event]] = {
 }
 
 
+class Row(NamedTuple):
+    """As it was found. With `trouble`, in words, it is not what was written, and has no events."""
+
+    seq: int
+    events: list[Event]
+    trouble: str = ""
+    jobs: frozenset[str] | None = None  # those it concerns; None: that cannot be told, or it is not these alone
+
+
 class Journal:
     """Used from one thread at a time: the server's writer thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def append(self, events: Sequence[Event], at: float) -> int:
-        """Write the events as one row and one commit; returns the row's number. Nothing is written when it raises."""
+    def append(self, events: Sequence[Event], at: float, jobs: Collection[str] | None = None) -> int:
+        """Write the events as one row and one commit; returns the row's number. Nothing is written when it raises.
+
+        `jobs` are those that the events concern; None: the yard as a whole.
+        """
         body = json.dumps([[type(event).__name__, encode(event)] for event in events], separators=(",", ":"))
+        row = {"at": at, "version": VERSION, "events": body}
+        stamp = {"checksum": row_checksum(VERSION, at, body), "jobs": jobs_column(jobs)}
         with self._engine.begin() as connection:
-            result = connection.execute(insert(journal).values(at=at, version=VERSION, events=body))
-            key = result.inserted_primary_key
+            key = connection.execute(insert(journal).values(**row, **stamp)).inserted_primary_key
         assert key is not None
         return int(key[0])
 
-    def read(self, after: int = 0) -> Iterator[tuple[int, list[Event]]]:
-        """The rows after a number, in order."""
-        query = select(journal.c.seq, journal.c.events).where(journal.c.seq > after).order_by(journal.c.seq)
+    def rows(self, after: int = 0) -> Iterator[Row]:
+        """The rows after a number, in order; damaged and missing ones too.
+
+        Raises UserError at a row that a newer yard has written.
+        """
+        query = select(journal).where(journal.c.seq > after).order_by(journal.c.seq)
         with self._engine.connect() as connection:
-            for seq, body in connection.execution_options(yield_per=200).execute(query):
-                yield seq, [_event(kind, data) for kind, data in json.loads(body)]
+            for found in connection.execution_options(yield_per=200).execute(query).mappings():
+                seq = found["seq"]
+                if seq > after + 1:
+                    missing = f"row {after + 1} is" if seq == after + 2 else f"rows {after + 1} to {seq - 1} are"
+                    yield Row(seq - 1, [], f"{missing} missing")
+                yield _row(found)
+                after = seq
+
+    def read(self, after: int = 0) -> Iterator[tuple[int, list[Event]]]:
+        """The rows after a number, in order. Raises Bug at one that is damaged."""
+        for row in self.rows(after):
+            if row.trouble:
+                raise Bug(f"journal: {row.trouble}; `yard doctor` says more")
+            yield row.seq, row.events
 
     def last_seq(self) -> int:
         """The number of the last row; 0 where there is none."""
@@ -58,5 +88,26 @@ class Journal:
         return default
 
 
+def _row(found: RowMapping) -> Row:
+    seq, version, jobs = found["seq"], found["version"], jobs_of(str(found["jobs"]))
+    if found["checksum"] != row_checksum(version, found["at"], found["events"]):
+        return Row(seq, [], f"row {seq} is damaged", jobs)
+    if version > VERSION:
+        raise UserError(f"the journal {_newer(seq)} (its format is {version}, ours {VERSION}); {_WAY_OUT}")
+    try:
+        return Row(seq, [_event(kind, data) for kind, data in json.loads(found["events"])], "", jobs)
+    except UserError as error:
+        raise UserError(f"the journal {_newer(seq)} ({error}); {_WAY_OUT}") from error
+
+
+_WAY_OUT = "start it with that version, or choose another yard with --yard"
+
+
+def _newer(seq: int) -> str:
+    return f"has a row {seq} of a newer yard"
+
+
 def _event(kind: str, data: Any) -> Event:
+    if kind not in KINDS:
+        raise UserError(f"no event {kind!r} is known here")
     return decode(KINDS[kind], data, kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, Integer, MetaData, String, Table, Text
 
-HEAD = "0001"  # the newest migration; a test compares it with Alembic's own answer
+HEAD = "0002"  # the newest migration; a test compares it with Alembic's own answer
 
 metadata = MetaData()
 
@@ -15,6 +15,9 @@ journal = Table(
     Column("at", Float, nullable=False),
     Column("version", Integer, nullable=False),  # of the events' JSON
     Column("events", Text, nullable=False),
+    Column("checksum", String(16), nullable=False),
+    # The jobs that the row concerns, with a checksum of their own: where the rest is damaged, all else goes on.
+    Column("jobs", Text, nullable=False),
 )
 
 tokens = Table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, event, inspect, text
+from sqlalchemy import create_engine, event, insert, inspect, text
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from jobyard.errors import UserError
+from jobyard.errors import Bug, UserError
 from jobyard.model.events import (
     AttemptsFinished,
     AttemptsProgressed,
@@ -52,9 +53,10 @@ from jobyard.model.node import ClusterConfig, NodeConfig, Taint
 from jobyard.model.resources import DeviceSlice, Placement, Resources
 from jobyard.model.task import AttemptId, Outcome, Slot
 from jobyard.model.training import Elastic, Epoch, Progress, Size, Training
-from jobyard.server import database
+from jobyard.server import database, schema
+from jobyard.server.checksums import jobs_column, row_checksum
 from jobyard.server.database import migrate, open_database
-from jobyard.server.journal import KINDS, Journal
+from jobyard.server.journal import KINDS, VERSION, Journal
 from jobyard.server.schema import HEAD, metadata
 from tests.builders import a_node
 from tests.unit.server.running import a_batch, an_array
@@ -190,6 +192,84 @@ def test_migrating_leads_to_the_tables_of_a_new_yard(tmp_path: Path) -> None:
     Journal(migrated).append(EVENTS, 0.0)
     migrated.dispose()
     assert [batch for _, batch in Journal(open_database(f"sqlite:///{tmp_path / 'migrated.db'}")).read()] == [EVENTS]
+
+
+@pytest.mark.parametrize("harm", ["replace(events, 'NodeJoined', 'NodeJoines')", "cast(x'5bff' as text)", "x'00'", "7"])
+def test_a_damaged_row_is_found_and_names_the_jobs_it_concerns(tmp_path: Path, harm: str) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
+    journal = Journal(engine)
+    journal.append(EVENTS[:1], 1.0, ["ab", "cd"])
+    journal.append(EVENTS[:2], 2.0, ["ef"])
+    with engine.begin() as connection:
+        connection.execute(text(f"update journal set events = {harm} where seq = 1"))
+    first, second = journal.rows()
+    assert (first.trouble, first.events, first.jobs) == ("row 1 is damaged", [], {"ab", "cd"})
+    assert (second.trouble, second.events) == ("", EVENTS[:2])
+    with pytest.raises(Bug, match="row 1 is damaged"):
+        list(journal.read())
+    assert [seq for seq, _ in journal.read(after=1)] == [2]
+
+
+@pytest.mark.parametrize("column", ["at = at + 1", "version = 0", "checksum = ''"])
+def test_a_row_is_checked_whole(tmp_path: Path, column: str) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
+    Journal(engine).append(EVENTS, 1.0)
+    with engine.begin() as connection:
+        connection.execute(text(f"update journal set {column}"))
+    (row,) = Journal(engine).rows()
+    assert row.trouble == "row 1 is damaged"
+
+
+def test_which_jobs_a_row_concerns_has_a_checksum_of_its_own(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
+    Journal(engine).append(EVENTS, 1.0, ["ab"])
+    with engine.begin() as connection:
+        connection.execute(text("update journal set jobs = replace(jobs, 'ab', 'ac')"))
+    assert [row.jobs for row in Journal(engine).rows()] == [None]
+
+
+def test_rows_that_are_missing_are_told(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
+    journal = Journal(engine)
+    for item in EVENTS[:6]:
+        journal.append([item], 1.0)
+    with engine.begin() as connection:
+        connection.execute(text("delete from journal where seq in (2, 4, 5)"))
+    assert [(row.seq, row.trouble) for row in journal.rows() if row.trouble] == [
+        (2, "row 2 is missing"),
+        (5, "rows 4 to 5 are missing"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "body", "told"),
+    [
+        (VERSION + 1, "[]", "its format is 2, ours 1"),
+        (VERSION, '[["JobPraised", {}]]', "no event 'JobPraised' is known here"),
+        (VERSION, '[["NodeLost", {"node": "n", "at": 1.0, "by": "x"}]]', "unknown field 'by'"),
+    ],
+)
+def test_a_row_of_a_newer_yard_is_refused_with_the_way_out(tmp_path: Path, version: int, body: str, told: str) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
+    values = {"at": 1.0, "version": version, "events": body}
+    stamp = {"checksum": row_checksum(version, 1.0, body), "jobs": jobs_column(None)}
+    with engine.begin() as connection:
+        connection.execute(insert(schema.journal).values(**values, **stamp))
+    with pytest.raises(UserError, match=f"row 1 of a newer yard .*{told}.*; start it with that version"):
+        list(Journal(engine).rows())
+
+
+def test_rows_from_before_checksums_are_stamped_as_they_are(tmp_path: Path) -> None:
+    old = create_engine(f"sqlite:///{tmp_path / 'yard.db'}")
+    with old.begin() as connection:
+        migrate(connection, "0001")
+        body = json.dumps([["NodeLost", {"node": "n", "at": 1.0}]])
+        rows = [{"at": float(n), "version": 1, "events": body} for n in range(2500)]
+        connection.execute(text("insert into journal (at, version, events) values (:at, :version, :events)"), rows)
+    old.dispose()
+    found = list(a_journal(tmp_path).rows())
+    assert len(found) == 2500
+    assert all((row.trouble, row.events, row.jobs) == ("", [NodeLost("n", 1.0)], None) for row in found)
 
 
 def test_opening_twice_changes_nothing(tmp_path: Path) -> None:
