@@ -1,5 +1,5 @@
 # Two commands matter: `make demo` shows the yard, `make test` checks all of it. `make help` lists the rest.
-.PHONY: help setup packages frameworks demo test test-cluster test-fast lint format soak bench clean
+.PHONY: help setup packages frameworks demo test test-all test-cluster test-fast lint format soak bench clean
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -31,11 +31,14 @@ packages: # what the tests over SSH, of images and of the cluster need; without 
 frameworks: setup # torch, Lightning, transformers and TensorFlow for tests/training; without them they say so and are skipped
 	@tools/frameworks >/dev/null || true
 
-test: lint packages frameworks ## everything: style, types, import arrows, all tests; the first time it builds Kubernetes
+test: lint packages frameworks ## style, types, import arrows, a real path through every promise; builds Kubernetes once
 	python tools/all-tests
 
+test-all: lint packages frameworks ## the same and the long rest of the tests
+	python tools/all-tests --long
+
 test-cluster: setup packages ## only what runs on the real cluster
-	nice -n 19 python -m tests.cluster.build
+	python -m tests.cluster.build
 	pytest tests/cluster
 
 test-fast: setup ## the inner loop, under a minute
