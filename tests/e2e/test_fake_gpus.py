@@ -119,6 +119,25 @@ def test_too_much_gpu_memory_is_told_as_what_it_is(gpus: TemporaryYard) -> None:
     assert gpus.run("run", "--gpu-mem", "8GiB", "--", f"{HOLD} 7GiB -- true").code == 0
 
 
+def test_a_task_that_filled_a_whole_gpu_is_not_tried_again_and_says_what_it_needs(gpus: TemporaryYard) -> None:
+    done = gpus.run("run", "--gpus", "1", "--retries", "3", "--", f"{HOLD} 20GiB -- sleep 30")
+    assert done.code == 1
+    (task,) = gpus.tasks(gpus.job()["id"])
+    assert (task["attempt"], task["reason"]) == (1, "OutOfGpuMemory")
+    assert "needs more GPU memory than a" in task["message"]
+    assert "--min-gpu-mem" in task["message"]
+
+
+def test_the_least_memory_of_a_gpu_counts_on_this_machine(gpus: TemporaryYard) -> None:
+    refused = gpus.run("run", "--gpus", "1", "--min-gpu-mem", "40", "--", "true")
+    assert refused.code == 2
+    assert "1 GPU of at least 40 GiB" in refused.err
+    planned = gpus.ok("run", "--dry-run", "--gpus", "1", "--min-gpu-mem", "16", "--", "true")
+    assert "1 GPU of at least 16 GiB" in planned.out
+    seen = gpus.ok("run", "--gpus", "1", "--min-gpu-mem", "16", "--", "echo $CUDA_VISIBLE_DEVICES").out
+    assert seen in ("0\n", "1\n")
+
+
 def test_a_gpu_is_never_promised_beyond_its_memory(gpus: TemporaryYard) -> None:
     refused = gpus.run("run", "--gpu-mem", "17GiB", "--", "true")
     assert refused.code == 2

@@ -84,7 +84,7 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
     @click.option("--limit", type=int, metavar="N", help="At most N tasks at once, as %N in an array.")
     @click.option("--on", metavar="WHERE,...", help="Nodes, labels or executors to choose from.")
     @click.option("--kind", metavar="pytorchjob|rayjob", help="As which object it runs on a cluster.")
-    @click.option("--min-gpu-mem", metavar="GIB", help="On a cluster: only nodes whose GPUs have so much memory.")
+    @click.option("--min-gpu-mem", metavar="GIB", help="Only GPUs that have so much memory in all.")
     @click.option("--name-prefix", metavar="PREFIX", help="What the job's name begins with.")
     @click.option("--image", metavar="IMAGE", help="The container image, for a cluster or --container.")
     @click.option(

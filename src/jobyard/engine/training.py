@@ -14,6 +14,7 @@ from jobyard.model.node import Node, cluster_of, place_of
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import Outcome, Task
 from jobyard.model.training import IDLE_GPU_SECONDS, YIELD_SECONDS, Progress, Size
+from jobyard.model.units import show_mib
 from jobyard.scheduling.sharing import after_oom, reservation_mib
 from jobyard.scheduling.snapshot import Running
 from jobyard.scheduling.where import Where, needs_of
@@ -105,7 +106,9 @@ class Trainings:
             ask = replace(ask, gpu_memory_mib=mib if steady else max(mib, profile.least_gpu_mib))
         elif ask.gpu_memory_mib and profile is not None:
             ask = replace(ask, gpu_memory_mib=max(ask.gpu_memory_mib, profile.least_gpu_mib))
-        if ask.gpus and job.more_gpu_mib > ask.gpu_memory_mib:
+        if ask.gpus and job.more_gpu_mib and not ask.shares_gpus:  # who was alone on its device stays so
+            ask = replace(ask, least_device_mib=job.more_gpu_mib)
+        elif ask.gpus and job.more_gpu_mib > ask.gpu_memory_mib:
             ask = replace(ask, gpu_memory_mib=job.more_gpu_mib)
         return replace(ask, memory_mib=max(ask.memory_mib, job.more_memory_mib)) if job.more_memory_mib else ask
 
@@ -113,10 +116,10 @@ class Trainings:
         """It ran out of memory: can it have more, and try again?"""
         if task.slot not in job.slots or job.spec.manifest:  # what the user wrote is sent as it is
             return False
-        placement = job.slots[task.slot].slot.placement
+        placement, nodes = job.slots[task.slot].slot.placement, _allowed(job, task, nodes)
         if outcome.reason is Reason.OUT_OF_GPU_MEMORY and placement.devices and not job.spec.cluster:
-            held, given = placement.devices[0].memory_mib, job.more_gpu_mib
-            more = _more_gpu_mib(job, placement, outcome.peak_gpu_memory_mib, list(nodes))
+            held, given = _held_mib(placement), job.more_gpu_mib
+            more = _more_gpu_mib(job, placement, outcome.peak_gpu_memory_mib, nodes)
         elif outcome.reason is Reason.OUT_OF_MEMORY:
             held, given = max(placement.resources.memory_mib, outcome.peak_memory_mib), job.more_memory_mib
             most = max((node.memory_mib for node in nodes), default=0)
@@ -136,17 +139,60 @@ class Trainings:
         job.request = None
         return True
 
+    def needs_larger_gpu(self, job: JobRecord, task: Task, outcome: Outcome, nodes: Iterable[Node]) -> str:
+        """It ran out of GPU memory where it had all that there is: another attempt would be in vain. Empty: not so."""
+        if outcome.reason is not Reason.OUT_OF_GPU_MEMORY or task.slot not in job.slots or job.spec.cluster:
+            return ""
+        placement, nodes = job.slots[task.slot].slot.placement, list(nodes)
+        here = {device.index: device for node in nodes if node.id == placement.node for device in node.devices}
+        whole = [here[each.index] for each in placement.devices if each.index in here]
+        if not whole or any(each.memory_mib < here[each.index].memory_mib for each in placement.devices):
+            return ""
+        if _more_gpu_mib(job, placement, outcome.peak_gpu_memory_mib, _allowed(job, task, nodes)) is not None:
+            return ""
+        least = min(whole, key=lambda device: device.memory_mib)
+        kind = f"{least.name} ({show_mib(least.memory_mib)}{', fake' if least.fake else ''})"
+        return (
+            f"it needs more GPU memory than a {kind} has; ask for a larger GPU with --min-gpu-mem, or for less of it, "
+            "as with a smaller batch"
+        )
+
+
+def _allowed(job: JobRecord, task: Task, nodes: Iterable[Node]) -> list[Node]:
+    """Those of them that its submitter lets it have."""
+    needs = needs_of(job.spec.groups[job.spec.place_of(task.number).group])
+    where = Where(job.spec.on, job.spec.cluster, *needs, in_container=job.spec.container)
+    return [node for node in nodes if where.has_labels(node)]
+
+
+def _held_mib(placement: Placement) -> int:
+    """On the device where it had least."""
+    return min(piece.memory_mib for piece in placement.devices)
+
 
 def _more_gpu_mib(job: JobRecord, placement: Placement, peak_mib: int, nodes: list[Node]) -> int | None:
-    """Beside its checkpoint, if it can be: a larger device elsewhere costs what was done. None: there is no more."""
-    held = placement.devices[0].memory_mib
-    sizes = [device.memory_mib for node in nodes for device in node.devices]
-    beside = [device.memory_mib for node in nodes if node.id == placement.node for device in node.devices]
-    more = after_oom(held, peak_mib, beside) if pinned_to(job, [placement.node]) else None
-    more = more or after_oom(held, peak_mib, sizes)
-    if more is not None and not placement.resources.shares_gpus and more not in beside:
-        return max(sizes)  # who was alone on its device stays so
-    return more
+    """Beside its checkpoint, if it can be: a larger device elsewhere costs what was done. None: there is no more.
+
+    Of who is alone on its devices: the size of the next larger kind.
+    """
+    held, gpus = _held_mib(placement), len(placement.devices)
+    beside = _sizes([node for node in nodes if node.id == placement.node], gpus)
+    for sizes in (beside if pinned_to(job, [placement.node]) else [], _sizes(nodes, gpus)):
+        if placement.resources.shares_gpus:
+            more = after_oom(held, peak_mib, sizes)
+        else:
+            more = min((size for size in sizes if size > held), default=None)
+        if more is not None:
+            return more
+    return None
+
+
+def _sizes(nodes: Iterable[Node], gpus: int) -> list[int]:
+    """How much memory the devices may have of which a node can give so many."""
+    found = set()
+    for node in nodes:
+        found |= set(sorted((device.memory_mib for device in node.devices), reverse=True)[gpus - 1 :])
+    return sorted(found)
 
 
 # -- what may be asked of a job

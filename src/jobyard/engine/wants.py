@@ -135,9 +135,11 @@ def member_of(
     """Room for tasks of one group. On a cluster GPUs are whole: Kubernetes counts them, and knows no shares."""
     resources = resources or spec.groups[group].resources
     if not spec.cluster:
+        if (least := spec.groups[group].least_device_mib) > resources.least_device_mib and resources.gpus:
+            resources = replace(resources, least_device_mib=least)
         return Member(group, resources, wanted, replica, in_container=spec.container)
-    if resources.shares_gpus:
-        resources = replace(resources, gpu_memory_mib=0, gpu_percent=0)
+    if resources.shares_gpus or resources.least_device_mib:
+        resources = replace(resources, gpu_memory_mib=0, gpu_percent=0, least_device_mib=0)
     labels, tolerations = needs_of(spec.groups[group])
     return Member(group, resources, wanted, replica, labels=labels, tolerations=tolerations)
 

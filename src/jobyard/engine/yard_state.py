@@ -315,7 +315,12 @@ class YardState:
             job.slots[task.slot].progress_at = at
             retries = 0 if job.spec.gang else job.spec.retries
             self.trainings.learn_end(job, task, outcome)
-            more = not outcome.succeeded and self.trainings.give_more_memory(job, task, outcome, self.nodes_for(job))
+            more, in_vain = False, ""
+            if not outcome.succeeded:
+                more = self.trainings.give_more_memory(job, task, outcome, self.nodes_for(job))
+                in_vain = "" if more else self.trainings.needs_larger_gpu(job, task, outcome, self.nodes_for(job))
+            if in_vain:
+                outcome = replace(outcome, message="; ".join(filter(None, (outcome.message, in_vain))))
             if task.is_yielding and outcome.reason is Reason.PREEMPTED:
                 job.resizes += task.reason is Reason.RESIZING
                 job.preemptions += task.reason is Reason.PREEMPTED
@@ -323,12 +328,12 @@ class YardState:
                     job.missed_deadline = outcome.message
             if task.is_yielding or more:
                 job.slots[task.slot].is_void = True  # the scheduler looks anew
-            step = self._advance(job, task, Ended(outcome, more), retries)
-            effects += self._after_end(job, step.task, outcome.finished_at)
+            step = self._advance(job, task, Ended(outcome, more), 0 if in_vain else retries)
+            effects += self._after_end(job, step.task, outcome.finished_at, is_in_vain=bool(in_vain))
         return effects
 
-    def _after_end(self, job: JobRecord, task: Task, at: float) -> list[Effect]:
-        """What the end of one attempt means for its siblings and its job."""
+    def _after_end(self, job: JobRecord, task: Task, at: float, *, is_in_vain: bool = False) -> list[Effect]:
+        """What the end of one attempt means for its siblings and its job. `is_in_vain`: nobody is to try it again."""
         effects: list[Effect] = []
         if task.state is State.PENDING:
             self.replan = True
@@ -337,13 +342,13 @@ class YardState:
         elif task.state is State.SUCCEEDED and job.spec.gang and job.stop is None and job.counts[State.PENDING]:
             effects += self._restart_gang(job, "a part of it was done before the rest stopped")
         elif task.state is State.FAILED:
-            effects += self._on_failure(job, task, at)
+            effects += self._on_failure(job, task, at, is_in_vain)
         if job.is_final:
             effects += self._end_job(job, at)
         return effects
 
-    def _on_failure(self, job: JobRecord, task: Task, at: float) -> list[Effect]:
-        if job.spec.gang and job.stop is None and job.gang_failures < job.spec.retries:
+    def _on_failure(self, job: JobRecord, task: Task, at: float, is_in_vain: bool) -> list[Effect]:
+        if job.spec.gang and job.stop is None and job.gang_failures < job.spec.retries and not is_in_vain:
             job.gang_failures += 1
             return self._restart_gang(job, f"task {job.spec.label_of(task.number)} failed: {task.message}")
         if job.first_failure is None:

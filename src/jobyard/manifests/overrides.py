@@ -65,7 +65,7 @@ class Overrides(TrainingWords):
     container: bool | None = None  # on machines: in containers of the image
     volume: tuple[str, ...] = ()  # CLAIM:PATH[:ro], on a cluster
     kind: str | None = None  # pytorchjob or rayjob, on a cluster
-    min_gpu_mem: str | None = None  # GiB of each GPU itself, on a cluster
+    min_gpu_mem: str | None = None  # GiB of each GPU itself
     name_prefix: str | None = None
 
 

@@ -232,12 +232,12 @@ class GroupSpec:
     resources: Resources = field(default_factory=Resources)
     env: Mapping[str, str] = field(default_factory=dict)
     array: ArrayRange | None = None  # only with count == 1: its length is `completions`
+    least_device_mib: int = 0  # no GPU with less memory than this; 0: any
     # Of pods; processes on machines do without:
     cpu_limit_millis: int = 0  # no more cores than this; 0: no cap
     shm_mib: int = 0  # of /dev/shm; 0: as the cluster has it
     node_selector: Mapping[str, str] = field(default_factory=dict)  # labels that a node must have
     tolerations: tuple[Toleration, ...] = ()
-    least_device_mib: int = 0  # no GPU with less memory than this; 0: any
     count_most: int = 0  # so many replicas may another scheduler make of them by itself (Ray); 0: `count`
 
     @property

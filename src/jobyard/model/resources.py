@@ -20,6 +20,7 @@ class Resources:
     gpu_memory_mib: int = 0  # on each GPU; the rest of it is left to others
     gpu_percent: int = 0  # of each GPU's compute; 0: not asked, a shared GPU is then shared by memory alone
     whole_node: bool = False  # nothing else of this yard, or of another one, beside it
+    least_device_mib: int = 0  # no GPU that has less memory in all; 0: any
 
     @property
     def shares_gpus(self) -> bool:
@@ -31,7 +32,8 @@ class Resources:
             parts.append(f"{show_mib(self.memory_mib)} memory")
         if self.gpus:
             shares = self.gpu_share
-            parts.append(f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}{f' with {shares} each' if shares else ''}")
+            of = f" of at least {show_mib(self.least_device_mib)}" if self.least_device_mib else ""
+            parts.append(f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}{of}{f' with {shares} each' if shares else ''}")
         return ("a whole node with " if self.whole_node else "") + ", ".join(parts)
 
     @property

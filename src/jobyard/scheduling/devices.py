@@ -27,6 +27,8 @@ class FreeDevice:
     is_whole: bool = False  # somebody has it for himself
 
     def can_give(self, ask: Resources, overcommit: bool = False) -> bool:
+        if self.total_mib < ask.least_device_mib:
+            return False
         if not ask.shares_gpus:
             return not self.users
         if self.is_whole or self.free_mib < slice_mib(ask):
@@ -87,10 +89,11 @@ def gpu_instances(node: Node, ask: Resources, overcommit: bool = False) -> int:
     """How many such tasks the node's GPUs could serve at once, were they all free."""
     if not ask.gpus:
         return _ANY_NUMBER
+    devices = [device for device in node.devices if device.memory_mib >= ask.least_device_mib]
     if not ask.shares_gpus:
-        return len(node.devices) // ask.gpus
+        return len(devices) // ask.gpus
     by_percent = percent_most(overcommit) // ask.gpu_percent if ask.gpu_percent else _ANY_NUMBER
-    parts = [min(device.memory_mib // slice_mib(ask), by_percent) for device in node.devices]
+    parts = [min(device.memory_mib // slice_mib(ask), by_percent) for device in devices]
     instances = sum(parts) // ask.gpus
     while sum(min(part, instances) for part in parts) < instances * ask.gpus:  # one task's GPUs are different devices
         instances -= 1

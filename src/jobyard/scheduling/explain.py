@@ -75,7 +75,8 @@ def why_unknown(
 
 
 def _closeness(node: Node, ask: Resources) -> tuple[int, int, int, int]:
-    return (min(len(node.devices), ask.gpus), node.memory_mib, node.cpu_millis, sum(d.memory_mib for d in node.devices))
+    large = sum(device.memory_mib >= ask.least_device_mib for device in node.devices)
+    return (min(large, ask.gpus), node.memory_mib, node.cpu_millis, sum(d.memory_mib for d in node.devices))
 
 
 def describe(node: Node) -> str:
@@ -158,5 +159,6 @@ def _lacking(room: Room, ask: Resources, overcommit: bool) -> list[str]:
     usable = sum(device.can_give(ask, overcommit) for device in room.devices) if ask.gpus else 0
     if usable < ask.gpus and not ask.whole_node:
         enough = f"GPUs with {ask.gpu_share} free" if ask.shares_gpus else "free GPUs"
+        enough += f" (each of at least {show_mib(ask.least_device_mib)})" if ask.least_device_mib else ""
         lacking.append(f"{usable} {enough} of {len(room.devices)}")
     return lacking or ["no room"]

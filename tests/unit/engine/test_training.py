@@ -452,6 +452,73 @@ def test_who_had_the_largest_device_alone_and_ran_out_of_memory_has_failed() -> 
     assert (state_of(job), job.task(0).reason) == (State.FAILED, Reason.OUT_OF_GPU_MEMORY)
 
 
+def test_who_had_the_largest_device_alone_is_not_tried_again_whatever_its_retries() -> None:
+    yard = TrainingYard(a_node(gpus=1, gpu_mib=143155))
+    job = yard.submit(a_training(retries=3))
+    yard.finish(yard.begin(job), exit_code=1, reason=Reason.OUT_OF_GPU_MEMORY, message="ran out of GPU memory")
+    assert (state_of(job), job.task(0).attempt) == (State.FAILED, 1)
+    assert job.task(0).message == (
+        "ran out of GPU memory; it needs more GPU memory than a FakeGPU (139.8 GiB, fake) has; "
+        "ask for a larger GPU with --min-gpu-mem, or for less of it, as with a smaller batch"
+    )
+
+
+def test_who_grew_to_the_whole_of_the_largest_device_is_not_tried_again_either() -> None:
+    yard = TrainingYard(a_node(gpus=1, gpu_mib=24 * GIB))
+    job = yard.submit(a_training(gpu_mem=16 * GIB, retries=3))
+    yard.finish(yard.begin(job), exit_code=1, reason=Reason.OUT_OF_GPU_MEMORY, peak_gpu_memory_mib=16 * GIB)
+    assert job.slots[job.task(0).slot].slot.placement.devices[0].memory_mib == 24 * GIB
+    yard.finish(yard.begin(job), exit_code=1, reason=Reason.OUT_OF_GPU_MEMORY, peak_gpu_memory_mib=24 * GIB)
+    assert (state_of(job), job.task(0).attempt) == (State.FAILED, 2)
+
+
+def test_a_gang_that_had_whole_devices_does_not_begin_again_in_vain() -> None:
+    yard = TrainingYard(a_node(gpus=2))
+    job = yard.submit(a_training(tasks=2, gang=True, retries=3))
+    yard.begin(job)
+    first, second = yard.active(job)
+    yard.finish(first, exit_code=1, reason=Reason.OUT_OF_GPU_MEMORY)
+    assert yard.stopped() == [second]
+    yard.finish(second, signal=15)
+    assert state_of(job) is State.FAILED
+
+
+def test_a_full_gpu_sends_a_job_to_the_next_larger_kind_that_it_may_have_and_has_as_many_of() -> None:
+    large = replace(a_node("large", gpus=2, gpu_mib=80 * GIB), labels=("mine",))
+    forbidden = a_node("forbidden", gpus=2, gpu_mib=40 * GIB)
+    single = replace(a_node("single", gpus=1, gpu_mib=40 * GIB), labels=("mine",))
+    small = replace(a_node("small", gpus=2, gpu_mib=16 * GIB), labels=("mine",))
+    yard = TrainingYard(small, single, forbidden, large)
+    job = yard.submit(a_training(gpus=2, on="mine"))
+    assert job.task(0).node == "small"
+    yard.finish(yard.begin(job), exit_code=1, reason=Reason.OUT_OF_GPU_MEMORY)
+    assert job.task(0).node == "large"
+    assert not job.slots[job.task(0).slot].slot.placement.resources.shares_gpus
+    yard.finish(yard.begin(job), exit_code=1, reason=Reason.OUT_OF_GPU_MEMORY)
+    assert state_of(job) is State.FAILED
+
+
+def test_the_least_memory_of_a_gpu_counts_on_machines() -> None:
+    mixed = a_node("mixed", gpus=2, gpu_mib=16 * GIB)
+    mixed = replace(mixed, devices=(mixed.devices[0], replace(mixed.devices[1], memory_mib=80 * GIB)))
+    yard = TrainingYard(a_node("small", gpus=4, gpu_mib=16 * GIB), mixed)
+    group = replace(a_group(cpus=0, gpus=1), completions=2, least_device_mib=40 * GIB)
+    job = yard.submit(a_job(groups=(group,)))
+    (record,) = job.slots.values()
+    assert (record.slot.placement.node, record.slot.placement.devices[0].index) == ("mixed", 1)
+    wait = yard.state.waits[job.id]
+    assert "1 GPU of at least 40 GiB" in wait.sentence
+    assert "0 free GPUs (each of at least 40 GiB) of 2" in wait.sentence
+
+
+def test_a_job_that_asks_for_a_larger_gpu_than_any_machine_has_never_fits() -> None:
+    yard = TrainingYard(a_node(gpus=2, gpu_mib=16 * GIB))
+    job = yard.submit(a_job(groups=(replace(a_group(cpus=0, gpus=1), least_device_mib=40 * GIB),)))
+    wait = yard.state.waits[job.id]
+    assert wait.reason is Reason.NEVER_FITS
+    assert wait.sentence.startswith("a task needs 0 cpus, 1 GPU of at least 40 GiB; the largest node, here, has")
+
+
 def test_out_of_memory_gets_twice_as_much_and_fails_where_there_is_no_more() -> None:
     yard = TrainingYard(a_node(memory_mib=4096))
     job = yard.submit(a_job(mem=1024))
