@@ -214,7 +214,7 @@ def _believed(path: str) -> Optional[Dict[str, Any]]:
             return content if os.stat("/proc/%d" % pid).st_uid == uid else None
         if uid == os.getuid():
             os.unlink(path)
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         pass
     finally:
         os.close(descriptor)

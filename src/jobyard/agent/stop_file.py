@@ -49,7 +49,7 @@ def read(path: str) -> Optional[StopOrder]:
             content = json.loads(file.read(4096))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         content = {}
     return _order_from(content if isinstance(content, dict) else {})
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from jobyard.errors import UserError
 from jobyard.model.node import ClusterConfig
+from jobyard.yaml_text import Unreadable, value_of
 
 DEFAULT = "kubernetes"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -101,9 +100,10 @@ def _context_of(paths: list[Path], said: str) -> tuple[str, str]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not YAML"
+        content = value_of(path.read_text())
+    except (OSError, UnicodeError, Unreadable) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        why = str(error) if isinstance(error, Unreadable) else why
         raise UserError(f"kubeconfig {path} cannot be read: {why}") from error
     if not isinstance(content, dict) or not isinstance(content.get("contexts") or [], list):
         raise UserError(f"kubeconfig {path} cannot be read: it is not a kubeconfig")

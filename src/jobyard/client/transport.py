@@ -91,7 +91,7 @@ class Transport:
             return None
         try:
             return json.loads(content)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise YardError(f"{self.address} answered no JSON; check that a yard listens there") from error
 
     def open(
@@ -154,7 +154,7 @@ def _problem(status: int, content: bytes, address: Address) -> YardError:
     try:
         data = json.loads(content)
         title, code = str(data["title"]), str(data["code"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         shown = f"{address} answered HTTP {status}, not as a yard does; check YARD_URL or see `yard server logs`"
         if status in GATEWAY_STATUSES:
             return Unreachable(shown)

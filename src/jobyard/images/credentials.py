@@ -41,7 +41,7 @@ def _configs() -> Iterator[Mapping[str, Any]]:
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
     podman = os.environ.get("REGISTRY_AUTH_FILE") or f"{runtime}/containers/auth.json"
     for path in (Path(docker, "config.json"), Path(podman), Path("~/.config/containers/auth.json").expanduser()):
-        with suppress(OSError, ValueError):  # a file that is broken is for its own tool to complain about
+        with suppress(OSError, ValueError, RecursionError):  # its own tool complains of a broken file
             config = json.loads(path.read_bytes())
             if isinstance(config, dict):
                 yield config
@@ -77,7 +77,7 @@ def _from_helper(config: Mapping[str, Any], host: str) -> Credentials | None:
     helpers = config.get("credHelpers")
     name = (helpers.get(host) if isinstance(helpers, dict) else None) or config.get("credsStore")
     for key in _keys(host) if name else ():
-        with suppress(OSError, ValueError, subprocess.SubprocessError, KeyError):
+        with suppress(OSError, ValueError, RecursionError, subprocess.SubprocessError, KeyError):
             done = subprocess.run(
                 [f"docker-credential-{name}", "get"],
                 input=key.encode(),

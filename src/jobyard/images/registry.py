@@ -107,7 +107,7 @@ def _token(opener: OpenerDirector, challenge: Challenge, credentials: Credential
     try:
         found = json.loads(answered.body)
         return str(found.get("token") or found.get("access_token") or "")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return ""
 
 

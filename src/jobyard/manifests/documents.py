@@ -10,6 +10,7 @@ from typing import Literal
 import yaml
 
 from jobyard.errors import UserError
+from jobyard.yaml_text import Unreadable, nodes_of
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")  # as JSON writes them; YAML 1.1 takes 1e3 for text
 _SORTS: dict[str, Literal["text", "whole", "number", "flag", "null"]] = {
@@ -65,19 +66,10 @@ def parse_documents(text: str, file: str) -> list[Part]:
     if text.lstrip().startswith(("{", "[")):
         text = text.replace("\t", " ")  # JSON may be indented with tabs, inside its strings they are not allowed
     try:
-        nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
-        return [_Reader(file).part(node, node.start_mark.line + 1) for node in nodes]
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        hint = "; indent with blanks" if "'\\t'" in str(error.problem) else ""
-        raise UserError(f"{file}: {where}not valid YAML: {error.problem or error.context}{hint}") from None
-    except yaml.YAMLError as error:
-        position = getattr(error, "position", None)
-        where = f"line {text.count(chr(10), 0, position) + 1}: " if isinstance(position, int) else ""
-        raise UserError(f"{file}: {where}not valid YAML: {getattr(error, 'reason', error)}") from None
-    except RecursionError:
-        raise UserError(f"{file}: nested too deeply to be a manifest") from None
+        nodes = nodes_of(text)
+    except Unreadable as error:
+        raise UserError(f"{file}: {error}") from None
+    return [_Reader(file).part(node, node.start_mark.line + 1) for node in nodes]
 
 
 class _Reader:
@@ -86,15 +78,11 @@ class _Reader:
     def __init__(self, file: str) -> None:
         self._file = file
         self._done: dict[int, Part] = {}
-        self._open: set[int] = set()
 
     def part(self, node: yaml.Node, line: int) -> Part:
         done = self._done.get(id(node))
         if done is not None:
             return Part(done.value, done.sort, self._file, line)
-        if id(node) in self._open:
-            raise UserError(f"{self._file}: line {line}: an anchor that contains itself; write the value out")
-        self._open.add(id(node))
         match node:
             case yaml.MappingNode():
                 part = Part(self._mapping(node), "map", self._file, line)
@@ -103,7 +91,6 @@ class _Reader:
                 part = Part(items, "list", self._file, line)
             case _:
                 part = self._scalar(node, line)
-        self._open.discard(id(node))
         self._done[id(node)] = part
         return part
 

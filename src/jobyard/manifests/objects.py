@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import yaml
-
 from jobyard.errors import UserError
 from jobyard.manifests import quantities
 from jobyard.manifests.context import SubmitContext
@@ -19,6 +17,7 @@ from jobyard.manifests.training import WORDS, with_gpus
 from jobyard.model.job import Command, GroupSpec, JobSpec, Toleration
 from jobyard.model.pod_gpus import GPU
 from jobyard.model.resources import Resources
+from jobyard.yaml_text import value_of
 
 API_VERSIONS = {
     "Pod": "v1",
@@ -85,7 +84,7 @@ def plain(part: Part) -> Any:
         case text if part.sort == "null":
             return None
         case text:
-            value = yaml.safe_load(text)
+            value = value_of(text)
             return float(value) if isinstance(value, str) else value
 
 

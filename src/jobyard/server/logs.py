@@ -182,7 +182,7 @@ class LogStream:
                 readers = self._open[key] = self._readers(key)
                 for name, offset in offsets.items():
                     readers[name].offset = max(0, int(offset))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UserError(f"log cursor {cursor[:40]!r} is not one of ours; leave it out to start over") from error
 
     # -- reading ----------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ class KnownFiles:
     def _load(self) -> dict[str, list[int | str]]:
         try:
             found = json.loads(self._path.read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return found["files"] if isinstance(found, dict) and found.get("form") == _FORM else {}
 

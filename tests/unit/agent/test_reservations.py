@@ -130,6 +130,7 @@ def test_links_and_pipes_in_the_directory_are_passed_over(reservations_dir: Path
     os.mkfifo(reservations_dir / "1-1.json")
     (reservations_dir / "2-2.json").symlink_to("/etc/passwd")
     (reservations_dir / "3-3.json").write_text("{")
+    (reservations_dir / "4-4.json").write_text("[" * 5000)
     assert Reservations(CAPACITY).others().holders == []
 
 

@@ -57,7 +57,7 @@ def test_flags_win_and_paths_become_absolute(home: Path) -> None:
     [
         (None, ClusterWords(), "no kubeconfig: neither KUBECONFIG nor ~/.kube/config"),
         (None, ClusterWords(kubeconfig="nothing"), "--kubeconfig: 'nothing' is not a file"),
-        ("a: [", ClusterWords(), "it is not YAML"),
+        ("a: [", ClusterWords(), "not valid YAML"),
         ("- a", ClusterWords(), "it is not a kubeconfig"),
         ("contexts: []", ClusterWords(), "it has no current context; choose one of it with --context"),
         ("contexts: [{name: lab}]", ClusterWords(context="far"), "context 'far' is not in .*; known: lab"),

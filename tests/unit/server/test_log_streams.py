@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from jobyard.server.logs import LogStream, Reader, Request, tail_lines
 from jobyard.server.routes.logs import _pieces
 from tests.unit.server.running import RunningYard, a_yard
 
+DEEP = base64.b64encode(b"[" * 5000).decode()  # Python counts this deep no more
 TEXT = "grün 😀 \u2028 漢字\n"
 
 
@@ -161,7 +163,7 @@ async def test_one_task_or_one_attempt_can_be_asked_for(tmp_path: Path) -> None:
             wanted(yard, job, "7")
 
 
-@pytest.mark.parametrize("cursor", ["nonsense", "e30=", "W10=", "W3t9LHsieCI6e319XQ==", "\xff"])
+@pytest.mark.parametrize("cursor", ["nonsense", "e30=", "W10=", "W3t9LHsieCI6e319XQ==", "\xff", DEEP])
 async def test_a_cursor_of_somebody_else_is_refused(tmp_path: Path, cursor: str) -> None:
     async with a_yard(tmp_path) as yard:
         job = await yard.submit("true")

@@ -15,6 +15,7 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config.config_exception import ConfigException
 
 from jobyard.errors import Unavailable, UserError
+from jobyard.yaml_text import check_files
 
 Query = Sequence[tuple[str, str]]
 IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -54,6 +55,7 @@ async def linked(cluster: str, kubeconfig: str, context: str, namespace: str) ->
         raise UserError(f"cluster {cluster} cannot be reached from here: there is no {', '.join(paths)}")
     try:
         if kubeconfig:
+            check_files(paths)
             loader = await kube_config.load_kube_config(
                 kubeconfig, context or None, configuration, persist_config=False
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Collection
 from importlib import import_module
@@ -25,6 +26,7 @@ from jobyard.compat.genai.foreign import (
 from jobyard.compat.genai.records import ENDED
 from jobyard.errors import NotFound, Unavailable, UserError, YardError
 from jobyard.model.pod_gpus import GPU
+from jobyard.yaml_text import check_files
 
 COLLECTIONS = {
     "Pod": "/api/v1/namespaces/{}/pods",
@@ -63,6 +65,7 @@ class Cluster:
         settings = kubernetes.client.Configuration()
         try:
             if kubeconfig:
+                check_files(kubeconfig.split(os.pathsep))
                 kubernetes.config.load_kube_config(kubeconfig, context or None, settings, persist_config=False)
             else:
                 kubernetes.config.load_incluster_config(settings)

@@ -25,6 +25,7 @@ from kubernetes.aio.stream.ws_client import ERROR_CHANNEL, STDERR_CHANNEL, STDOU
 
 from jobyard.errors import Rejected, Unavailable, UserError
 from jobyard.model.node import ClusterConfig
+from jobyard.yaml_text import check_files
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class Api:
         loader = None
         try:
             if config.kubeconfig:
-                _check_paths(config)
+                await asyncio.to_thread(_check_paths, config)
                 loader = await kube_config.load_kube_config(
                     config.kubeconfig, config.context or None, configuration, persist_config=False
                 )
@@ -277,6 +278,7 @@ def _check_paths(config: ClusterConfig) -> None:
             f"cluster {config.id}: there is no kubeconfig {paths[0]};"
             f" name another: yard clusters add {config.id} --kubeconfig FILE"
         )
+    check_files(paths)
 
 
 class _Pace:
