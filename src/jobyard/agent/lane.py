@@ -177,7 +177,7 @@ class Lane:
         self._scratch.prepare(files, shares_checkpoint=self._is_gang)
         argv: List[str] = item.get("argv") or ["bash", "-c", item["shell"]]
         if self._contained is not None:
-            argv, env = self._contained.call(item["id"], files, directory, argv, env, self._base_env)
+            argv, env = self._contained.call(item["id"], files, directory, argv, env, dict(os.environ))
         return self._spawner.spawn(argv, env, files)
 
     def _not_started(self, error: Exception, files: Paths) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from typing import Callable, List, Optional
+from typing import Callable, Dict, List, Optional
 
 from jobyard.agent.timers import Timer, Timers
 
@@ -15,6 +15,7 @@ class Respawner:
 
     def __init__(self, timers: Timers, is_needed: Callable[[], bool], log: Callable[[str], None]) -> None:
         self.command: List[str] = []
+        self.environment: Dict[str, str] = {}  # the server's own, which this process does not have
         self._timers = timers
         self._is_needed = is_needed
         self._log = log
@@ -45,6 +46,7 @@ class Respawner:
         try:
             child = subprocess.Popen(
                 self.command,
+                env=self.environment or None,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -10,7 +10,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
-from jobyard.agent import faults, processes, records, scratch
+from jobyard.agent import faults, inherited, processes, records, scratch
 from jobyard.agent.attempts import HANDED, QUEUED, RUNNING, Attempt, Slot
 from jobyard.agent.container_words import RUNTIME_FAILED
 from jobyard.agent.containers import Sweeper
@@ -70,7 +70,7 @@ class Runner:
         self._orders = Orders(timers, self.attempts, state_dir, self.end)
         self.spools = Spools(timers, self.attempts, outbox, state_dir)
         self._endings = Endings(state_dir, gpus, self.spools, self._orders)
-        self._base_env = {name: value for name, value in os.environ.items() if name != "JOBYARD_FAULTS"}
+        self._base_env = inherited.for_tasks(os.environ)
         self._idle_lanes: List[LaneHandle] = []
         self._partial = b""
         self._last_report = 0.0

@@ -166,6 +166,7 @@ class Agent:
         if message["protocol"] != PROTOCOL:
             raise ValueError("this agent speaks protocol %d, not %r" % (PROTOCOL, message["protocol"]))
         command = messages.strings(message.get("respawn") or [], "respawn")
+        environment = messages.environment(message.get("respawn_env") or {}, "respawn_env")
         if self._server is not None and self._server is not connection:
             self._log("a new server replaces the old one")
             self._server.close()
@@ -174,6 +175,7 @@ class Agent:
         self._respawner.end()
         self._ships = bool(message.get("ship"))
         self._respawner.command = [] if self._ships else command  # it is a command of the server's own machine
+        self._respawner.environment = {} if self._ships else environment
         self._reservations.yard = str(message.get("yard", ""))
         self._is_quitting = False
         self._is_work_pending = bool(message.get("pending"))

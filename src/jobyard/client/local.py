@@ -46,6 +46,11 @@ def remote_address(given_yard: str | None) -> Address | None:
     return parse_address(url, os.environ.get("YARD_TOKEN", "")) if url and not given_yard else None
 
 
+def server_environment() -> dict[str, str]:
+    """What a server is started with: ours, without the token by which this shell reaches another one."""
+    return {name: value for name, value in os.environ.items() if name != "YARD_TOKEN"}
+
+
 class LocalYard:
     """A directory and the background server that belongs to it."""
 
@@ -141,7 +146,12 @@ class LocalYard:
         with tempfile.TemporaryFile() as said:
             try:
                 process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=said,
+                    start_new_session=True,
+                    env=server_environment(),
                 )
                 code = process.wait(self._knobs.start_seconds)
             except OSError as error:

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from jobyard.agent import inherited
 from jobyard.agent.build import agent_zipapp
 from jobyard.errors import Unavailable
 
@@ -52,7 +53,7 @@ class LocalAgent:
             stderr=asyncio.subprocess.STDOUT,
             cwd="/",
             start_new_session=True,
-            env=dict(os.environ),
+            env=inherited.for_agent(os.environ),
         )
         output, _ = await process.communicate()
         if process.returncode not in (0, 3):  # 3: another one was faster

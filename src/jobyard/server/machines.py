@@ -49,7 +49,9 @@ class Machines:
         self.mirror = loop.mirror = Mirror(directory / "mirror")
         self.problems: dict[str, str] = {}  # cluster -> why it has no executor
         self._one_at_a_time = threading.Lock()  # tasks of one job share a directory
-        self._respawn: dict[str, Any] = {"yard": yard_id, "respawn": respawn_command(directory, listen)}
+        # The agent has little of our environment, because its tasks could read it; whoever starts us again needs it.
+        respawn = {"respawn": respawn_command(directory, listen), "respawn_env": dict(os.environ)}
+        self._respawn: dict[str, Any] = {"yard": yard_id, **respawn}
 
     def start(self) -> None:
         if self._knobs.own_machine:

@@ -23,7 +23,15 @@ PATIENCE_SECONDS = 20.0
 class Client:
     """The server's end of a connection. Remembers every message that came."""
 
-    def __init__(self, path: Path, *, hello: bool = True, respawn: Sequence[str] = (), ship: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        hello: bool = True,
+        respawn: Sequence[str] = (),
+        respawn_env: dict[str, str] | None = None,
+        ship: bool = False,
+    ) -> None:
         self.stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.stream.settimeout(PATIENCE_SECONDS)
         try:
@@ -34,7 +42,8 @@ class Client:
         self.messages: list[dict[str, Any]] = []
         self._partial = b""
         if hello:
-            self.send(op="hello", protocol=1, yard="test", respawn=list(respawn), **({"ship": True} if ship else {}))
+            more = {**({"ship": True} if ship else {}), **({"respawn_env": respawn_env} if respawn_env else {})}
+            self.send(op="hello", protocol=1, yard="test", respawn=list(respawn), **more)
             self.welcome = self.wait(lambda m: m["ev"] == "welcome")
 
     def send(self, **message: Any) -> None:

@@ -160,6 +160,19 @@ def test_a_server_that_died_while_work_goes_on_is_started_again(agent: AgentProc
     until((tmp_path / "respawned").exists)
 
 
+def test_a_server_that_is_started_again_has_its_own_environment_and_tasks_do_not(
+    agent: AgentProcess, tmp_path: Path
+) -> None:
+    again = ["sh", "-c", 'echo "$YARD_DB" > "$0.part" && mv "$0.part" "$0"', str(tmp_path / "respawned")]
+    server = agent.connect(respawn=again, respawn_env={"YARD_DB": "postgresql://me:s3cret@db", "PATH": os.defpath})
+    server.launch("s", {"id": "j.0.1", "shell": "env; exec sleep 1000"})
+    server.started("j.0.1")
+    server.close()
+    until((tmp_path / "respawned").exists)
+    assert (tmp_path / "respawned").read_text() == "postgresql://me:s3cret@db\n"
+    assert "s3cret" not in agent.output("j.0.1")
+
+
 @pytest.mark.parametrize(
     "line",
     [b"not json", b"[]", b'{"op":"dance"}', b'{"op":"launch"}', b'{"op":"stop","ids":["../../x.1.1"]}', b"\xff", b"3"],

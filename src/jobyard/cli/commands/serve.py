@@ -11,7 +11,7 @@ import click
 from jobyard import settings
 from jobyard.cli.session import Session, with_session
 from jobyard.client.api import OtherVersion
-from jobyard.client.local import LocalYard
+from jobyard.client.local import LocalYard, server_environment
 from jobyard.errors import UserError
 from jobyard.settings import ClientKnobs
 
@@ -25,7 +25,7 @@ def command(session: Session, listen: str, db: str | None) -> int:
     check_listen(listen)
     yard = settings.yard_dir(session.yard)
     # In the environment and not in the arguments: it may carry a password, and arguments are for all to see.
-    environ = {**os.environ, "YARD_DB": db} if db else dict(os.environ)
+    environ = {**server_environment(), **({"YARD_DB": db} if db else {})}
     make_way(yard, session.knobs)
     arguments = ["-P", "-m", "jobyard.server", "--yard", str(yard), "--listen", listen]
     os.execve(sys.executable, [sys.executable, *arguments], environ)
