@@ -99,6 +99,9 @@ class UnsettledYard:
     def nodes_of(self, cluster: str) -> Sequence[str]:
         return ()
 
+    def node_of(self, attempt: AttemptId) -> str | None:
+        return "here" if any(item.attempt == attempt for item in self.live) else ""
+
     def live_of(self, job_id: str) -> Sequence[LiveAttempt]:
         return self.live
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 from typing import Dict, Mapping, Set
 
 PRIVATE = "JOBYARD_PRIVATE"  # names that the agent needs for itself and no task gets
-_LOGIN = frozenset(
-    ("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER", "XDG_RUNTIME_DIR")
-)
+_LOGIN = frozenset(("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER", "XDG_RUNTIME_DIR"))
 _LOGIN_PREFIXES = ("LC_", "JOBYARD_")  # the latter are about simulated devices, faults and tests
 # A Python that finds its libraries by a variable, the clients of container runtimes, and systemd's user scopes.
 _OWN = frozenset(
-    ("CONTAINER_HOST", "DBUS_SESSION_BUS_ADDRESS", "LD_LIBRARY_PATH", "REGISTRY_AUTH_FILE")
-    + ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
-    + ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+    {"CONTAINER_HOST", "DBUS_SESSION_BUS_ADDRESS", "LD_LIBRARY_PATH", "REGISTRY_AUTH_FILE"}
+    | {"XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"}
+    | {"http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
 )
 _OWN_PREFIXES = ("CONTAINERS_", "DOCKER_")
 

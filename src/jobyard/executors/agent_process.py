@@ -10,6 +10,7 @@ from pathlib import Path
 from jobyard.agent import inherited
 from jobyard.agent.build import agent_zipapp
 from jobyard.errors import Unavailable
+from jobyard.executors.heard import LARGEST_LINE
 
 
 class LocalAgent:
@@ -38,7 +39,7 @@ class LocalAgent:
         raise AssertionError("this machine shares our disk")
 
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_unix_connection(str(self.socket), limit=1 << 28)
+        return await asyncio.open_unix_connection(str(self.socket), limit=LARGEST_LINE)
 
     async def _start(self) -> None:
         self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

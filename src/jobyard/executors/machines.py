@@ -17,6 +17,7 @@ from jobyard.agent import faults, records
 from jobyard.errors import Rejected, Unavailable
 from jobyard.executors.arrivals import Arrivals, Homecoming
 from jobyard.executors.environment import job_environment, task_command, task_environment
+from jobyard.executors.heard import LARGEST_LINE, Heard, welcome_problem
 from jobyard.executors.measurement import Measurements
 from jobyard.executors.protocol import AgentStatus, LiveAttempt, SubmittedJob, YardView
 from jobyard.executors.reports import Reports, progress_of, used
@@ -99,6 +100,7 @@ class MachineExecutor:
         self._measured = asyncio.Event()
         self._measurements = Measurements(node)
         self._reports = Reports()
+        self._heard = Heard(node, yard)
         self._joining: list[Event] = []  # what is said with the first measurement after a connection was made
         self._refused: list[Event] | None = None  # what was given back, until we know who holds the room
 
@@ -145,6 +147,8 @@ class MachineExecutor:
             welcome = await _read(reader)
         if welcome is None or welcome.get("ev") != "welcome" or welcome.get("protocol") != PROTOCOL:
             raise Unavailable(f"the agent answers in another language: {str(welcome)[:100]}")
+        if wrong := welcome_problem(welcome):
+            raise Unavailable(f"the agent says of its machine what cannot be: {wrong}")
         self._compare_clocks(welcome, asked_at)
         if self._lease is not None:
             self._lease.cancel()  # before we wait for anything: it must not run out while we reconcile
@@ -179,7 +183,8 @@ class MachineExecutor:
         self._stop_again(live)
         self.announce(self._yard.is_busy)
         while (message := await _read(reader)) is not None:
-            self._hear(message)
+            if (checked := self._heard.checked(message)) is not None:
+                self._hear(checked)
             if self._arrivals is not None:
                 await self._arrivals.room()
 
@@ -437,8 +442,9 @@ class MachineExecutor:
 
     def status(self) -> AgentStatus:
         transport, is_connected = self._transport, self._writer is not None
+        problem = self._problem or self._heard.problem
         return AgentStatus(
-            self.node, self._pid, self._build, is_connected, self._problem, transport.address, transport.sees_us_as
+            self.node, self._pid, self._build, is_connected, problem, transport.address, transport.sees_us_as
         )
 
 
@@ -447,10 +453,16 @@ def _line(message: dict[str, Any]) -> bytes:
 
 
 async def _read(reader: asyncio.StreamReader) -> dict[str, Any] | None:
-    line = await reader.readline()
+    try:
+        line = await reader.readline()
+    except ValueError:
+        raise ValueError(f"the agent sent a line of more than {LARGEST_LINE >> 20} MiB") from None
     if not line.endswith(b"\n"):
         return None
-    message = json.loads(line)
+    try:
+        message = json.loads(line)
+    except RecursionError:
+        raise ValueError(f"the agent said {line[:100]!r}") from None
     if not isinstance(message, dict):
         raise ValueError(f"the agent said {line[:100]!r}")
     return message

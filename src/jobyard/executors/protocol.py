@@ -53,6 +53,9 @@ class YardView(Protocol):
     def live_of(self, job_id: str) -> Sequence[LiveAttempt]:
         """Those of a job, by task."""
 
+    def node_of(self, attempt: AttemptId) -> str | None:
+        """Where an attempt is; empty: it has ended or was superseded; None: there is no such attempt."""
+
     def facts(self, job_id: str) -> JobFacts: ...
 
     def nodes_of(self, cluster: str) -> Sequence[str]:

@@ -18,11 +18,12 @@ from pathlib import Path
 
 from jobyard.agent.build import agent_zipapp
 from jobyard.errors import Rejected, Unavailable
+from jobyard.executors.heard import LARGEST_LINE
 
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 45.0  # for a login and a start of the agent on a busy machine
+LONGEST_WORDS = 1 << 16  # bytes of what ssh and the far side say on stderr
 ALIVE_SECONDS = 5.0  # three unanswered ones, and the link counts as cut
-READ_LIMIT = 1 << 28
 
 # What our bootstrap answers with; ssh itself answers 255, a shell without python3 answers 127.
 AGENT_IS_MISSING, PYTHON_IS_OLD, HOME_IS_READ_ONLY = 66, 67, 68
@@ -120,7 +121,7 @@ class SshAgent:
         ending = asyncio.create_task(_ending(process))
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
-        reader, writer = await asyncio.open_connection(sock=ours, limit=READ_LIMIT)
+        reader, writer = await asyncio.open_connection(sock=ours, limit=LARGEST_LINE)
         return reader, writer, ending
 
     def run_agent(self, *arguments: str) -> str:
@@ -216,8 +217,10 @@ async def _greeting(reader: asyncio.StreamReader) -> list[str] | None:
 async def _ending(process: Process) -> tuple[int, str]:
     """The exit code of a process and what it said on stderr. Who is cancelled here ends it."""
     assert process.stderr is not None
+    said = b""
     try:
-        said = await process.stderr.read()
+        while data := await process.stderr.read(LONGEST_WORDS):
+            said = (said + data)[-LONGEST_WORDS:]  # the end of it tells what went wrong, however much there is
         return await process.wait(), said.decode(errors="replace")
     finally:
         if process.returncode is None:

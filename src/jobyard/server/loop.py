@@ -107,6 +107,15 @@ class YardLoop:
         found = [self._live(job, job.tasks[number], record.slot) for record in slots for number in record.tasks if job]
         return sorted(found, key=lambda live: live.attempt)
 
+    def node_of(self, attempt: AttemptId) -> str | None:
+        job = self.state.jobs.get(attempt.job)
+        if job is None or not (0 <= attempt.task < job.spec.size or job.spec.elastic):
+            return None
+        task = job.tasks.get(attempt.task)
+        if task is None or not task.state.is_active or attempt.number < task.attempt:
+            return ""
+        return task.node if attempt.number == task.attempt else None
+
     def facts(self, job_id: str) -> JobFacts:
         job = self.state.jobs.get(job_id)
         if job is None or job.is_final:

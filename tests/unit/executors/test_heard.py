@@ -1,0 +1,261 @@
+"""What does the yard make of an agent that lies?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.builders import a_job
+
+from jobyard.executors.arrivals import Homecoming
+from jobyard.executors.heard import LARGEST_LINE, Heard, welcome_problem
+from jobyard.executors.machines import MachineExecutor
+from jobyard.executors.mirror import Mirror
+from jobyard.executors.protocol import LiveAttempt, SubmittedJob
+from jobyard.model.events import AttemptsFinished, AttemptsStarted, Event, NodeJoined
+from jobyard.model.resources import Placement, Resources
+from jobyard.model.task import AttemptId, Slot
+
+OWN, OTHERS, ENDED = AttemptId("mine", 0, 1), AttemptId("theirs", 0, 1), AttemptId("mine", 0, 0)
+END = {"started_at": 1.0, "finished_at": 2.0, "exit_code": 0}
+WELCOME: dict[str, Any] = {"ev": "welcome", "protocol": 1, "pid": 7, "build": "b", "boot_id": "x"}
+WELCOME |= {"cpu_millis": 1000, "memory_mib": 1000, "devices": []}
+FOREIGN = {"cpu_millis": 0, "memory_mib": 0, "device_mib": {}}
+MEASURED = {"ev": "measured", "devices": [], "load": 0.5, "foreign": FOREIGN}
+PATIENCE_SECONDS = 20.0
+
+
+class StubYard:
+    """One attempt is on the liar's node, one on another's, and one has ended."""
+
+    is_busy = True
+
+    def node_of(self, attempt: AttemptId) -> str | None:
+        return {OWN: "a", OTHERS: "b", ENDED: ""}.get(attempt)
+
+    def job(self, job_id: str) -> SubmittedJob:
+        return SubmittedJob(job_id, 1, a_job())
+
+    def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
+        slot = Slot("1", OWN.job, 0, Placement("a", Resources(1000)))
+        return [LiveAttempt(OWN, slot, False)] if node == "a" else []
+
+    async def settled(self) -> None:
+        pass
+
+
+def heard() -> Heard:
+    return Heard("a", cast(Any, StubYard()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"exit_code": "x"},
+        {"exit_code": 256},
+        {"exit_code": -1},
+        {"exit_code": True},
+        {"signal": 99},
+        {"reason": "Boredom"},
+        {"started_at": float("nan")},
+        {"finished_at": float("inf")},
+        {"finished_at": -3},
+        {"finished_at": 1e300},
+        {"finished_at": None},
+        {"peak_memory_mib": 1 << 60},
+        {"peak_memory_mib": -1},
+        {"peak_gpu_memory_mib": 0.5},
+        {"message": ["x"]},
+        {"message": "x" * 5000},
+        {"progress": {"epochs_done": "many"}},
+        {"progress": {"metrics": {"loss": float("nan")}}},
+        {"progress": 3},
+        {"streams": {"../../passwd": 1}},
+        {"streams": {"out": -1}},
+        {"streams": [1]},
+    ],
+)
+def test_an_end_that_cannot_be_is_ignored_and_the_others_count(change: dict[str, Any]) -> None:
+    ears = heard()
+    lie = [str(OWN), {**END, **change}]
+    found = ears.checked({"ev": "attempts", "finished": [lie, [str(OWN), END]]})
+    assert found is not None
+    assert found["finished"] == [[str(OWN), END]]
+    assert ears.ignored == 1
+    assert "mine.0.1" in ears.problem
+
+
+@pytest.mark.parametrize("name", [str(OTHERS), "no-such-job.0.1", "mine.0.2", "mine.-1.1", "../../x.0.1", "x", 3, None])
+def test_a_node_reports_on_no_attempt_that_it_was_not_given(name: Any) -> None:
+    ears = heard()
+    told = {"started": [[name, 1.0]], "finished": [[name, END]], "withdrawn": [name]}
+    assert ears.checked({"ev": "attempts", **told}) == {
+        "ev": "attempts",
+        "started": [],
+        "finished": [],
+        "withdrawn": [],
+    }
+    assert ears.ignored == 3
+    assert ears.checked({"ev": "output", "id": name, "stream": "out", "offset": 0, "data": "YWI="}) is None
+    found = ears.checked({**MEASURED, "attempts": {str(name): {"memory_mib": 1, "gpu_memory_mib": 1}}})
+    assert found is not None
+    assert found["attempts"] == {}
+    progress = ears.checked({"ev": "progress", "attempts": {str(name): {"epochs_done": 1}}})
+    assert progress == {"ev": "progress", "attempts": {}}
+    assert ears.ignored == 6
+    assert ears.checked({"ev": "reconciled", "absent": [name]}) == {"ev": "reconciled", "absent": []}
+
+
+def test_a_report_that_comes_late_is_no_lie() -> None:
+    ears = heard()
+    assert ears.checked({"ev": "attempts", "started": [[str(ENDED), 1.0]]}) is not None
+    assert ears.problem == ""
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {},
+        {"ev": 3},
+        {"ev": ["attempts"]},
+        {"ev": "dance"},
+        {"ev": "attempts", "finished": 3},
+        {"ev": "attempts", "started": {"a": 1}},
+        {"ev": "progress"},
+        {"ev": "progress", "attempts": []},
+        {"ev": "missing", "snapshot": ["x"]},
+        {"ev": "output", "id": str(OWN), "stream": "../x", "offset": 0, "data": "YWI="},
+        {"ev": "output", "id": str(OWN), "stream": "out", "offset": "x", "data": "YWI="},
+        {"ev": "output", "id": str(OWN), "stream": "out", "offset": -1, "data": "YWI="},
+        {"ev": "output", "id": str(OWN), "stream": "out", "offset": 0, "data": "YWI"},
+        {"ev": "measured"},
+        {**MEASURED, "load": float("nan")},
+        {**MEASURED, "foreign": {**FOREIGN, "memory_mib": -1}},
+        {**MEASURED, "foreign": {**FOREIGN, "device_mib": {"x": 1}}},
+        {**MEASURED, "foreign": {**FOREIGN, "holders": ["x" * 9999]}},
+        {**MEASURED, "devices": [{"index": 0, "used_mib": 1e300, "utilisation": 0}]},
+        {**MEASURED, "runtime": "docker"},
+        {"ev": "refused"},
+        {"ev": "error"},
+    ],
+)
+def test_what_makes_no_sense_is_ignored_and_counted(message: dict[str, Any]) -> None:
+    ears = heard()
+    found = ears.checked(message)
+    assert found is None or not (found["started"] or found["finished"])
+    assert ears.ignored == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cpu_millis": float("nan")},
+        {"memory_mib": 1 << 60},
+        {"pid": "x"},
+        {"devices": [{"index": 0, "name": "g", "memory_mib": 1}] * 2},
+        {"devices": [{"index": 0, "name": "g", "memory_mib": -1}]},
+        {"devices": {}, "boot_id": None},
+        {"now": float("inf")},
+    ],
+)
+def test_a_machine_that_cannot_be_does_not_join(change: dict[str, Any]) -> None:
+    assert welcome_problem(WELCOME) == ""
+    assert welcome_problem({**WELCOME, **change})
+
+
+# -- over a link that the test holds the other end of ------------------------------------------------------------------
+
+
+class PlayedTransport:
+    """Each connection is one for the test to speak."""
+
+    build = "b"
+    address = sees_us_as = ""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_unix_connection(str(self.path), limit=LARGEST_LINE)
+
+    async def send_snapshot(self, snapshot: str, tar: Path) -> None:
+        raise AssertionError("nothing wants a tree")
+
+
+@asynccontextmanager
+async def a_liar(directory: Path) -> AsyncIterator[tuple[MachineExecutor, asyncio.Queue[asyncio.StreamWriter]]]:
+    """An executor with a disk of its own, and the connections to its agent, welcomed already."""
+    links: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+    async def agent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(json.dumps(WELCOME).encode() + b"\n")
+        links.put_nowait(writer)
+        while await reader.read(65536):
+            pass
+        writer.close()
+
+    transport = PlayedTransport(directory / "agent.sock")
+    server = await asyncio.start_unix_server(agent, str(transport.path))
+    mirror = Mirror(directory / "mirror")
+    home = Homecoming(mirror, directory, lambda attempt: None, lease_seconds=60)
+    executor = MachineExecutor("ssh", "a", transport, cast(Any, StubYard()), {}, mirror.directory, home)
+    running = asyncio.create_task(executor.run())
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            yield executor, links
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        server.close()
+
+
+async def seen(executor: MachineExecutor, kind: type[Event]) -> Event:
+    """The next event of a kind."""
+    async for events in executor.observations():
+        for event in events:
+            if isinstance(event, kind):
+                return event
+    raise AssertionError("unreachable")
+
+
+def _content(directory: Path) -> set[bytes]:
+    return {path.read_bytes() for path in directory.rglob("*") if path.is_file() and path.name != "placed"}
+
+
+def said(**message: Any) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+async def test_lies_are_passed_over_and_the_same_link_goes_on(tmp_path: Path) -> None:
+    async with a_liar(tmp_path) as (executor, links):
+        agent = await links.get()
+        agent.write(said(ev="dance") + said(ev="attempts", finished=[[str(OTHERS), END], [str(OWN), {}]]))
+        agent.write(said(ev="output", id="../../../x.0.1", stream="out", offset=0, data="YWI="))
+        agent.write(said(ev="output", id=str(OWN), stream="results/../../x", offset=0, data="YWI="))
+        agent.write(said(ev="attempts", started=[[str(OTHERS), 1.0], [str(OWN), 1.0]]))
+        agent.write(said(**MEASURED) + said(ev="output", id=str(OWN), stream="out", offset=0, data="YWI="))
+        agent.write(said(ev="attempts", finished=[[str(OWN), {**END, "streams": {"out": 2}}]]))
+        started = await seen(executor, AttemptsStarted)
+        assert isinstance(started, AttemptsStarted)
+        assert [item.attempt for item in started.items] == [OWN]
+        assert await seen(executor, NodeJoined)
+        ended = await seen(executor, AttemptsFinished)
+        assert isinstance(ended, AttemptsFinished)
+        assert [item.attempt for item in ended.items] == [OWN]
+        assert "6 times" in executor.status().problem
+    assert _content(tmp_path) == {b"ab"}
+
+
+@pytest.mark.parametrize("line", [b"[" * 100_000 + b"\n", b"x" * (LARGEST_LINE + 1), b"3\n", b"\xff\n"])
+async def test_words_that_cannot_be_read_end_the_link_and_the_next_one_counts(tmp_path: Path, line: bytes) -> None:
+    async with a_liar(tmp_path) as (executor, links):
+        agent = await links.get()
+        agent.write(line)
+        again = await links.get()
+        again.write(said(**MEASURED))
+        assert await seen(executor, NodeJoined)
