@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
+from reprlib import Repr
 from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from jobyard.errors import UserError
@@ -18,6 +19,10 @@ from jobyard.model.job import Lines
 
 T = TypeVar("T")
 Decoder = Callable[[Any, str], Any]
+LARGEST_INT = 2**63  # what SQLite, JSON readers and floats still take
+
+_SHORT = Repr()  # of a value that may be as large as a request
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
 
 class _Field(NamedTuple):
@@ -93,10 +98,10 @@ def _decoder(kind: Any) -> Decoder:
 
 
 def _expect(kind: type, data: Any, where: str) -> Any:
-    if kind is float and type(data) is int:
+    if kind is float and type(data) is int and abs(data) < LARGEST_INT:
         return float(data)
     if type(data) is not kind:
-        raise UserError(f"{where}: expected {kind.__name__}, got {data!r:.80}")
+        raise UserError(f"{where}: expected {kind.__name__}, got {_SHORT.repr(data)}")
     return data
 
 
@@ -105,7 +110,7 @@ def _enum_member(kind: type[Enum], data: Any, where: str) -> Enum:
         return kind(data)
     except ValueError:
         known = ", ".join(str(member.value) for member in kind)
-        raise UserError(f"{where}: {data!r:.80} is none of {known}") from None
+        raise UserError(f"{where}: {_SHORT.repr(data)} is none of {known}") from None
 
 
 def _tuple_decoder(args: tuple[Any, ...]) -> Decoder:
@@ -147,7 +152,7 @@ def _dataclass(kind: type, data: Any, where: str) -> Any:
     fields = _fields(kind)
     for key in data:
         if key not in fields:
-            raise UserError(f"{where}: unknown field {key!r}; known: {', '.join(fields)}")
+            raise UserError(f"{where}: unknown field {_SHORT.repr(key)}; known: {', '.join(fields)}")
     try:
         return kind(**{key: fields[key].decode(value, f"{where}.{key}") for key, value in data.items()})
     except TypeError as error:

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jobyard import __version__
 from jobyard.errors import YardError
+from jobyard.server.declarations import declaring
 from jobyard.server.problems import problem
 from jobyard.server.routes import ALL_ROUTERS
 from jobyard.server.routes.shared import CALLER
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 def make_app(yard: Yard) -> FastAPI:
     app = FastAPI(title="Jobyard", version=__version__, docs_url=None, redoc_url=None)
     app.state.yard = yard
+    app.openapi = declaring(app, ALL_ROUTERS, API)  # type: ignore[method-assign]
     for router in ALL_ROUTERS:
         app.include_router(router, prefix=API)
     app.add_exception_handler(YardError, _on_yard_error)

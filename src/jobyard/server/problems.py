@@ -1,10 +1,22 @@
-"""How does an error look on the wire? RFC 9457, with our stable code."""
+"""How does an answer look on the wire? JSON of ASCII letters; an error is RFC 9457, with our stable code."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from fastapi.responses import JSONResponse, Response
+
+from jobyard.model.codec import encode
+from jobyard.wire.views import Problem
+
+
+class PlainJSON(JSONResponse):
+    """ASCII: the name of a file need not be UTF-8, and what stands for its bytes could not be sent as UTF-8."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 def problem(code: str, title: str, status: int) -> Response:
-    body = {"code": code, "title": title, "status": status}
-    return JSONResponse(body, status, media_type="application/problem+json")
+    return PlainJSON(encode(Problem(code, title, status)), status, media_type="application/problem+json")

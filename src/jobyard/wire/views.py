@@ -12,6 +12,15 @@ from jobyard.model.training import Epoch
 
 
 @dataclass(frozen=True)
+class Problem:
+    """Why a request failed: one sentence for people, and a code that stays the same (RFC 9457)."""
+
+    code: str
+    title: str
+    status: int
+
+
+@dataclass(frozen=True)
 class Counts:
     """Tasks of a job by state; they add up to `total`."""
 
@@ -208,6 +217,17 @@ class NodeView:
 
 
 @dataclass(frozen=True)
+class NodeRemoved:
+    removed: str
+
+
+@dataclass(frozen=True)
+class ClusterRemoved:
+    removed: str
+    cancelled: tuple[str, ...]  # jobs that had not ended there
+
+
+@dataclass(frozen=True)
 class ClusterView:
     id: str
     server: str = ""  # the address of its API server, once it has been reached
@@ -276,6 +296,11 @@ class TokenView:
     created_at: float
     last_used_at: float | None = None
     secret: str = ""
+
+
+@dataclass(frozen=True)
+class TokenRevoked:
+    revoked: str
 
 
 @dataclass(frozen=True)

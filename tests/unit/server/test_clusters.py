@@ -19,7 +19,6 @@ from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, UserError
 from jobyard.executors import registry
 from jobyard.executors.fake import FakeMachine
-from jobyard.model import codec
 from jobyard.model.events import AttemptsAwaited, Awaited, NodeJoined
 from jobyard.model.job import JobSpec, Reason, SecretMount, State
 from jobyard.model.node import ClusterConfig, Node, NodeState
@@ -70,18 +69,15 @@ class Server:
             directory=str(running.directory),
         )
 
-    def request(self, said: Any = None) -> Any:
-        async def body() -> bytes:
-            return json.dumps(codec.encode(said)).encode() if said is not None else b""
-
+    def request(self) -> Any:
         app = SimpleNamespace(state=SimpleNamespace(yard=self._yard))
-        return SimpleNamespace(app=app, body=body, state=SimpleNamespace())
+        return SimpleNamespace(app=app, state=SimpleNamespace())
 
     async def add(self, config: ClusterConfig = LAB, *, force: bool = False) -> Any:
-        return told(await routes.add_cluster(self.request(AddCluster(config, force))))
+        return told(await routes.add_cluster(self.request(), AddCluster(config, force)))
 
     async def submit(self, spec: JobSpec, **asked: Any) -> Any:
-        return told(await submit_job(self.request(SubmitJob(spec, **asked))))
+        return told(await submit_job(self.request(), SubmitJob(spec, **asked)))
 
 
 def told(response: Any) -> Any:

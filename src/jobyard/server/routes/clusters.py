@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 
@@ -13,11 +14,12 @@ from jobyard.executors.registry import executor_class
 from jobyard.model.node import ClusterConfig
 from jobyard.model.units import show_jobs_are
 from jobyard.server import clusters
+from jobyard.server.declarations import answers, takes
 from jobyard.server.problems import problem
-from jobyard.server.routes.shared import answer, body_of, yard_of
+from jobyard.server.routes.shared import Selector, answer, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import AddCluster
-from jobyard.wire.views import ClusterView
+from jobyard.wire.views import ClusterRemoved, ClusterView
 
 router = APIRouter()
 JOIN_SECONDS = 20.0
@@ -26,6 +28,7 @@ END_SECONDS = 60.0  # for cancelled jobs to be gone from there
 
 
 @router.get("/clusters")
+@answers(list[ClusterView])
 async def list_clusters(request: Request) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
@@ -33,10 +36,10 @@ async def list_clusters(request: Request) -> Response:
 
 
 @router.post("/clusters", status_code=201)
-async def add_cluster(request: Request) -> Response:
+@answers(ClusterView, 201)
+async def add_cluster(request: Request, asked: Annotated[AddCluster, takes(AddCluster)]) -> Response:
     """A new one stays only if it has answered; of one of a known name, what is said changes."""
     yard = yard_of(request)
-    asked = await body_of(AddCluster, request)
     executor_class(clusters.KUBERNETES)  # without its library nothing is added
     with yard.lifetime.request():
         config = clusters.changed_config(yard.loop.state, asked.config)
@@ -60,7 +63,8 @@ async def _use(yard: Yard, config: ClusterConfig) -> None:
 
 
 @router.delete("/clusters/{cluster}")
-async def remove_cluster(request: Request, cluster: str, force: bool = False) -> Response:
+@answers(ClusterRemoved)
+async def remove_cluster(request: Request, cluster: Selector, force: bool = False) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         clusters.known_cluster(yard.loop.state, cluster)
@@ -72,7 +76,7 @@ async def remove_cluster(request: Request, cluster: str, force: bool = False) ->
         await yard.loop.ask(clusters.cancel_jobs(cluster))
         await _ended(yard, cluster)
         await _let_go(yard, cluster)
-        return answer({"removed": cluster, "cancelled": jobs})
+        return answer(ClusterRemoved(cluster, tuple(jobs)))
 
 
 def _check_kubeconfig(config: ClusterConfig) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from jobyard.errors import NotFound
-from jobyard.server.routes.shared import selected, yard_of
+from jobyard.server.declarations import Media, answers
+from jobyard.server.routes.shared import Selector, selected, yard_of
 
 router = APIRouter()
 
 
 @router.get("/jobs/{selector}/diff")
-async def get_diff(request: Request, selector: str) -> Response:
+@answers(Media("text/x-diff"))
+async def get_diff(request: Request, selector: Selector) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         job = selected(yard, selector)

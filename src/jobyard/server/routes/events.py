@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from typing import Annotated
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 
 from jobyard.errors import UserError
 from jobyard.model.codec import encode
 from jobyard.model.events import Event, JobSubmitted
-from jobyard.server.routes.shared import event, event_stream, yard_of
+from jobyard.server.declarations import EVENT_STREAM, answers
+from jobyard.server.routes.shared import COUNT_MOST, event, event_stream, yard_of
 from jobyard.server.views import shown
 
 router = APIRouter()
 
 
 @router.get("/events")
-async def stream_events(request: Request, since: int = 0, last_event_id: str = Header("")) -> Response:
+@answers(EVENT_STREAM)
+async def stream_events(
+    request: Request,
+    since: Annotated[int, Query(ge=0, le=COUNT_MOST)] = 0,
+    last_event_id: Annotated[str, Header()] = "",
+) -> Response:
     yard = yard_of(request)
     if last_event_id and not last_event_id.isdigit():
         raise UserError(f"event cursor {last_event_id!r} is not a number")

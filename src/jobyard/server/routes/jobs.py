@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from jobyard.engine.job_record import JobRecord
 from jobyard.errors import UserError
 from jobyard.model.job import State
-from jobyard.server.routes.shared import answer, event, event_stream, selected, view_of, yard_of
+from jobyard.server.declarations import EVENT_STREAM, answers
+from jobyard.server.routes.shared import COUNT_MOST, Selector, answer, event, event_stream, selected, view_of, yard_of
 from jobyard.server.views import task_views
 from jobyard.server.yard import Yard
+from jobyard.wire.views import JobView, TaskView
 
 router = APIRouter()
+Count = Annotated[int, Query(ge=0, le=COUNT_MOST)]
 WATCH_SECONDS = 0.1  # at most ten views a second
 VIEWS_AT_ONCE = 200  # of a long list; then others have a turn
 
@@ -29,11 +33,12 @@ def _states(text: str) -> list[State]:
 
 
 @router.get("/jobs")
+@answers(list[JobView])
 async def list_jobs(
     request: Request,
     all: bool = False,
     state: str = "",
-    limit: int | None = None,
+    limit: Annotated[int | None, Query(ge=0, le=COUNT_MOST)] = None,
     user: str = "",
     unfinished: bool = False,
 ) -> Response:
@@ -48,7 +53,7 @@ async def list_jobs(
             # What is going on, and what ended last.
             found = [job for index, job in enumerate(found) if not job.is_final or index < 10]
         views = []
-        for index, job in enumerate(found if limit is None else found[: max(0, limit)], 1):
+        for index, job in enumerate(found if limit is None else found[:limit], 1):
             views.append(view_of(yard, job, detail=False))
             if index % VIEWS_AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -56,23 +61,26 @@ async def list_jobs(
 
 
 @router.get("/jobs/{selector}")
-async def show_job(request: Request, selector: str) -> Response:
+@answers(JobView)
+async def show_job(request: Request, selector: Selector) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         return answer(view_of(yard, selected(yard, selector)))
 
 
 @router.get("/jobs/{selector}/tasks")
-async def list_tasks(request: Request, selector: str, state: str = "", limit: int = 100, offset: int = 0) -> Response:
+@answers(list[TaskView])
+async def list_tasks(
+    request: Request, selector: Selector, state: str = "", limit: Count = 100, offset: Count = 0
+) -> Response:
     yard = yard_of(request)
-    if limit < 0 or offset < 0:
-        raise UserError(f"limit {limit} and offset {offset} must be 0 or more")
     with yard.lifetime.request():
         return answer(task_views(yard.loop.state, selected(yard, selector), _states(state), limit, offset))
 
 
 @router.get("/jobs/{selector}/watch")
-async def watch_job(request: Request, selector: str) -> Response:
+@answers(EVENT_STREAM)
+async def watch_job(request: Request, selector: Selector) -> Response:
     yard = yard_of(request)
     job_id = selected(yard, selector).id
 

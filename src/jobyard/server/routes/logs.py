@@ -7,20 +7,23 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Annotated
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from jobyard.errors import NotFound, UserError
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
+from jobyard.server.declarations import EVENT_STREAM, Media, answers
 from jobyard.server.logs import CHUNK_BYTES, STREAMS, LogStream, log_path
 from jobyard.server.logs import Request as LogRequest
-from jobyard.server.routes.shared import event, event_stream, selected, yard_of
+from jobyard.server.routes.shared import COUNT_MOST, Label, Selector, event, event_stream, selected, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.views import LogChunk
 
 router = APIRouter()
+Attempt = Annotated[int | None, Query(ge=1, le=COUNT_MOST)]
 
 
 def _streams(text: str) -> list[str]:
@@ -31,19 +34,18 @@ def _streams(text: str) -> list[str]:
 
 
 @router.get("/jobs/{selector}/logs")
+@answers(EVENT_STREAM)
 async def stream_logs(
     request: Request,
-    selector: str,
-    task: str = "",
-    attempt: int | None = None,
+    selector: Selector,
+    task: Label = "",
+    attempt: Attempt = None,
     stream: str = "out,err",
     follow: bool = False,
-    tail: int | None = None,
-    last_event_id: str = Header(""),
+    tail: Annotated[int | None, Query(ge=0, le=COUNT_MOST)] = None,
+    last_event_id: Annotated[str, Header()] = "",
 ) -> Response:
     yard = yard_of(request)
-    if tail is not None and tail < 0:
-        raise UserError(f"tail {tail}: must be 0 or more")
     wanted = LogRequest(selected(yard, selector), task, attempt, _streams(stream), tail)
     logs = LogStream(yard.loop, wanted, follow=follow, cursor=last_event_id)
 
@@ -61,8 +63,9 @@ async def stream_logs(
 
 
 @router.get("/jobs/{selector}/logs/raw")
+@answers(Media("application/octet-stream"))
 async def raw_log(
-    request: Request, selector: str, task: str = "", attempt: int | None = None, stream: str = "out"
+    request: Request, selector: Selector, task: Label = "", attempt: Attempt = None, stream: str = "out"
 ) -> Response:
     yard = yard_of(request)
     job = selected(yard, selector)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 
@@ -11,13 +12,14 @@ from jobyard.errors import Unavailable, UserError
 from jobyard.model.node import Node, NodeState, place_of
 from jobyard.server import commands
 from jobyard.server.clusters import KUBERNETES
+from jobyard.server.declarations import answers, takes
 from jobyard.server.loop import Command
 from jobyard.server.problems import problem
-from jobyard.server.routes.shared import answer, body_of, yard_of
+from jobyard.server.routes.shared import Selector, answer, yard_of
 from jobyard.server.views import node_view
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import AddNode
-from jobyard.wire.views import NodeView
+from jobyard.wire.views import NodeRemoved, NodeView
 
 router = APIRouter()
 NODE_SECONDS = 10.0
@@ -26,6 +28,7 @@ NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
 @router.get("/nodes")
+@answers(list[NodeView])
 async def list_nodes(request: Request) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
@@ -38,10 +41,10 @@ async def list_nodes(request: Request) -> Response:
 
 
 @router.post("/nodes", status_code=201)
-async def add_node(request: Request) -> Response:
+@answers(NodeView, 201)
+async def add_node(request: Request, asked: Annotated[AddNode, takes(AddNode)]) -> Response:
     """Recorded only once the machine has answered: a wrong name leaves nothing behind."""
     yard = yard_of(request)
-    asked = await body_of(AddNode, request)
     config = asked.config
     if not NODE_ID.fullmatch(config.id) or config.id in (yard.machines.this_machine, "local", "ssh"):
         raise UserError(f"node name {config.id!r}: use letters, digits, `_`, `.` and `-`, and not this machine's name")
@@ -62,7 +65,8 @@ async def add_node(request: Request) -> Response:
 
 
 @router.delete("/nodes/{node:path}")
-async def remove_node(request: Request, node: str, force: bool = False) -> Response:
+@answers(NodeRemoved)
+async def remove_node(request: Request, node: Selector, force: bool = False) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         _known(yard, node)
@@ -71,21 +75,24 @@ async def remove_node(request: Request, node: str, force: bool = False) -> Respo
             return problem("bad_request", title, 409)
         await yard.loop.ask(commands.remove_node(node))
         yard.machines.remove(node)
-        return answer({"removed": node})
+        return answer(NodeRemoved(node))
 
 
 @router.post("/nodes/{node:path}/drain")
-async def drain_node(request: Request, node: str) -> Response:
+@answers(NodeView)
+async def drain_node(request: Request, node: Selector) -> Response:
     return await _changed(request, node, commands.drain_node(node))
 
 
 @router.post("/nodes/{node:path}/resume")
-async def resume_node(request: Request, node: str) -> Response:
+@answers(NodeView)
+async def resume_node(request: Request, node: Selector) -> Response:
     return await _changed(request, node, commands.resume_node(node))
 
 
 @router.post("/nodes/{node:path}/probe")
-async def probe_node(request: Request, node: str) -> Response:
+@answers(NodeView)
+async def probe_node(request: Request, node: Selector) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         commands.known_node(yard.loop.state, node)
@@ -94,7 +101,7 @@ async def probe_node(request: Request, node: str) -> Response:
         return answer(_view(yard, node))
 
 
-async def _changed(request: Request, node: str, command: Command[str]) -> Response:
+async def _changed(request: Request, node: Selector, command: Command[str]) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         await yard.loop.ask(command)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from fastapi import APIRouter, Request, Response
 
 from jobyard.server.commands import change_priority
-from jobyard.server.routes.shared import answer, body_of, selected, view_of, yard_of
+from jobyard.server.declarations import answers, takes
+from jobyard.server.routes.shared import Selector, answer, selected, view_of, yard_of
 from jobyard.wire.requests import ChangePriority
+from jobyard.wire.views import JobView
 
 router = APIRouter()
 
 
 @router.post("/jobs/{selector}/priority")
-async def prioritise_job(request: Request, selector: str) -> Response:
+@answers(JobView)
+async def prioritise_job(
+    request: Request, selector: Selector, asked: Annotated[ChangePriority, takes(ChangePriority)]
+) -> Response:
     yard = yard_of(request)
-    asked = await body_of(ChangePriority, request)
     with yard.lifetime.request():
         job_id = await yard.loop.ask(change_priority(selector, asked.priority))
         return answer(view_of(yard, selected(yard, job_id)))

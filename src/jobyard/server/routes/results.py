@@ -17,13 +17,15 @@ from jobyard.errors import NotFound
 from jobyard.executors.mirror import STREAMS, Mirror
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
-from jobyard.server.routes.shared import selected, yard_of
+from jobyard.server.declarations import Media, answers
+from jobyard.server.routes.shared import Label, Selector, selected, yard_of
 
 router = APIRouter()
 
 
 @router.get("/jobs/{selector}/results")
-async def get_results(request: Request, selector: str, task: str = "") -> Response:
+@answers(Media("application/x-tar"))
+async def get_results(request: Request, selector: Selector, task: Label = "") -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         job = selected(yard, selector)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from fastapi import APIRouter, Request, Response
 
 from jobyard.server.commands import retry
-from jobyard.server.routes.shared import answer, body_of, selected, view_of, yard_of
+from jobyard.server.declarations import answers, takes
+from jobyard.server.routes.shared import Selector, answer, selected, view_of, yard_of
 from jobyard.wire.requests import RetryJob
+from jobyard.wire.views import JobView
 
 router = APIRouter()
 
 
 @router.post("/jobs/{selector}/retry")
-async def retry_job(request: Request, selector: str) -> Response:
+@answers(JobView)
+async def retry_job(request: Request, selector: Selector, asked: Annotated[RetryJob, takes(RetryJob)]) -> Response:
     yard = yard_of(request)
-    asked = await body_of(RetryJob, request)
     with yard.lifetime.request():
         job_id = await yard.loop.ask(retry(selector, asked))
         return answer(view_of(yard, selected(yard, job_id)))

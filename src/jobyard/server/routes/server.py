@@ -9,6 +9,7 @@ from fastapi.responses import PlainTextResponse
 
 from jobyard import __version__
 from jobyard.model.units import show_jobs_are
+from jobyard.server.declarations import Media, answers
 from jobyard.server.problems import problem
 from jobyard.server.routes.shared import answer, yard_of
 from jobyard.wire.views import AgentView, ServerView
@@ -18,11 +19,13 @@ NODE_SECONDS = 10.0
 
 
 @router.get("/healthz")
+@answers(Media("text/plain; charset=utf-8"))
 async def is_healthy() -> Response:
     return PlainTextResponse("ok\n")
 
 
 @router.get("/server")
+@answers(ServerView)
 async def show_server(request: Request, wait: bool = False) -> Response:
     """With `wait`, only once the agents have answered (or ten seconds have passed)."""
     yard = yard_of(request)
@@ -54,6 +57,7 @@ def server_view(request: Request) -> ServerView:
 
 
 @router.post("/server/stop")
+@answers(ServerView)
 async def stop_server(request: Request, force: bool = False) -> Response:
     """While work is pending only with `force`: tasks that run go on, and the next server takes them up again."""
     yard = yard_of(request)

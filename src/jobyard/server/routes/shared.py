@@ -7,22 +7,25 @@ import json
 import os
 import pwd
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
-from fastapi import Request
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi import Path, Query, Request
+from fastapi.responses import Response, StreamingResponse
 
 from jobyard.engine.job_record import JobRecord
-from jobyard.errors import UserError
-from jobyard.model.codec import decode, encode
+from jobyard.model.codec import encode
 from jobyard.model.task import AttemptId
 from jobyard.server.commands import find_job
 from jobyard.server.logs import tail_lines
+from jobyard.server.problems import PlainJSON
 from jobyard.server.views import job_view
 from jobyard.server.yard import Yard
 from jobyard.wire.views import JobView
 
-T = TypeVar("T")
+COUNT_MOST = 2**53  # JSON numbers above are not whole any more in most readers
+TEXT_MOST = 1000  # the longest name that anything here has, with room
+Selector = Annotated[str, Path(max_length=TEXT_MOST)]
+Label = Annotated[str, Query(max_length=TEXT_MOST)]
 CALLER = "caller"  # in the state of a request: the name of the token it came with
 
 
@@ -42,18 +45,8 @@ def caller_of(request: Request) -> str:
         return str(os.getuid())
 
 
-async def body_of(kind: type[T], request: Request) -> T:
-    """The request's JSON as a noun of the wire."""
-    raw = await request.body()
-    try:
-        data = json.loads(raw) if raw else {}
-    except (ValueError, RecursionError):
-        raise UserError(f"the request is not JSON: {raw[:60]!r}") from None
-    return decode(kind, data)
-
-
-def answer(view: Any, status: int = 200, headers: dict[str, str] | None = None) -> JSONResponse:
-    return JSONResponse(encode(view, defaults=True), status, headers)
+def answer(view: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return PlainJSON(encode(view, defaults=True), status, headers)
 
 
 def view_of(yard: Yard, job: JobRecord, *, detail: bool = True) -> JobView:

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 
@@ -15,11 +16,13 @@ from jobyard.model.job import JobSpec
 from jobyard.server.clusters import cluster_named, with_cluster
 from jobyard.server.commands import checked_spec, submit
 from jobyard.server.containers import machines_for
+from jobyard.server.declarations import answers, takes
 from jobyard.server.dry_run import NO_ID, dry_run
-from jobyard.server.routes.shared import answer, body_of, caller_of, selected, view_of, yard_of
+from jobyard.server.routes.shared import answer, caller_of, selected, view_of, yard_of
 from jobyard.server.sending import may_travel, with_its_tree
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import API, SubmitJob
+from jobyard.wire.views import JobView, PlanView
 
 router = APIRouter()
 NODE_SECONDS = 20.0
@@ -29,9 +32,9 @@ RUNTIME_SECONDS = 0.5  # from what an agent told to what the yard knows
 
 
 @router.post("/jobs", status_code=201)
-async def submit_job(request: Request) -> Response:
+@answers(JobView, 201, {200: PlanView})
+async def submit_job(request: Request, asked: Annotated[SubmitJob, takes(SubmitJob)]) -> Response:
     yard = yard_of(request)
-    asked = await body_of(SubmitJob, request)
     asked = replace(asked, spec=replace(asked.spec, user=caller_of(request)))
     with yard.lifetime.request():
         if not yard.loop.executors:

@@ -10,7 +10,8 @@ from jobyard.executors.kubernetes.names import kind_name
 from jobyard.model.job import State
 from jobyard.model.task import Task
 from jobyard.server.clusters import namespace_of
-from jobyard.server.routes.shared import answer, selected, yard_of
+from jobyard.server.declarations import answers
+from jobyard.server.routes.shared import Label, Selector, answer, selected, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.views import UnitView
 
@@ -18,7 +19,8 @@ router = APIRouter()
 
 
 @router.get("/jobs/{selector}/unit")
-async def find_unit(request: Request, selector: str, task: str = "") -> Response:
+@answers(UnitView)
+async def find_unit(request: Request, selector: Selector, task: Label = "") -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         job = selected(yard, selector)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from fastapi import APIRouter, Request, Response
 
 from jobyard.engine.job_record import JobRecord
-from jobyard.server.routes.shared import answer, selected, yard_of
+from jobyard.server.declarations import answers
+from jobyard.server.routes.shared import Selector, answer, selected, yard_of
 from jobyard.server.views import why_view
 from jobyard.server.yard import Yard
 from jobyard.wire.views import WhyView
@@ -16,7 +17,8 @@ router = APIRouter()
 
 
 @router.get("/jobs/{selector}/why")
-async def explain_job(request: Request, selector: str) -> Response:
+@answers(WhyView)
+async def explain_job(request: Request, selector: Selector) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         job = selected(yard, selector)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from jobyard.server.routes.shared import answer, selected, view_of, yard_of
+from jobyard.server.declarations import answers
+from jobyard.server.routes.shared import Selector, answer, selected, view_of, yard_of
 from jobyard.server.training_commands import yield_job
+from jobyard.wire.views import JobView
 
 router = APIRouter()
 
 
 @router.post("/jobs/{selector}/yield")
-async def stop_at_checkpoint(request: Request, selector: str) -> Response:
+@answers(JobView)
+async def stop_at_checkpoint(request: Request, selector: Selector) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         job_id = await yard.loop.ask(yield_job(selector))
