@@ -24,11 +24,26 @@ class Broken:
     error: BaseException
 
 
+WAITING_MOST = 64  # items of sources that nobody has taken yet: a piece of output has 64 KiB and more
+
+
+@dataclass(frozen=True)
+class _Read:
+    """An item of a source: it takes up room until it is taken."""
+
+    item: Any
+
+
 class Feed:
-    """Items in the order they came. `put` may be called from a signal handler (SimpleQueue allows it)."""
+    """Items in the order they came. `put` may be called from a signal handler (SimpleQueue allows it).
+
+    A source waits while many of its items are not taken: output that comes faster than a terminal shows it stays with
+    the server, not in our memory.
+    """
 
     def __init__(self) -> None:
         self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._room = threading.Semaphore(WAITING_MOST)
 
     def put(self, item: Any) -> None:
         self._items.put(item)
@@ -39,7 +54,8 @@ class Feed:
         def work() -> None:
             try:
                 for item in items():
-                    self.put(item)
+                    self._room.acquire()
+                    self.put(_Read(item))
             except BaseException as error:
                 self.put(Broken(source, error))
             else:
@@ -50,6 +66,10 @@ class Feed:
     def next(self, seconds: float) -> Any:
         """The next item, or None when none came within `seconds`."""
         try:
-            return self._items.get(timeout=max(0.0, seconds))
+            item = self._items.get(timeout=max(0.0, seconds))
         except queue.Empty:
             return None
+        if isinstance(item, _Read):
+            self._room.release()
+            return item.item
+        return item

@@ -6,6 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from jobyard.client.transport import Answer
+from jobyard.errors import YardError
+
+# A job is submitted in at most 64 MiB, and JSON may write a character of two bytes as six.
+LINE_BYTES_MOST = 256 << 20
 
 
 class ServerEvent(NamedTuple):
@@ -36,8 +40,15 @@ def events_of(answer: Answer) -> Iterator[ServerEvent]:
 
 
 def _lines(answer: Answer) -> Iterator[str]:
-    rest = b""
+    """Each byte is looked at once, however long a line is and in however small pieces it comes."""
+    begun = bytearray()
     while piece := answer.read_some():
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
-            yield line.removesuffix(b"\r").decode("utf-8", "replace")
+        *ends, rest = piece.split(b"\n")
+        for end in ends:
+            begun += end
+            yield begun.removesuffix(b"\r").decode("utf-8", "replace")
+            begun = bytearray()
+        begun += rest
+        if len(begun) > LINE_BYTES_MOST:
+            most = LINE_BYTES_MOST >> 20
+            raise YardError(f"the server sent a line of more than {most} MiB; check that a yard listens there")

@@ -16,7 +16,8 @@ from jobyard.errors import NotFound, UserError
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, Event
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
-from jobyard.server.loop import News, YardLoop
+from jobyard.server.loop import YardLoop
+from jobyard.server.news import News
 from jobyard.wire.views import LogChunk
 
 CHUNK_BYTES = 1 << 16
@@ -135,13 +136,12 @@ class Request:
         return [newest] if newest else []
 
     def numbers(self) -> Iterator[int]:
-        """Tasks that were tried, in order."""
+        """Tasks that were tried by now, in order; what changes while they are read does not matter."""
         if self.task is not None:
-            yield self.task
-            return
+            return iter((self.task,))
         states = [state for state in State if state is not State.PENDING]
         ranges = sorted(span for state in states for span in self.job.numbers_in(state))
-        yield from (number for first, last in ranges for number in range(first, last + 1))
+        return (number for first, last in ranges for number in range(first, last + 1))
 
 
 class LogStream:
@@ -192,11 +192,14 @@ class LogStream:
         news = self._loop.subscribe() if self._follow else None
         try:
             # 1. What is there already: ended attempts to their end, running ones stay open.
-            for number in list(request.numbers()):
+            for number in request.numbers():
                 task = job.task(number)
                 for attempt in request.attempts_of(number):
                     key = AttemptId(job.id, number, attempt)
                     runs = self._follow and task.attempt == attempt and task.state.is_active
+                    if self._tail is not None and key not in self._open and number not in self._done[attempt]:
+                        # In a thread: the last million lines of a long file are far from its end.
+                        self._open[key] = await asyncio.to_thread(self._readers, key)
                     for chunk in self._read(key, final=not runs):
                         yield chunk
                 await asyncio.sleep(0)

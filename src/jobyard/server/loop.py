@@ -29,6 +29,7 @@ from jobyard.model.job import State
 from jobyard.model.node import NodeState, place_of
 from jobyard.model.task import AttemptId, Slot, Task
 from jobyard.server.journal import Journal
+from jobyard.server.news import News
 from jobyard.server.snapshots import Snapshots
 
 log = logging.getLogger(__name__)
@@ -39,16 +40,7 @@ Command = Callable[[YardState, float], tuple[Sequence[Event], T]]
 
 TICK_SECONDS = 0.5
 SNAPSHOT_EVERY_ROWS = 5000
-NEWS_MOST = 10_000  # batches that wait for one subscriber
 JOURNAL_ROWS_AT_ONCE = 500
-
-
-class News(asyncio.Queue[tuple[int, list[Event]]]):
-    """Journalled batches for one subscriber. Once it is cut, some are missing: its stream ends, a client resumes."""
-
-    def __init__(self) -> None:
-        super().__init__(NEWS_MOST)
-        self.is_cut = False
 
 
 @dataclass
@@ -361,10 +353,8 @@ class YardLoop:
         self._changed = asyncio.Event()
         if events:
             for news in list(self._subscribers):
-                try:
-                    news.put_nowait((self.seq, events))
-                except asyncio.QueueFull:
-                    news.is_cut = True
+                news.offer(self.seq, events)
+                if news.is_cut:
                     self.unsubscribe(news)
 
     def executor_of(self, node: str) -> Executor | None:

@@ -12,6 +12,10 @@ from jobyard.wire.views import LogChunk
 COLOURS = ("cyan", "green", "yellow", "blue", "magenta", "bright_cyan", "bright_green", "bright_yellow", "bright_blue")
 
 
+LINE_BYTES_MOST = 1 << 20  # of one line that is kept until it is whole
+Source = tuple[str, int, str]  # task, attempt, stream
+
+
 class LogWriter(Protocol):
     def write(self, chunk: LogChunk) -> None: ...
 
@@ -34,26 +38,53 @@ class DirectLog:
 
 
 class MergedLog:
-    """All on stdout (or stderr), whole lines with `label| ` before them; a colour for each task on a terminal."""
+    """All on stdout (or stderr), whole lines with `label| ` before them; a colour for each task on a terminal.
+
+    A line that is longer than `LINE_BYTES_MOST` is not kept until it is whole: its beginning is written, and it goes on
+    there, or on a line of its own if another task wrote meanwhile.
+    """
 
     def __init__(self, to_stderr: bool = False) -> None:
         self._stream = sys.stderr if to_stderr else sys.stdout
         self._is_coloured = self._stream.isatty()
-        self._unfinished: dict[tuple[str, int, str], bytes] = {}
+        self._unfinished: dict[Source, bytearray] = {}
+        self._open: Source | None = None  # whose line has no end yet on the screen
 
     def write(self, chunk: LogChunk) -> None:
-        key = (chunk.task, chunk.attempt, chunk.stream)
-        *lines, rest = (self._unfinished.pop(key, b"") + bytes_of(chunk.data)).split(b"\n")
+        source = (chunk.task, chunk.attempt, chunk.stream)
+        whole, newline, rest = bytes_of(chunk.data).rpartition(b"\n")
+        if newline:
+            self._write_lines(source, self._unfinished.pop(source, bytearray()) + whole + newline)
         if rest:
-            self._unfinished[key] = rest
-        if lines:
-            prefix = self._prefix(chunk.task)
-            _write(self._stream.buffer, b"".join(prefix + line + b"\n" for line in lines))
+            # Appended, never joined anew: a line of 50 MB comes in 800 pieces.
+            held = self._unfinished.setdefault(source, bytearray())
+            held += rest
+            if len(held) > LINE_BYTES_MOST:
+                self._write_lines(source, self._unfinished.pop(source))
 
     def close(self) -> None:
-        for (task, _, _), rest in self._unfinished.items():
-            _write(self._stream.buffer, self._prefix(task) + rest + b"\n")
+        for source, rest in self._unfinished.items():
+            self._write_lines(source, rest + b"\n")
         self._unfinished.clear()
+        self._end_line()
+
+    def _write_lines(self, source: Source, data: bytearray) -> None:
+        """Lines of one source; the last one may have no end yet."""
+        if self._open != source:
+            self._end_line()
+        lines = data.split(b"\n")
+        last = lines.pop()
+        prefix = self._prefix(source[0])
+        shown = [prefix + line + b"\n" for line in lines] + [prefix + last] * bool(last)
+        if self._open == source:
+            shown[0] = shown[0].removeprefix(prefix)
+        self._open = source if last else None
+        _write(self._stream.buffer, b"".join(shown))
+
+    def _end_line(self) -> None:
+        if self._open is not None:
+            self._open = None
+            _write(self._stream.buffer, b"\n")
 
     def _prefix(self, task: str) -> bytes:
         text = f"{task}| "
