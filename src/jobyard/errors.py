@@ -4,7 +4,8 @@
     ├── UserError            the request is wrong: fix it (exit 2, HTTP 4xx)
     │   ├── NotFound         no such job, task, node, token
     │   ├── Unwritable       the yard's disk is full or read-only: make room (exit 2, HTTP 507)
-    │   └── Forbidden        no token, or a wrong one
+    │   ├── Forbidden        no token, or a wrong one (HTTP 401)
+    │   └── NotAllowed       a good token, but not for this (HTTP 403)
     ├── BuildFailed          the image was not made, or not pushed (exit 1)
     ├── Unreachable          the yard's server cannot be reached (exit 3)
     ├── ExecutorError
@@ -44,6 +45,11 @@ class Unwritable(UserError):
 class Forbidden(UserError):
     code = "forbidden"
     http_status = 401
+
+
+class NotAllowed(UserError):
+    code = "not_allowed"
+    http_status = 403
 
 
 class BuildFailed(YardError):

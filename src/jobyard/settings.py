@@ -38,6 +38,8 @@ class ServerKnobs:
     """The database URL; empty: SQLite in the yard's directory. A variable, because it may carry a password."""
     token_dir: str = ""
     """A directory with a file for each token, named as its holder: a mounted Secret. They are valid from the start."""
+    refusal_seconds: float = 5.0
+    """Who sends wrong tokens again and again waits longer for each refusal, up to so many seconds."""
     own_machine: bool = True
     """Whether tasks may run on the server's own machine. Not in a pod: they would end with it."""
 

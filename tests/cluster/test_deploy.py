@@ -78,7 +78,7 @@ def write_overlay(cluster: Cluster, place: Path) -> tuple[str, Path]:
     that every pod knows the API server by does not answer.
     """
     shutil.copytree(ROOT / "deploy", place / "deploy", ignore=shutil.ignore_patterns("tokens.env"))
-    made = subprocess.run([place / "deploy/new-token", "alice"], check=True, capture_output=True, text=True)
+    made = subprocess.run([place / "deploy/new-token", "alice", "--admin"], check=True, capture_output=True, text=True)
     env = [
         {"name": "KUBERNETES_SERVICE_HOST", "value": cluster.api.host},
         {"name": "KUBERNETES_SERVICE_PORT", "value": str(cluster.api.port)},

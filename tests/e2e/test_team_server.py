@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.hosts import Hosts
 from tests.yards import TemporaryYard, until
 
 CALLS = [
@@ -59,20 +60,32 @@ class Team:
 
 @pytest.fixture(scope="module")
 def team() -> Iterator[Team]:
-    with TemporaryYard() as served:
-        token = served.json("token", "create", "laptop")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        with served.start("serve", "--listen", f"127.0.0.1:{port}") as process:
-            try:
-                until(lambda: _listens(port, process))
-                yield Team(served, port, token)
-            finally:
-                process.terminate()
-                _, err = process.communicate(timeout=30)
-        assert process.returncode == 0, err
-        assert b"Traceback" not in err
-        assert f"clients need YARD_URL=http://127.0.0.1:{port}".encode() in err
+    with TemporaryYard(YARD_REFUSAL_SECONDS="0") as served:
+        yield from _serving(served)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Team]:
+    """A team with a machine: on the server's own one only its owner's jobs run."""
+    with Hosts(1) as hosts, TemporaryYard(YARD_SSH_CONFIG=str(hosts.config_file), YARD_ALIVE_SECONDS="1") as served:
+        served.ok("nodes", "add", "gpu1")
+        yield from _serving(served)
+
+
+def _serving(served: TemporaryYard) -> Iterator[Team]:
+    token = served.json("token", "create", "laptop", "--admin")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with served.start("serve", "--listen", f"127.0.0.1:{port}") as process:
+        try:
+            until(lambda: _listens(port, process))
+            yield Team(served, port, token)
+        finally:
+            process.terminate()
+            _, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert b"Traceback" not in err
+    assert f"clients need YARD_URL=http://127.0.0.1:{port}".encode() in err
 
 
 def _listens(port: int, process: subprocess.Popen[bytes]) -> bool:
@@ -94,12 +107,14 @@ def test_the_health_check_needs_none(team: Team) -> None:
     assert team.ask("GET", "/api/v1/healthz") == (200, b"ok\n")
 
 
-def test_a_client_elsewhere_works_with_url_and_token(team: Team) -> None:
-    done = team.served.ok("run", "-w", str(team.served.work), "--", "echo over tcp", env=team.env)
+@pytest.mark.slow
+def test_a_client_elsewhere_works_with_url_and_token(lab: Team) -> None:
+    done = lab.served.ok("run", "--", "echo over tcp", env=lab.env)
     assert done.out == "over tcp\n"
-    assert team.served.json("show", "last", env=team.env)["user"] == "laptop"
-    assert team.served.ok("ls", "-q", env=team.env).out
-    assert not (team.served.root / "elsewhere").exists()
+    assert lab.served.tasks("last")[0]["node"] == "gpu1"
+    assert lab.served.json("show", "last", env=lab.env)["user"] == "laptop"
+    assert lab.served.ok("ls", "-q", env=lab.env).out
+    assert not (lab.served.root / "elsewhere").exists()
 
 
 def test_without_or_with_a_wrong_token_one_sentence_is_said(team: Team) -> None:
@@ -129,24 +144,26 @@ def test_a_secret_is_kept_nowhere(team: Team) -> None:
     assert [path for path in files if secret in path.read_bytes() or secret[5:] in path.read_bytes()] == []
 
 
-def test_the_submitting_shells_environment_stays_at_home(team: Team) -> None:
-    env = {**team.env, "MY_SHELL_VARIABLE": "private"}
-    done = team.served.ok("run", "-w", str(team.served.work), "--", "echo [$MY_SHELL_VARIABLE$YARD_TOKEN]", env=env)
+@pytest.mark.slow
+def test_the_submitting_shells_environment_stays_at_home(lab: Team) -> None:
+    env = {**lab.env, "MY_SHELL_VARIABLE": "private"}
+    done = lab.served.ok("run", "--", "echo [$MY_SHELL_VARIABLE$YARD_TOKEN]", env=env)
     assert done.out == "[]\n"
-    files = [path for path in team.served.directory.rglob("*") if path.is_file()]
+    files = [path for path in lab.served.directory.rglob("*") if path.is_file()]
     assert [path for path in files if b"MY_SHELL_VARIABLE=" in path.read_bytes()] == []
 
 
-def test_secrets_are_named_and_never_shown(team: Team) -> None:
-    words = ["-e", "API_TOKEN=hush-hush", "-e", "MODE=fast", "-w", str(team.served.work)]
-    done = team.served.ok("run", "-q", *words, "--", "echo $API_TOKEN | wc -c", env=team.env)
+@pytest.mark.slow
+def test_secrets_are_named_and_never_shown(lab: Team) -> None:
+    words = ["-e", "API_TOKEN=hush-hush", "-e", "MODE=fast"]
+    done = lab.served.ok("run", "-q", *words, "--", "echo $API_TOKEN | wc -c", env=lab.env)
     job = done.out.strip()
     for call in (["show", job], ["show", job, "-o", "json"], ["ls", "-o", "json"], ["why", job]):
-        assert "hush-hush" not in team.served.ok(*call, env=team.env).out
-    assert "API_TOKEN=(hidden)" in team.served.ok("show", job, env=team.env).out
-    assert "MODE=fast" in team.served.ok("show", job, env=team.env).out
-    connection = http.client.HTTPConnection("127.0.0.1", team.port, timeout=30)
-    connection.request("GET", "/api/v1/events", headers={"Authorization": f"Bearer {team.token['secret']}"})
+        assert "hush-hush" not in lab.served.ok(*call, env=lab.env).out
+    assert "API_TOKEN=(hidden)" in lab.served.ok("show", job, env=lab.env).out
+    assert "MODE=fast" in lab.served.ok("show", job, env=lab.env).out
+    connection = http.client.HTTPConnection("127.0.0.1", lab.port, timeout=30)
+    connection.request("GET", "/api/v1/events", headers={"Authorization": f"Bearer {lab.token['secret']}"})
     stream = connection.getresponse()
     seen = b""
     while job.encode() not in seen or b"JobSubmitted" not in seen:

@@ -270,8 +270,8 @@ class YardClient:
     def tokens(self) -> tuple[TokenView, ...]:
         return self._views(TokenView, self._call("GET", "/tokens"))
 
-    def create_token(self, name: str) -> TokenView:
-        body = codec.encode(CreateToken(name))
+    def create_token(self, name: str, *, admin: bool = False) -> TokenView:
+        body = codec.encode(CreateToken(name, admin))
         return self._view(TokenView, self._call("POST", "/tokens", body, is_repeatable=False))
 
     def revoke_token(self, token: str) -> None:

@@ -315,7 +315,13 @@ def running(
             tuple((size, at.epoch_seconds) for size, at in profile.by_size.items() if at.epoch_seconds),
             is_last_epoch(job),
             job.is_yielding,
-            Where(job.spec.on, job.spec.cluster, *needs_of(job.spec.groups[0]), in_container=job.spec.container),
+            Where(
+                job.spec.on,
+                job.spec.cluster,
+                *needs_of(job.spec.groups[0]),
+                in_container=job.spec.container,
+                with_token=bool(job.spec.submitted_with),
+            ),
         )
 
 

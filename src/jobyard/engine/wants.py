@@ -137,7 +137,8 @@ def member_of(
     if not spec.cluster:
         if (least := spec.groups[group].least_device_mib) > resources.least_device_mib and resources.gpus:
             resources = replace(resources, least_device_mib=least)
-        return Member(group, resources, wanted, replica, in_container=spec.container)
+        with_token = bool(spec.submitted_with)
+        return Member(group, resources, wanted, replica, in_container=spec.container, with_token=with_token)
     if resources.shares_gpus or resources.least_device_mib:
         resources = replace(resources, gpu_memory_mib=0, gpu_percent=0, least_device_mib=0)
     labels, tolerations = needs_of(spec.groups[group])
@@ -175,7 +176,7 @@ def why_never(
         return unknown
     if any(explain.may_match(config, on) for config in awaited(state)):
         return None  # nobody knows yet what it has
-    wheres = ((m, Where(m.on or on, in_container=m.in_container)) for m in job_groups)
+    wheres = ((m, Where(m.on or on, in_container=m.in_container, with_token=m.with_token)) for m in job_groups)
     return next(filter(None, (explain.why_never(nodes, m.resources, where, overcommit) for m, where in wheres)), None)
 
 

@@ -76,6 +76,8 @@ class MachineExecutor:
         hello: Mapping[str, Any],
         files: Path,
         home: Homecoming | None = None,
+        *,
+        owner_only: bool = False,
     ) -> None:
         """`files` is where attempts' output is found on this disk; without `home` the agent writes it there itself."""
         self.name = name
@@ -84,6 +86,7 @@ class MachineExecutor:
         self._yard = yard
         self._files = files
         self._home = home
+        self._owner_only = owner_only
         self._hello = {"op": "hello", "protocol": PROTOCOL, "ship": home is not None, **hello}
         self._lease: asyncio.TimerHandle | None = None
         self._ahead_seconds = 0.0  # of its clock before ours
@@ -163,7 +166,7 @@ class MachineExecutor:
             await reader.read()
             return
         self._pid, self._build, self._problem = welcome["pid"], welcome["build"], ""
-        before, described = self._described, _node(self.node, self.name, welcome)
+        before, described = self._described, _node(self.node, self.name, welcome, self._owner_only)
         if before is not None:
             described = replace(described, runtime=before.runtime, runtime_problem=before.runtime_problem)
         self._described = _with_runtime(described, welcome)
@@ -358,6 +361,10 @@ class MachineExecutor:
 
     def _launch(self, slot: Slot, attempts: Sequence[AttemptId]) -> None:
         job = self._yard.job(slot.job)
+        if self._owner_only and job.spec.submitted_with:
+            # Placed when this machine ran tasks as another user. Under the server's own account it must not start.
+            self._seen.put_nowait([AttemptsWithdrawn(tuple(attempts), time.time())])
+            return
         if self._known_jobs.get(slot.job) != job.spec.size:  # of an elastic job it may be another one
             self._known_jobs[slot.job] = job.spec.size
             self._send(self._job_message(job))
@@ -493,12 +500,13 @@ def _with_runtime(node: Node, seen: dict[str, Any]) -> Node:
     return replace(node, runtime=runtime["kind"], runtime_problem=runtime["problem"]) if runtime else node
 
 
-def _node(name: str, executor: str, welcome: dict[str, Any]) -> Node:
+def _node(name: str, executor: str, welcome: dict[str, Any], owner_only: bool) -> Node:
     devices = tuple(
         Device(seen["index"], seen["name"], seen["memory_mib"], seen.get("uuid", ""), bool(seen.get("fake")))
         for seen in welcome["devices"]
     )
-    return Node(name, executor, welcome["cpu_millis"], welcome["memory_mib"], devices, boot_id=welcome["boot_id"])
+    cpu_millis, memory_mib, boot_id = welcome["cpu_millis"], welcome["memory_mib"], welcome["boot_id"]
+    return Node(name, executor, cpu_millis, memory_mib, devices, boot_id=boot_id, owner_only=owner_only)
 
 
 def _attempt_events(message: dict[str, Any], ahead: float) -> list[Event]:

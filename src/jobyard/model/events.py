@@ -1,4 +1,7 @@
-"""What happened: past tense, journalled in order; replaying them rebuilds the whole yard."""
+"""What happened: past tense, journalled in order; replaying them rebuilds the whole yard.
+
+`by` is the user or the holder of the token who asked for it.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +59,7 @@ class NodeAdded(Event):
 
     config: NodeConfig
     at: float
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ class NodeRemoved(Event):
 
     node: str
     at: float
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +77,14 @@ class NodeDrained(Event):
 
     node: str
     at: float
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeResumed(Event):
     node: str
     at: float
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +131,7 @@ class ClusterAdded(Event):
 
     config: ClusterConfig
     at: float
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +140,7 @@ class ClusterRemoved(Event):
 
     cluster: str
     at: float
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +233,7 @@ class CancelRequested(Event):
     tasks: tuple[int, ...] = ()
     force: bool = False
     message: str = "cancelled by the user"
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +243,7 @@ class RetryRequested(Event):
     job: str
     tasks: tuple[tuple[int, int], ...]  # inclusive ranges
     at: float
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +257,7 @@ class PriorityChanged(Event):
     job: str
     priority: int
     at: float
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +291,7 @@ class YieldRequested(Event):
     at: float
     size: Size | None = None
     to_the_back: bool = False
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +301,7 @@ class ScaleRequested(Event):
     job: str
     size: Size | None
     at: float
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

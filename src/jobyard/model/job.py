@@ -280,6 +280,7 @@ class JobSpec:
     inherited_env: Mapping[str, str] = field(default_factory=dict)  # of the submitting shell; never shown
     workdir: str = ""
     user: str = ""
+    submitted_with: str = ""  # the id of a token; empty: over the Unix socket, by the yard's owner
     host: str = ""  # the machine that it was submitted from
     source: str = "command"  # command, batch, native, aichor
     image: str = ""

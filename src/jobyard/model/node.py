@@ -117,6 +117,7 @@ class Node:
     is_queue: bool = False  # no machine: who goes here waits for another scheduler, and any number may
     runtime: str = ""  # of a machine: what runs containers there, docker or podman; empty: nothing
     runtime_problem: str = ""  # why nothing does, as said after its name: "has neither docker nor podman in its PATH"
+    owner_only: bool = False  # its tasks have the account of the server: jobs that came with a token do not run here
     # The last measurement, for people: nothing is decided by it.
     load: float | None = None
     device_use: tuple[DeviceUse, ...] = ()

@@ -13,6 +13,7 @@ from jobyard.scheduling.snapshot import Wait
 from jobyard.scheduling.where import ANYWHERE, Where, has_label, matches, schedulable
 
 NAMED_MOST = 5  # a cluster may have a thousand nodes that are down
+OWNERS_ALONE = "add a node (yard nodes add HOST) or a cluster, or serve with --run-as USER"  # the way out for tokens
 SSH = "ssh"  # the executor of all machines that users add
 
 
@@ -35,11 +36,20 @@ def _why_nowhere(nodes: Sequence[Node], where: Where) -> str:
     if not nodes:
         return f"cluster {where.cluster} has no nodes" if where.cluster else "the yard has no nodes"
     if not where.cluster:
-        return why_unknown(nodes, (), where.on) or why_no_container(nodes, where) or "the yard has no nodes"
+        unknown = why_unknown(nodes, (), where.on)
+        return unknown or why_owners_alone(nodes, where) or why_no_container(nodes, where) or "the yard has no nodes"
     lacking = [label for label in where.labels if not any(has_label(node, label) for node in nodes)]
     if lacking:
         return f"no node of cluster {where.cluster} has label {lacking[0]}"
     return f"no node of cluster {where.cluster} has all of the labels {', '.join(where.labels)}"
+
+
+def why_owners_alone(nodes: Iterable[Node], where: Where) -> str | None:
+    """A sentence if it came with a token, and only machines of the server's account could have it."""
+    meant = [node for node in nodes if not cluster_of(node.id) and matches(node, where.on)]
+    if not where.with_token or not meant or not all(node.owner_only for node in meant):
+        return None
+    return f"{_some_of([node.id for node in meant])} is the server's own machine and takes only its owner's jobs"
 
 
 def why_no_container(nodes: Iterable[Node], where: Where) -> str | None:

@@ -31,6 +31,11 @@ class Missing(NamedTuple):
 
 def ask_of(request: Request, member: Member) -> Ask:
     where = Where(
-        member.on or request.on, request.cluster, member.labels, member.tolerations, in_container=member.in_container
+        member.on or request.on,
+        request.cluster,
+        member.labels,
+        member.tolerations,
+        in_container=member.in_container,
+        with_token=member.with_token,
     )
     return Ask(member.resources, where, request.overcommit)

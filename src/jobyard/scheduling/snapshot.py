@@ -25,6 +25,7 @@ class Member:
     labels: tuple[str, ...] = ()  # key=value, that a node of a cluster must have
     tolerations: tuple[Toleration, ...] = ()
     in_container: bool = False  # only machines that can run one
+    with_token: bool = False  # not on machines that are the owner's alone
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ class Where(NamedTuple):
     labels: tuple[str, ...] = ()  # key=value, or key>=number
     tolerations: tuple[Toleration, ...] = ()
     in_container: bool = False  # only machines that can run one
+    with_token: bool = False  # not on machines that are the owner's alone
 
     def allows(self, node: Node) -> bool:
         return self.has_labels(node) and not self.untolerated(node)
@@ -30,6 +31,8 @@ class Where(NamedTuple):
         if cluster_of(node.id) != self.cluster:
             return False
         if not self.cluster:
+            if self.with_token and node.owner_only:
+                return False
             return matches(node, self.on) and (bool(node.runtime) or not self.in_container)
         return node.is_queue or all(has_label(node, label) for label in self.labels)
 

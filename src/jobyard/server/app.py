@@ -1,25 +1,20 @@
-"""The HTTP face: routes, errors as problem+json, and the token check on TCP."""
+"""The HTTP face: routes, and errors as problem+json."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from sqlalchemy import Engine
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jobyard import __version__
 from jobyard.errors import YardError
 from jobyard.server.declarations import declaring
 from jobyard.server.problems import problem
 from jobyard.server.routes import ALL_ROUTERS
-from jobyard.server.routes.shared import CALLER
-from jobyard.server.tokens import holder_of
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import API
 
@@ -60,25 +55,3 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 async def _on_bug(_: Request, error: Exception) -> Response:
     log.error("a request failed", exc_info=error)
     return problem("bug", f"the server failed ({type(error).__name__}: {error}); its log has the details", 500)
-
-
-class NeedsToken:
-    """Wraps the app on TCP: every call needs `Authorization: Bearer TOKEN`, but for the health check."""
-
-    def __init__(self, app: ASGIApp, engine: Engine) -> None:
-        self._app = app
-        self._engine = engine
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] != f"{API}/healthz":
-            headers = dict(scope["headers"])
-            kind, _, secret = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-            holder = None
-            if kind.lower() == "bearer":
-                holder = await asyncio.to_thread(holder_of, self._engine, secret.strip())
-            if holder is None:
-                sentence = "this server needs a valid token: set YARD_TOKEN (`yard token create` makes one)"
-                await problem("forbidden", sentence, 401)(scope, receive, send)
-                return
-            scope.setdefault("state", {})[CALLER] = holder
-        await self._app(scope, receive, send)

@@ -120,10 +120,10 @@ def _place(config: ClusterConfig, names: Iterable[str]) -> str:
     return ", ".join(f"{name} {getattr(config, name) or 'of its own'}" for name in names)
 
 
-def add_cluster(config: ClusterConfig, this_machine: str) -> Command[str]:
+def add_cluster(config: ClusterConfig, this_machine: str, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[Event], str]:
         check_name(state, config.id, this_machine)
-        return [ClusterAdded(config, now)], config.id
+        return [ClusterAdded(config, now, by)], config.id
 
     return command
 
@@ -146,22 +146,22 @@ def unfinished_jobs(state: YardState, cluster: str) -> list[str]:
     return [job.id for job in state.unfinished.values() if job.spec.cluster == cluster]
 
 
-def cancel_jobs(cluster: str) -> Command[list[str]]:
+def cancel_jobs(cluster: str, by: str = "") -> Command[list[str]]:
     """Answers with those that have not ended."""
 
     def command(state: YardState, now: float) -> tuple[list[Event], list[str]]:
         known_cluster(state, cluster)
         jobs = unfinished_jobs(state, cluster)
-        message = f"cancelled because cluster {cluster} was removed"
-        return [CancelRequested(job, now, (), False, message) for job in jobs], jobs
+        message = f"cancelled because cluster {cluster} was removed{f' by {by}' if by else ''}"
+        return [CancelRequested(job, now, (), False, message, by) for job in jobs], jobs
 
     return command
 
 
-def remove_cluster(cluster: str) -> Command[str]:
+def remove_cluster(cluster: str, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[Event], str]:
         known_cluster(state, cluster)
-        return [ClusterRemoved(cluster, now)], cluster
+        return [ClusterRemoved(cluster, now, by)], cluster
 
     return command
 

@@ -27,6 +27,7 @@ from jobyard.scheduling.explain import may_match
 from jobyard.scheduling.snapshot import Request, Snapshot
 from jobyard.server.clusters import nodes_of, with_cluster
 from jobyard.server.containers import check_runtime
+from jobyard.server.from_token import check_machines
 from jobyard.server.loop import Command
 from jobyard.wire.requests import CancelJob, RetryJob, SubmitJob
 
@@ -60,6 +61,8 @@ def find_job(state: YardState, selector: str) -> JobRecord:
 def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
     """The spec with its dependencies resolved. Raises UserError with one sentence where it can never be right."""
     spec = checked_words(state, with_cluster(state, spec))
+    if not spec.cluster:
+        check_machines(state, spec)
     check_runtime(state, spec)
     members = [member_of(spec, i) for i, group in enumerate(spec.groups) if group.size]
     if why := state.why_never(members, spec.on, spec.overcommit, spec.cluster):
@@ -81,7 +84,7 @@ def checked_words(state: YardState, spec: JobSpec) -> JobSpec:
         raise UserError(f"priority {spec.priority}: must be between {low} and {high}")
     _check_numbers(spec)
     if not spec.cluster:  # its pods begin where their image says
-        _check_workdir(spec.workdir)
+        _check_workdir(spec.workdir, is_here=not spec.submitted_with)
     after = tuple(_resolve(state, dependency) for dependency in spec.after)
     return replace(spec, after=after)
 
@@ -107,9 +110,11 @@ def _check_numbers(spec: JobSpec) -> None:
         raise UserError(f"job {spec.name!r}: retries and max-fails must be 0 or more")
 
 
-def _check_workdir(workdir: str) -> None:
+def _check_workdir(workdir: str, *, is_here: bool) -> None:
     if not workdir or not os.path.isabs(workdir):
         raise UserError(f"workdir {workdir!r}: give an absolute directory")
+    if not is_here:
+        return  # what is on the server's disk is none of a token's business
     if not os.path.isdir(workdir):
         raise UserError(f"workdir {workdir}: there is no such directory")
     if not os.access(workdir, os.R_OK | os.X_OK):
@@ -156,19 +161,20 @@ def submit(request: SubmitJob) -> Command[str]:
     return command
 
 
-def cancel(selector: str, request: CancelJob) -> Command[str]:
+def cancel(selector: str, request: CancelJob, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[CancelRequested], str]:
         job = find_job(state, selector)
         tasks = tuple(job.spec.number_of(label) for label in request.tasks)
         if job.is_final:
             return [], job.id  # cancelling twice is no error
-        message = request.message or "cancelled by the user"
-        return [CancelRequested(job.id, now, tasks, request.force, message)], job.id
+        cancelled = f"cancelled by {by or 'the user'}"
+        message = f"{cancelled}: {request.message}" if request.message else cancelled
+        return [CancelRequested(job.id, now, tasks, request.force, message, by)], job.id
 
     return command
 
 
-def retry(selector: str, request: RetryJob) -> Command[str]:
+def retry(selector: str, request: RetryJob, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[RetryRequested], str]:
         job = find_job(state, selector)
         if job.stop is not None and not job.is_final:
@@ -185,7 +191,7 @@ def retry(selector: str, request: RetryJob) -> Command[str]:
             raise UserError(f"job {job.id} is a gang: its tasks run together; retry the whole job")
         if job.spec.gang:
             ranges = [(0, job.spec.size - 1)]
-        return [RetryRequested(job.id, tuple(sorted(ranges)), now)], job.id
+        return [RetryRequested(job.id, tuple(sorted(ranges)), now, by)], job.id
 
     return command
 
@@ -197,13 +203,13 @@ def _ended(job: JobRecord, label: str) -> tuple[int, int]:
     return number, number
 
 
-def change_priority(selector: str, priority: int) -> Command[str]:
+def change_priority(selector: str, priority: int, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[PriorityChanged], str]:
         low, high = PRIORITY_RANGE
         if not low <= priority <= high:
             raise UserError(f"priority {priority}: must be between {low} and {high}")
         job = find_job(state, selector)
-        return [PriorityChanged(job.id, priority, now)], job.id
+        return [PriorityChanged(job.id, priority, now, by)], job.id
 
     return command
 
@@ -214,29 +220,29 @@ def known_node(state: YardState, node: str) -> None:
         raise NotFound(f"no node {node!r}; known: {known}")
 
 
-def add_node(config: NodeConfig) -> Command[str]:
-    return lambda state, now: ([NodeAdded(config, now)], config.id)
+def add_node(config: NodeConfig, by: str = "") -> Command[str]:
+    return lambda state, now: ([NodeAdded(config, now, by)], config.id)
 
 
-def remove_node(node: str) -> Command[str]:
+def remove_node(node: str, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[NodeRemoved], str]:
         known_node(state, node)
-        return [NodeRemoved(node, now)], node
+        return [NodeRemoved(node, now, by)], node
 
     return command
 
 
-def drain_node(node: str) -> Command[str]:
+def drain_node(node: str, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[NodeDrained], str]:
         known_node(state, node)
-        return [NodeDrained(node, now)] if node not in state.drained else [], node
+        return [NodeDrained(node, now, by)] if node not in state.drained else [], node
 
     return command
 
 
-def resume_node(node: str) -> Command[str]:
+def resume_node(node: str, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[NodeResumed], str]:
         known_node(state, node)
-        return [NodeResumed(node, now)] if node in state.drained else [], node
+        return [NodeResumed(node, now, by)] if node in state.drained else [], node
 
     return command

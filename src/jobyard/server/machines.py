@@ -75,7 +75,7 @@ class Machines:
         files = self._directory / "agent"
         agent = LocalAgent(files, agent_socket, os.environ.get("JOBYARD_FAKE_GPUS", ""))
         machine: MachineExecutor = executor_class("local")(
-            "local", self.this_machine, agent, self._loop, self._respawn, files
+            "local", self.this_machine, agent, self._loop, self._respawn, files, owner_only=True
         )
         return machine
 

@@ -16,7 +16,8 @@ import uvicorn
 
 from jobyard import settings
 from jobyard.errors import Unavailable, UserError
-from jobyard.server.app import NeedsToken, make_app
+from jobyard.server.access import NeedsToken
+from jobyard.server.app import make_app
 from jobyard.server.database import open_database
 from jobyard.server.journal import Journal
 from jobyard.server.lifetime import Lifetime
@@ -125,7 +126,8 @@ def _listeners(yard: Yard, directory: Path, tcp: socket.socket | None) -> tuple[
     servers = [_Server(uvicorn.Config(app, **options))]  # type: ignore[arg-type]
     if tcp is not None:
         sockets.append(tcp)
-        servers.append(_Server(uvicorn.Config(NeedsToken(app, yard.engine), **options)))  # type: ignore[arg-type]
+        guarded = NeedsToken(app, yard.engine, yard.revocations, yard.refusal_seconds)
+        servers.append(_Server(uvicorn.Config(guarded, **options)))  # type: ignore[arg-type]
     return servers, sockets
 
 

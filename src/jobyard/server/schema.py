@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, Integer, MetaData, String, Table, Text
 
-HEAD = "0002"  # the newest migration; a test compares it with Alembic's own answer
+HEAD = "0003"  # the newest migration; a test compares it with Alembic's own answer
 
 metadata = MetaData()
 
@@ -28,6 +28,7 @@ tokens = Table(
     Column("hash", String(64), nullable=False, unique=True),
     Column("created_at", Float, nullable=False),
     Column("last_used_at", Float),
+    Column("kind", String(16), nullable=False, server_default="member"),
 )
 
 facts = Table(

@@ -1,16 +1,18 @@
-"""Which tokens stand in files? Those of a mounted Secret: each file is a token, and its name is the holder's."""
+"""Which tokens stand in files? Those of a mounted Secret: a file NAME is a token of NAME, NAME.admin an admin's."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
 
-from sqlalchemy import Engine, delete, insert, select
+from sqlalchemy import Engine, delete, insert, select, update
 
 from jobyard.errors import UserError
+from jobyard.server.rights import Kind
 from jobyard.server.schema import tokens
 from jobyard.server.tokens import hash_of
 
+ADMIN = ".admin"  # how the name of an admin's file ends
 ID = "file-"  # how the id of such a token begins
 LEAST_CHARACTERS = 32  # 128 bits in hexadecimal: a hash without salt hides only what nobody can guess
 
@@ -25,8 +27,15 @@ def adopt_tokens(engine: Engine, directory: Path) -> None:
         connection.execute(delete(tokens).where(tokens.c.id.startswith(ID), tokens.c.hash.not_in(found)))
         known = set(connection.execute(select(tokens.c.hash)).scalars())
         for digest, name in found.items():
-            if digest not in known:
-                row = {"id": ID + digest[:8], "name": name, "hash": digest, "created_at": time.time()}
+            said = {
+                "name": name.removesuffix(ADMIN) or name,
+                "kind": Kind.ADMIN if name.endswith(ADMIN) else Kind.MEMBER,
+            }
+            if digest in known:  # the file may have another name now
+                is_it = (tokens.c.hash == digest) & tokens.c.id.startswith(ID)
+                connection.execute(update(tokens).where(is_it).values(**said))
+            else:
+                row = {"id": ID + digest[:8], "hash": digest, "created_at": time.time(), **said}
                 connection.execute(insert(tokens).values(**row))
 
 

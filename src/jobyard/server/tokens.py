@@ -11,6 +11,7 @@ from sqlalchemy import Engine, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from jobyard.errors import NotFound, UserError
+from jobyard.server.rights import Caller, Kind
 from jobyard.server.schema import tokens
 from jobyard.wire.views import TokenView
 
@@ -20,13 +21,13 @@ PREFIX = "yard_"
 USE_SECONDS = 60.0  # the last use is written down this often at most
 
 
-def create_token(engine: Engine, name: str) -> TokenView:
+def create_token(engine: Engine, name: str, kind: Kind = Kind.MEMBER) -> TokenView:
     if not name.strip() or len(name) > 200:
         raise UserError(f"token name {name!r}: give 1 to 200 characters, like the machine that will use it")
     secret = PREFIX + secrets.token_urlsafe(32)
-    view = TokenView(secrets.token_hex(4), name, time.time(), secret=secret)
+    view = TokenView(secrets.token_hex(4), name, time.time(), secret=secret, kind=kind)
     with engine.begin() as connection:
-        row = {"id": view.id, "name": name, "hash": hash_of(secret), "created_at": view.created_at}
+        row = {"id": view.id, "name": name, "hash": hash_of(secret), "created_at": view.created_at, "kind": kind}
         connection.execute(insert(tokens).values(**row))
     return view
 
@@ -34,7 +35,7 @@ def create_token(engine: Engine, name: str) -> TokenView:
 def list_tokens(engine: Engine) -> list[TokenView]:
     with engine.connect() as connection:
         rows = connection.execute(select(tokens).order_by(tokens.c.created_at))
-        return [TokenView(row.id, row.name, row.created_at, row.last_used_at) for row in rows]
+        return [TokenView(row.id, row.name, row.created_at, row.last_used_at, kind=row.kind) for row in rows]
 
 
 def revoke_token(engine: Engine, token_id: str) -> None:
@@ -43,8 +44,8 @@ def revoke_token(engine: Engine, token_id: str) -> None:
             raise NotFound(f"no token {token_id!r}; `yard token ls` lists them")
 
 
-def holder_of(engine: Engine, secret: str) -> str | None:
-    """The name of the token that has this secret, if any.
+def holder_of(engine: Engine, secret: str) -> Caller | None:
+    """Who has the token with this secret, if anybody.
 
     A random 256-bit secret needs no slow hash, and comparing hashes leaks nothing of it.
     """
@@ -55,7 +56,7 @@ def holder_of(engine: Engine, secret: str) -> str | None:
     now = time.time()
     if found.last_used_at is None or not 0 <= now - found.last_used_at < USE_SECONDS:
         _note_use(engine, found.id, now)
-    return str(found.name)
+    return Caller(found.name, found.id, Kind(found.kind))
 
 
 def _note_use(engine: Engine, token_id: str, now: float) -> None:

@@ -14,10 +14,8 @@ from jobyard.server.commands import check_gang, find_job
 from jobyard.server.loop import Command
 from jobyard.wire.requests import ScaleJob
 
-BY_THE_USER = "stopped at a checkpoint by the user"
 
-
-def yield_job(selector: str) -> Command[str]:
+def yield_job(selector: str, by: str = "") -> Command[str]:
     """Stop at the next checkpoint and wait again, behind the others. Asking twice is no error."""
 
     def command(state: YardState, now: float) -> tuple[list[YieldRequested], str]:
@@ -33,12 +31,13 @@ def yield_job(selector: str) -> Command[str]:
             )
         if is_last_epoch(job):
             raise UserError(f"job {job.id} is in its last epoch, which is never stopped; wait for it")
-        return [YieldRequested(job.id, Reason.PREEMPTED, BY_THE_USER, now, to_the_back=True)], job.id
+        message = f"stopped at a checkpoint by {by or 'the user'}"
+        return [YieldRequested(job.id, Reason.PREEMPTED, message, now, to_the_back=True, by=by)], job.id
 
     return command
 
 
-def scale_job(selector: str, request: ScaleJob) -> Command[str]:
+def scale_job(selector: str, request: ScaleJob, by: str = "") -> Command[str]:
     """Give an elastic job a size that it keeps, or let the scheduler choose again."""
 
     def command(state: YardState, now: float) -> tuple[list[ScaleRequested], str]:
@@ -50,7 +49,7 @@ def scale_job(selector: str, request: ScaleJob) -> Command[str]:
         size = None if request.auto else _size_of(job, elastic, request)
         if size not in (None, job.spec.training_size):
             _check_size(state, job, size)
-        return [ScaleRequested(job.id, size, now)], job.id
+        return [ScaleRequested(job.id, size, now, by)], job.id
 
     return command
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Engine
 
 from jobyard import settings
+from jobyard.server.access import Revocations
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.loop import YardLoop
 from jobyard.server.machines import Machines
@@ -27,4 +28,6 @@ class Yard:
     database: str
     started_at: float
     build: str
+    revocations: Revocations = field(default_factory=Revocations)
+    refusal_seconds: float = field(default_factory=lambda: settings.knobs(ServerKnobs).refusal_seconds)
     heartbeat_seconds: float = field(default_factory=lambda: settings.knobs(ServerKnobs).heartbeat_seconds)

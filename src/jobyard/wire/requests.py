@@ -51,7 +51,10 @@ class AddCluster:
 
 @dataclass(frozen=True)
 class CreateToken:
+    """An admin may also make and revoke tokens, change nodes and clusters, and stop the server."""
+
     name: str
+    admin: bool = False
 
 
 @dataclass(frozen=True)

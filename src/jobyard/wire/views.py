@@ -296,6 +296,7 @@ class TokenView:
     created_at: float
     last_used_at: float | None = None
     secret: str = ""
+    kind: str = "member"  # or admin
 
 
 @dataclass(frozen=True)

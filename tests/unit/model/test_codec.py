@@ -55,6 +55,7 @@ def test_defaults_are_left_out_unless_asked_for() -> None:
         "tasks": [],
         "force": False,
         "message": "cancelled by the user",
+        "by": "",
     }
 
 

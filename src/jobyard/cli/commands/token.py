@@ -9,7 +9,7 @@ from jobyard.cli.output.table import print_table
 from jobyard.cli.output.text import age, say
 from jobyard.cli.session import Session, with_session
 
-HEADERS = ("ID", "AGE", "LAST USED", "NAME")
+HEADERS = ("ID", "KIND", "AGE", "LAST USED", "NAME")
 
 
 @click.group("token")
@@ -20,14 +20,15 @@ def command() -> None:
 @command.command("create")
 @with_session
 @click.argument("name")
-def create(session: Session, name: str) -> int:
+@click.option("--admin", is_flag=True, help="It may also make tokens, change nodes and clusters, and stop the server.")
+def create(session: Session, name: str, admin: bool) -> int:
     """Make a token and print its secret: this once and never again."""
-    token = session.client.create_token(name)
+    token = session.client.create_token(name, admin=admin)
     if session.is_json:
         print_json(token)
         return 0
     click.echo(token.secret)
-    say(f"token {token.id} ({name}): set it as YARD_TOKEN; it is not shown again")
+    say(f"{token.kind} token {token.id} ({name}): set it as YARD_TOKEN; it is not shown again")
     return 0
 
 
@@ -39,7 +40,7 @@ def ls(session: Session) -> int:
     if session.is_json:
         print_json(tokens)
     elif tokens:
-        print_table(HEADERS, [(t.id, age(t.created_at), age(t.last_used_at), t.name) for t in tokens])
+        print_table(HEADERS, [(t.id, t.kind, age(t.created_at), age(t.last_used_at), t.name) for t in tokens])
     else:
         say("no tokens; `yard token create NAME` makes one")
     return 0

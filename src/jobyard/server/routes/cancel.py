@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from jobyard.server.commands import cancel
 from jobyard.server.declarations import answers, takes
+from jobyard.server.rights import caller_of
 from jobyard.server.routes.shared import Selector, answer, selected, view_of, yard_of
 from jobyard.wire.requests import CancelJob
 from jobyard.wire.views import JobView
@@ -20,5 +21,5 @@ router = APIRouter()
 async def cancel_job(request: Request, selector: Selector, asked: Annotated[CancelJob, takes(CancelJob)]) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
-        job_id = await yard.loop.ask(cancel(selector, asked))
+        job_id = await yard.loop.ask(cancel(selector, asked, caller_of(request).name))
         return answer(view_of(yard, selected(yard, job_id)))

@@ -16,6 +16,7 @@ from jobyard.model.units import show_jobs_are
 from jobyard.server import clusters
 from jobyard.server.declarations import answers, takes
 from jobyard.server.problems import problem
+from jobyard.server.rights import admin_of, check_owner
 from jobyard.server.routes.shared import Selector, answer, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import AddCluster
@@ -39,32 +40,37 @@ async def list_clusters(request: Request) -> Response:
 @answers(ClusterView, 201)
 async def add_cluster(request: Request, asked: Annotated[AddCluster, takes(AddCluster)]) -> Response:
     """A new one stays only if it has answered; of one of a known name, what is said changes."""
+    by = admin_of(request, "add clusters")
     yard = yard_of(request)
+    # It may name programs, which run as the server does.
+    way_out = "leave it out to use the cluster that the server runs in, or add this one on the server's machine"
+    check_owner(by, "kubeconfig", asked.config.kubeconfig, way_out)
     executor_class(clusters.KUBERNETES)  # without its library nothing is added
     with yard.lifetime.request():
         config = clusters.changed_config(yard.loop.state, asked.config)
         _check_kubeconfig(config)
         known = yard.loop.state.clusters.get(config.id)
-        await _use(yard, config)
+        await _use(yard, config, by.name)
         why = await _problem(yard, config.id)
         if why and not asked.force:
             if known is None:
-                await _let_go(yard, config.id)
+                await _let_go(yard, config.id, by.name)
                 raise UserError(f"cluster {config.id} was not added: {why}")
             if known != config:
-                await _use(yard, known)
+                await _use(yard, known, by.name)
                 raise UserError(f"cluster {config.id} was not changed: {why}")
         return answer(_view(yard, config), 201)
 
 
-async def _use(yard: Yard, config: ClusterConfig) -> None:
-    await yard.loop.ask(clusters.add_cluster(config, yard.machines.this_machine))
+async def _use(yard: Yard, config: ClusterConfig, by: str) -> None:
+    await yard.loop.ask(clusters.add_cluster(config, yard.machines.this_machine, by))
     yard.machines.add_cluster(config)
 
 
 @router.delete("/clusters/{cluster}")
 @answers(ClusterRemoved)
 async def remove_cluster(request: Request, cluster: Selector, force: bool = False) -> Response:
+    by = admin_of(request, "remove clusters").name
     yard = yard_of(request)
     with yard.lifetime.request():
         clusters.known_cluster(yard.loop.state, cluster)
@@ -73,9 +79,9 @@ async def remove_cluster(request: Request, cluster: Selector, force: bool = Fals
             unfinished = f"{show_jobs_are(len(jobs))} not finished on {cluster}"
             title = f"{unfinished}; wait for the end, or remove it with --force, which cancels"
             return problem("bad_request", title, 409)
-        await yard.loop.ask(clusters.cancel_jobs(cluster))
+        await yard.loop.ask(clusters.cancel_jobs(cluster, by))
         await _ended(yard, cluster)
-        await _let_go(yard, cluster)
+        await _let_go(yard, cluster, by)
         return answer(ClusterRemoved(cluster, tuple(jobs)))
 
 
@@ -115,8 +121,8 @@ async def _ended(yard: Yard, cluster: str) -> None:
         await yard.loop.moment()
 
 
-async def _let_go(yard: Yard, cluster: str) -> None:
-    await yard.loop.ask(clusters.remove_cluster(cluster))
+async def _let_go(yard: Yard, cluster: str, by: str) -> None:
+    await yard.loop.ask(clusters.remove_cluster(cluster, by))
     yard.machines.remove(cluster)
 
 

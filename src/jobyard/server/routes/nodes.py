@@ -15,6 +15,7 @@ from jobyard.server.clusters import KUBERNETES
 from jobyard.server.declarations import answers, takes
 from jobyard.server.loop import Command
 from jobyard.server.problems import problem
+from jobyard.server.rights import admin_of, check_owner
 from jobyard.server.routes.shared import Selector, answer, yard_of
 from jobyard.server.views import node_view
 from jobyard.server.yard import Yard
@@ -44,8 +45,10 @@ async def list_nodes(request: Request) -> Response:
 @answers(NodeView, 201)
 async def add_node(request: Request, asked: Annotated[AddNode, takes(AddNode)]) -> Response:
     """Recorded only once the machine has answered: a wrong name leaves nothing behind."""
+    by = admin_of(request, "add nodes")
     yard = yard_of(request)
     config = asked.config
+    check_owner(by, "key", config.key_path, "name the key in the ssh configuration of who runs the server")
     if not NODE_ID.fullmatch(config.id) or config.id in (yard.machines.this_machine, "local", "ssh"):
         raise UserError(f"node name {config.id!r}: use letters, digits, `_`, `.` and `-`, and not this machine's name")
     if config.id in yard.loop.state.clusters:
@@ -57,7 +60,7 @@ async def add_node(request: Request, asked: Annotated[AddNode, takes(AddNode)]) 
             except Unavailable as error:
                 raise UserError(str(error)) from error
             writer.close()
-        await yard.loop.ask(commands.add_node(config))
+        await yard.loop.ask(commands.add_node(config, by.name))
         yard.machines.add(config)
         if not asked.force and not await yard.loop.has_joined(config.id, JOIN_SECONDS):
             raise Unavailable(f"node {config.id} was added but does not answer: {_view(yard, config.id).problem}")
@@ -67,13 +70,14 @@ async def add_node(request: Request, asked: Annotated[AddNode, takes(AddNode)]) 
 @router.delete("/nodes/{node:path}")
 @answers(NodeRemoved)
 async def remove_node(request: Request, node: Selector, force: bool = False) -> Response:
+    by = admin_of(request, "remove nodes")
     yard = yard_of(request)
     with yard.lifetime.request():
         _known(yard, node)
         if _view(yard, node).tasks and not force:
             title = f"tasks run on {node}; drain it and wait (`yard nodes drain {node}`), or remove it with --force"
             return problem("bad_request", title, 409)
-        await yard.loop.ask(commands.remove_node(node))
+        await yard.loop.ask(commands.remove_node(node, by.name))
         yard.machines.remove(node)
         return answer(NodeRemoved(node))
 
@@ -81,13 +85,15 @@ async def remove_node(request: Request, node: Selector, force: bool = False) -> 
 @router.post("/nodes/{node:path}/drain")
 @answers(NodeView)
 async def drain_node(request: Request, node: Selector) -> Response:
-    return await _changed(request, node, commands.drain_node(node))
+    by = admin_of(request, "drain nodes")
+    return await _changed(request, node, commands.drain_node(node, by.name))
 
 
 @router.post("/nodes/{node:path}/resume")
 @answers(NodeView)
 async def resume_node(request: Request, node: Selector) -> Response:
-    return await _changed(request, node, commands.resume_node(node))
+    by = admin_of(request, "resume nodes")
+    return await _changed(request, node, commands.resume_node(node, by.name))
 
 
 @router.post("/nodes/{node:path}/probe")

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from jobyard.server.commands import change_priority
 from jobyard.server.declarations import answers, takes
+from jobyard.server.rights import caller_of
 from jobyard.server.routes.shared import Selector, answer, selected, view_of, yard_of
 from jobyard.wire.requests import ChangePriority
 from jobyard.wire.views import JobView
@@ -22,5 +23,5 @@ async def prioritise_job(
 ) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
-        job_id = await yard.loop.ask(change_priority(selector, asked.priority))
+        job_id = await yard.loop.ask(change_priority(selector, asked.priority, caller_of(request).name))
         return answer(view_of(yard, selected(yard, job_id)))

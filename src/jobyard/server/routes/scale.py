@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 
 from jobyard.server.declarations import answers, takes
+from jobyard.server.rights import caller_of
 from jobyard.server.routes.shared import Selector, answer, selected, view_of, yard_of
 from jobyard.server.training_commands import scale_job
 from jobyard.wire.requests import ScaleJob
@@ -20,5 +21,5 @@ router = APIRouter()
 async def resize_job(request: Request, selector: Selector, asked: Annotated[ScaleJob, takes(ScaleJob)]) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
-        job_id = await yard.loop.ask(scale_job(selector, asked))
+        job_id = await yard.loop.ask(scale_job(selector, asked, caller_of(request).name))
         return answer(view_of(yard, selected(yard, job_id)))

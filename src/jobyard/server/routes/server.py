@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 from fastapi import APIRouter, Request, Response
@@ -11,10 +12,12 @@ from jobyard import __version__
 from jobyard.model.units import show_jobs_are
 from jobyard.server.declarations import Media, answers
 from jobyard.server.problems import problem
+from jobyard.server.rights import admin_of
 from jobyard.server.routes.shared import answer, yard_of
 from jobyard.wire.views import AgentView, ServerView
 
 router = APIRouter()
+log = logging.getLogger(__name__)
 NODE_SECONDS = 10.0
 
 
@@ -60,11 +63,13 @@ def server_view(request: Request) -> ServerView:
 @answers(ServerView)
 async def stop_server(request: Request, force: bool = False) -> Response:
     """While work is pending only with `force`: tasks that run go on, and the next server takes them up again."""
+    by = admin_of(request, "stop the server")
     yard = yard_of(request)
     view = server_view(request)
     if view.jobs_active and not force:
         unfinished = f"{show_jobs_are(view.jobs_active)} not finished"
         title = f"{unfinished}; with --force the server stops all the same, and running tasks go on"
         return problem("bad_request", title, 409)
+    log.info("%s stops the server", by)
     yard.lifetime.stop()
     return answer(view)

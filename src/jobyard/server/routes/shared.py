@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import pwd
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated, Any
 
@@ -26,23 +24,11 @@ COUNT_MOST = 2**53  # JSON numbers above are not whole any more in most readers
 TEXT_MOST = 1000  # the longest name that anything here has, with room
 Selector = Annotated[str, Path(max_length=TEXT_MOST)]
 Label = Annotated[str, Query(max_length=TEXT_MOST)]
-CALLER = "caller"  # in the state of a request: the name of the token it came with
 
 
 def yard_of(request: Request) -> Yard:
     yard: Yard = request.app.state.yard
     return yard
-
-
-def caller_of(request: Request) -> str:
-    """Who asks: the holder of the token, or on the Unix socket the server's own user; never what the request says."""
-    holder: str | None = getattr(request.state, CALLER, None)
-    if holder is not None:
-        return holder
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def answer(view: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

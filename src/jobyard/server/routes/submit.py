@@ -18,7 +18,9 @@ from jobyard.server.commands import checked_spec, submit
 from jobyard.server.containers import machines_for
 from jobyard.server.declarations import answers, takes
 from jobyard.server.dry_run import NO_ID, dry_run
-from jobyard.server.routes.shared import answer, caller_of, selected, view_of, yard_of
+from jobyard.server.from_token import NOTHING_SENT, submitted_by
+from jobyard.server.rights import caller_of
+from jobyard.server.routes.shared import answer, selected, view_of, yard_of
 from jobyard.server.sending import may_travel, with_its_tree
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import API, SubmitJob
@@ -35,7 +37,11 @@ RUNTIME_SECONDS = 0.5  # from what an agent told to what the yard knows
 @answers(JobView, 201, {200: PlanView})
 async def submit_job(request: Request, asked: Annotated[SubmitJob, takes(SubmitJob)]) -> Response:
     yard = yard_of(request)
-    asked = replace(asked, spec=replace(asked.spec, user=caller_of(request)))
+    caller = caller_of(request)
+    sends = may_travel(yard.loop.state, asked.spec)
+    asked = replace(asked, spec=submitted_by(caller, asked.spec))
+    if sends and not caller.is_owner:
+        asked = replace(asked, spec=replace(asked.spec, notes=(*asked.spec.notes, NOTHING_SENT)))
     with yard.lifetime.request():
         if not yard.loop.executors:
             ways = "yard clusters add, or yard nodes add HOST"

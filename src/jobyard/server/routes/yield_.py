@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from jobyard.server.declarations import answers
+from jobyard.server.rights import caller_of
 from jobyard.server.routes.shared import Selector, answer, selected, view_of, yard_of
 from jobyard.server.training_commands import yield_job
 from jobyard.wire.views import JobView
@@ -17,5 +18,5 @@ router = APIRouter()
 async def stop_at_checkpoint(request: Request, selector: Selector) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
-        job_id = await yard.loop.ask(yield_job(selector))
+        job_id = await yard.loop.ask(yield_job(selector, caller_of(request).name))
         return answer(view_of(yard, selected(yard, job_id)))

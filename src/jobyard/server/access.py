@@ -1,0 +1,165 @@
+"""Access over TCP: is a request from the holder of a token, and not from a page in somebody's browser?"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from sqlalchemy import Engine
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from jobyard.errors import Forbidden, NotAllowed, UserError, YardError
+from jobyard.server.failed_logins import WAITING_MOST, FailedLogins, is_worth_a_line
+from jobyard.server.problems import problem
+from jobyard.server.rights import CALLER, Caller
+from jobyard.server.tokens import holder_of
+from jobyard.wire.requests import API
+
+log = logging.getLogger(__name__)
+
+OPEN_PATH = f"{API}/healthz"
+NEEDS_TOKEN = "this server needs a valid token: set YARD_TOKEN (`yard token create NAME` on its machine makes one)"
+SAFE = frozenset({"GET", "HEAD"})  # change nothing, so they may be cut off in the middle
+
+
+class Revocations:
+    """Who reads a stream with a token learns here that it was revoked."""
+
+    def __init__(self) -> None:
+        self._waiting: defaultdict[str, set[asyncio.Future[None]]] = defaultdict(set)
+
+    def expect(self, token: str) -> asyncio.Future[None]:
+        """Done when the token is revoked; cancel it when nobody waits any more."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[token].add(future)
+        future.add_done_callback(lambda done: self._forget(token, done))
+        return future
+
+    def revoke(self, token: str) -> None:
+        for future in list(self._waiting.get(token, ())):
+            if not future.done():
+                future.set_result(None)
+
+    def _forget(self, token: str, future: asyncio.Future[None]) -> None:
+        self._waiting[token].discard(future)
+        if not self._waiting[token]:
+            del self._waiting[token]
+
+
+class NeedsToken:
+    """Wraps the app on TCP: every call needs `Authorization: Bearer TOKEN`, but for the health check."""
+
+    def __init__(self, app: ASGIApp, engine: Engine, revocations: Revocations, refusal_seconds: float) -> None:
+        self._app = app
+        self._engine = engine
+        self._revocations = revocations
+        self._failed = FailedLogins(refusal_seconds)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] == OPEN_PATH:
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        kind, _, secret = headers.get("authorization", "").partition(" ")
+        is_bearer = kind.lower() == "bearer"
+        caller = await asyncio.to_thread(holder_of, self._engine, secret.strip()) if is_bearer else None
+        if caller is None:
+            await self._keep_waiting(scope, is_bearer)
+            await _refuse(Forbidden(NEEDS_TOKEN), scope, receive, send)
+        elif why := refusal_of(scope["method"], headers):
+            await _refuse(why, scope, receive, send)
+        else:
+            scope.setdefault("state", {})[CALLER] = caller
+            await self._serve(caller, scope, receive, send)
+
+    async def _keep_waiting(self, scope: Scope, has_token: bool) -> None:
+        """Each wrong token of an address costs it more time; one that is missing is no guess."""
+        if not has_token:
+            return
+        address = (scope.get("client") or ("unknown",))[0]
+        count, seconds = self._failed.note(address, time.monotonic())
+        if is_worth_a_line(count):
+            log.warning("login refused from %s: no such token (failure %d of this address)", address, count)
+        if seconds and self._failed.waiting < WAITING_MOST:
+            self._failed.waiting += 1
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                self._failed.waiting -= 1
+
+    async def _serve(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
+        """As the app does; but what only reads ends when the token is revoked, also in the middle of a stream."""
+        if scope["method"] not in SAFE:
+            await self._app(scope, receive, send)
+            return
+        sent = _Sent(send)
+        answering = asyncio.ensure_future(self._app(scope, receive, sent))
+        revoked = self._revocations.expect(caller.token)
+        try:
+            await asyncio.wait({answering, revoked}, return_when=asyncio.FIRST_COMPLETED)
+            if answering.done():
+                answering.result()
+                return
+            await _cancelled(answering)
+            await sent.end(scope, receive)
+        finally:
+            revoked.cancel()
+            await _cancelled(answering)
+
+
+async def _cancelled(task: asyncio.Future[None]) -> None:
+    if not task.done():
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+class _Sent:
+    """What went out of an answer so far."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._has_begun = self._has_length = self._has_ended = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._has_begun = True
+            self._has_length = any(name.lower() == b"content-length" for name, _ in message.get("headers", ()))
+        elif message["type"] == "http.response.body":
+            self._has_ended = not message.get("more_body", False)
+        await self._send(message)
+
+    async def end(self, scope: Scope, receive: Receive) -> None:
+        """Of a stream the end; whoever asks again is told why. An answer of a known length just breaks off."""
+        if not self._has_begun:
+            await _refuse(Forbidden(NEEDS_TOKEN), scope, receive, self._send)
+        elif not self._has_ended and not self._has_length:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def refusal_of(method: str, headers: Headers) -> YardError | None:
+    """What a page in a browser could make it send is refused, even with a token: curl and programs do not notice."""
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != headers.get("host", ""):
+        return NotAllowed(f"origin {origin[:200]!r}: pages of other sites may not use this server")
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return NotAllowed("pages of other sites may not use this server")
+    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if method not in SAFE and has_body and kind != "application/json":
+        return UserError(
+            f"the body is {kind or 'of no kind'}; send JSON, and say so: Content-Type: application/json (curl --json)"
+        )
+    return None
+
+
+async def _refuse(error: YardError, scope: Scope, receive: Receive, send: Send) -> None:
+    answer = problem(error.code, str(error), error.http_status)
+    if isinstance(error, Forbidden):
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    await answer(scope, receive, send)

@@ -1,0 +1,52 @@
+"""Failed logins: how often did an address send wrong tokens lately, and how long is it kept waiting for the answer?
+
+Only refusals wait: a good token is let in at once, also from an address where others guess.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+
+FREE = 3  # typing errors
+FIRST_SECONDS = 0.1  # of waiting, doubled with each further failure
+FORGET_SECONDS = 900.0
+ADDRESSES_MOST = 1000  # so that memory stays as it is, however many addresses somebody has
+WAITING_MOST = 100  # at once; beyond that the answer is short and comes at once
+
+
+class FailedLogins:
+    def __init__(self, most_seconds: float) -> None:
+        self._most_seconds = most_seconds
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()  # by address: how many, the last one when
+        self.waiting = 0
+
+    def note(self, address: str, now: float) -> tuple[int, float]:
+        """One more failure of this address: how many that makes, and the seconds before it is answered."""
+        key = network_of(address)
+        count, last = self._failures.pop(key, (0, now))
+        count = 1 if now - last > FORGET_SECONDS else count + 1
+        self._failures[key] = (count, now)
+        while len(self._failures) > ADDRESSES_MOST:
+            self._failures.popitem(last=False)
+        doublings = min(count - FREE - 1, 30)
+        return count, min(self._most_seconds, FIRST_SECONDS * 2**doublings) if count > FREE else 0.0
+
+    def __len__(self) -> int:
+        return len(self._failures)
+
+
+def network_of(address: str) -> str:
+    """Whoever has one IPv6 address usually has all 2^64 of its network."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if found.version == 4 or found.ipv4_mapped:
+        return address
+    return str(ipaddress.ip_network((int(found), 64), strict=False).network_address)
+
+
+def is_worth_a_line(count: int) -> bool:
+    """At 1, 2, 4, 8...: who guesses without end does not fill the log."""
+    return count & (count - 1) == 0

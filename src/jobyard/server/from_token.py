@@ -1,0 +1,41 @@
+"""Jobs that come with a token: what may they use of the server's own machine? Neither its files nor its account."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jobyard.engine.yard_state import YardState
+from jobyard.errors import UserError
+from jobyard.model.job import JobSpec
+from jobyard.scheduling.explain import OWNERS_ALONE, may_match, why_owners_alone
+from jobyard.scheduling.where import Where
+from jobyard.server.rights import Caller, check_owner
+
+NOTHING_SENT = "over TCP no files are sent along: on other machines tasks begin in the home of the account there"
+
+
+def submitted_by(caller: Caller, spec: JobSpec) -> JobSpec:
+    """The spec with who submitted it, whatever it says. Raises NotAllowed where a token names files of the server's."""
+    spec = replace(spec, user=caller.name, submitted_with=caller.token, snapshot="")
+    if caller.is_owner:
+        return spec
+    check_owner(caller, "copy-forward", ", ".join(spec.copy_forward), "put them into an image, or where the nodes are")
+    check_owner(
+        caller,
+        "copy-backwards",
+        ", ".join(spec.copy_back),
+        "let tasks write to $YARD_OUTPUT_DIR, and get it with `yard fetch`",
+    )
+    check_owner(
+        caller, "results_dir", spec.results_dir, "let tasks write to $YARD_OUTPUT_DIR, and get it with `yard fetch`"
+    )
+    return replace(spec, no_copy=True)
+
+
+def check_machines(state: YardState, spec: JobSpec) -> None:
+    """Raises UserError where only machines that are the owner's alone could run it."""
+    if not spec.submitted_with or any(may_match(config, spec.on) for config in state.awaited):
+        return
+    where = Where(spec.on, in_container=spec.container, with_token=True)
+    if why := why_owners_alone(state.nodes.values(), where):
+        raise UserError(f"job {spec.name!r} cannot run: {why}; {OWNERS_ALONE}")
