@@ -63,5 +63,7 @@ def kind_of(spec: JobSpec) -> str:
     for group in spec.groups:
         command = group.command
         text = command.lines.text if command.lines is not None else command.shell or "\0".join(command.argv)
+        if command.script is not None:
+            text = f"{command.script.text}\0{text}"
         digest.update(f"\0{group.name}\0{text}".encode(errors="surrogateescape"))
     return digest.hexdigest()[:16]

@@ -10,13 +10,16 @@ and accelerate go distributed.
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 
-from jobyard.model.environment import YARD_NAMES
-from jobyard.model.job import GroupSpec, JobSpec, TaskPlace
+from jobyard.model.environment import SCRIPT, YARD_NAMES
+from jobyard.model.job import Command, GroupSpec, JobSpec, Script, TaskPlace
 from jobyard.model.node import Node
 from jobyard.model.resources import Placement
+from jobyard.model.substitution import substituted, words_with
 
 DEFAULT_MASTER_ADDRESS = "127.0.0.1"
 
@@ -47,6 +50,9 @@ _OF_A_TASK = YARD_NAMES | _OTHER_NAMES | {"TMPDIR"}
 def job_environment(job_id: str, number: int, spec: JobSpec) -> dict[str, str]:
     """What all tasks of a job share, the submitter's own variables included."""
     env = {**_inherited(spec), **spec.env, "YARD_JOB_ID": job_id, "YARD_JOB_NAME": spec.name}
+    script = spec.groups[0].command.script
+    if script is not None:  # once for all tasks: an array of a thousand sends its text once
+        env[SCRIPT] = script.text
     array = spec.groups[0].array if len(spec.groups) == 1 else None
     if array is not None:
         env["SLURM_JOB_ID"] = env["SLURM_ARRAY_JOB_ID"] = str(number)
@@ -108,18 +114,34 @@ def task_environment(
 
 
 def task_command(spec: JobSpec, task_number: int) -> tuple[str, ...]:
-    """The argv of one task. A line of bash has `{}` replaced by the entry in quotes, as GNU parallel does."""
+    """The argv of one task. Raises UserError where a line would become code: no such job was ever submitted."""
     place = spec.place_of(task_number)
     command = spec.groups[place.group].command
     ordinal = task_number - spec.offsets[place.group]
     if command.lines is not None:
         return ("bash", "-c", command.lines[ordinal])
-    if command.entries is None:
-        return command.argv or ("bash", "-c", command.shell)
-    entry = command.entries[ordinal]
+    if command.entries is None or not command.argv:
+        return shared_command(command)
+    return shared_command(replace(command, argv=words_with(command.argv, command.entries[ordinal])))
+
+
+def shared_command(command: Command) -> tuple[str, ...]:
+    """What all tasks run, each with its own YARD_LINE; only in `argv` is there still `{}` for each task's line."""
+    if command.script is not None:
+        return _of_script(command.script, command.argv)
     if command.argv:
-        return tuple(word.replace("{}", entry) for word in command.argv)
-    return ("bash", "-c", command.shell.replace("{}", shlex.quote(entry)))
+        return command.argv
+    return ("bash", "-c", command.shell if command.entries is None else substituted(command.shell).shell)
+
+
+def _of_script(script: Script, arguments: Sequence[str]) -> tuple[str, ...]:
+    """Writes the text that came with the job into a file, and becomes its interpreter."""
+    name = shlex.quote(os.path.basename(script.name) or "script")
+    begin = f"""umask 077
+d=$(mktemp -d "${{TMPDIR:-/tmp}}/yard-script.XXXXXX") && printf %s "${SCRIPT}" >"$d/"{name} || exit 126
+unset {SCRIPT}
+exec {shlex.join(script.interpreter)} "$d/"{name} "$@\""""
+    return ("sh", "-c", begin, "jobyard", *arguments)
 
 
 def _inherited(spec: JobSpec) -> dict[str, str]:

@@ -21,6 +21,7 @@ from jobyard.manifests.training import (
     with_workers,
     workers_problem,
 )
+from jobyard.model import substitution
 from jobyard.model.environment import YARD_NAMES
 from jobyard.model.job import Dependency, GroupSpec, JobSpec, Lines, Volume
 from jobyard.model.resources import Resources
@@ -169,6 +170,7 @@ def spread(
     if not lines:
         raise UserError(f"{asked}: {each_line!r} is empty; it needs one line per task")
     command = replace(group.command, entries=Lines.of(lines))
+    substitution.check(command)
     return replace(spec, groups=(replace(group, array=None, completions=len(lines), command=command),))
 
 

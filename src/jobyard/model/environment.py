@@ -4,8 +4,10 @@ from __future__ import annotations
 
 # Set for tasks by the server and the agent. Nobody else sets them, and a job submitted from inside a task does not take
 # them for its own.
+SCRIPT = "YARD_SCRIPT"  # the text of a script, on its way to the task; gone when it runs
 YARD_NAMES = frozenset(
-    {"YARD_JOB_ID", "YARD_JOB_NAME", "YARD_GROUP", "YARD_TASK", "YARD_ATTEMPT", "YARD_NODE", "YARD_LINE"}
+    {SCRIPT}
+    | {"YARD_JOB_ID", "YARD_JOB_NAME", "YARD_GROUP", "YARD_TASK", "YARD_ATTEMPT", "YARD_NODE", "YARD_LINE"}
     | {"YARD_OUTPUT_DIR", "YARD_CHECKPOINT_DIR", "YARD_SPOOL", "YARD_STOP_FILE", "YARD_ERROR_FILE"}
     | {"YARD_REPORT_ADDRESS", "YARD_EPOCHS", "YARD_EPOCHS_DONE", "YARD_RESUMED", "YARD_HEARTBEAT"}
 )

@@ -117,18 +117,36 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
+class Script:
+    """A file that began with `#!`, as it was when the job was submitted."""
+
+    name: str  # of the file, without its directory
+    text: str
+
+    @property
+    def interpreter(self) -> tuple[str, ...]:
+        """The program, and at most one argument, as Linux reads a first line. Empty: none is named."""
+        words = self.text.partition("\n")[0].removeprefix("#!").strip().split(maxsplit=1)
+        return tuple(words)
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """What a task runs: exactly one of `argv`, `shell` (one bash command) and `lines` (a bash command per task).
 
-    With `entries`, task i also gets line i of them as YARD_LINE, and for `{}` in argv or shell.
+    A `script` is run whole by its interpreter, with `argv` for its arguments. With `entries`, task i also gets line i
+    of them as YARD_LINE, and for `{}` in argv or shell (`model/substitution.py`).
     """
 
     argv: tuple[str, ...] = ()
     shell: str = ""
     lines: Lines | None = None
     entries: Lines | None = None
+    script: Script | None = None
 
     def __str__(self) -> str:
+        if self.script is not None:
+            return shlex.join((self.script.name, *self.argv))
         if self.lines is not None:
             return f"{len(self.lines)} lines, first: {self.lines[0]}" if len(self.lines) else "no lines"
         return self.shell or shlex.join(self.argv)

@@ -10,6 +10,7 @@ from jobyard.engine.job_record import JobRecord
 from jobyard.engine.wants import member_of, members_together
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, UserError
+from jobyard.model import substitution
 from jobyard.model.events import (
     CancelRequested,
     JobSubmitted,
@@ -95,8 +96,12 @@ def _check_numbers(spec: JobSpec) -> None:
         lines = group.command.lines or group.command.entries
         if lines is not None and len(lines) != group.size:
             raise UserError(f"{named}: {len(lines)} lines for {group.size} tasks")
-        if not (group.command.argv or group.command.shell or group.command.lines):
+        command = group.command
+        if not (command.argv or command.shell or command.lines or (command.script and command.script.interpreter)):
             raise UserError(f"{named}: there is no command")
+        if command.script is not None and command.script != spec.groups[0].command.script:
+            raise UserError(f"{named}: another script than the first group's; a job has one script")
+        substitution.check(command)
         if group.count < 0 or group.completions < 1 or (group.parallelism is not None and group.parallelism < 1):
             raise UserError(f"{named}: count must be 0 or more, completions and parallelism 1 or more")
         amounts = group.resources

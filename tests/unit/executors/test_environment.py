@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from jobyard.executors.environment import job_environment, task_command, task_environment
 from jobyard.manifests.arrays import parse_array
 from jobyard.manifests.overrides import RESERVED_NAMES
-from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
+from jobyard.model.job import Command, GroupSpec, JobSpec, Lines, Script
 from jobyard.model.node import Device, Node
 from jobyard.model.resources import DeviceSlice, Placement, Resources
 
@@ -117,7 +121,7 @@ def test_each_line_is_in_its_tasks_environment_and_command() -> None:
     shell = JobSpec("x", (GroupSpec(Command(shell="cat {} | wc", entries=entries), completions=2),))
     assert environment(argv, 1)["YARD_LINE"] == "c;d"
     assert task_command(argv, 0) == ("cat", "in/a b.txt", "a b")
-    assert task_command(shell, 1) == ("bash", "-c", "cat 'c;d' | wc")
+    assert task_command(shell, 1) == task_command(shell, 0) == ("bash", "-c", 'cat "${YARD_LINE}" | wc')
 
 
 def test_commands_without_entries_are_run_as_they_are() -> None:
@@ -186,3 +190,21 @@ def test_no_name_of_ours_can_be_asked_for_at_submit() -> None:
     entries = Command(argv=("a",), entries=Lines.of(["x"]))
     env = environment(JobSpec("x", (GroupSpec(entries),)))
     assert {name for name in env if name.startswith("YARD_")} <= RESERVED_NAMES
+
+
+def test_a_script_travels_once_for_all_tasks_and_becomes_its_interpreter(tmp_path: Path) -> None:
+    text = '#!/bin/sh -e\nprintf \'%s,\' "$0" "$@" "${YARD_SCRIPT-gone}"\n'
+    entries = Lines.of(["$(touch bad)", "b"])
+    command = Command(argv=("<{}>", "x"), script=Script("it's {}.sh", text), entries=entries)
+    spec = JobSpec("x", (GroupSpec(command, completions=2),))
+    shared = job_environment("j", 1, spec)
+    assert shared["YARD_SCRIPT"] == text
+    argv = task_command(spec, 0)
+    assert text not in "".join(argv)
+    env = {**shared, "PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)}
+    printed = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, check=True, text=True).stdout
+    name, *rest = printed.split(",")
+    assert Path(name).name == "it's {}.sh"
+    assert Path(name).read_text() == text
+    assert rest == ["<$(touch bad)>", "x", "gone", ""]
+    assert not (tmp_path / "bad").exists()

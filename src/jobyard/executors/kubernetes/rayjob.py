@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobyard.errors import UserError
+from jobyard.executors.environment import shared_command
 from jobyard.executors.kubernetes import names
 from jobyard.executors.kubernetes.kinds import HEAD
 from jobyard.executors.kubernetes.pods import pod_template
@@ -71,8 +72,7 @@ def object_of(pods: list[Pod]) -> Object:
 
 def entrypoint(spec: JobSpec) -> str:
     """The command as words of a shell: KubeRay puts them behind `ray job submit --`, in the arguments of a pod."""
-    command = spec.groups[0].command
-    return unexpanded(shlex.join(command.argv or ("bash", "-c", command.shell)))
+    return unexpanded(shlex.join(shared_command(spec.groups[0].command)))
 
 
 def is_submitter(pod: Mapping[str, Any]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -43,11 +42,8 @@ def tables_of(spec: JobSpec, index: int) -> Tables:
 
 
 def has_own_commands(group: GroupSpec) -> bool:
-    """Does each task run something else?"""
-    command = group.command
-    if command.lines is not None:
-        return True
-    return command.entries is not None and any("{}" in text for text in (*command.argv, command.shell))
+    """Does each task run something else? A line of `entries` comes in YARD_LINE, to a command that all share."""
+    return group.command.lines is not None
 
 
 def files_of(spec: JobSpec) -> dict[str, str]:
@@ -65,14 +61,6 @@ def files_of(spec: JobSpec) -> dict[str, str]:
 
 
 def _rows(spec: JobSpec, index: int) -> Iterator[str]:
-    """Exactly what runs on machines, each as one line."""
-    command = spec.groups[index].command
+    """Exactly what runs on machines."""
     for number in range(spec.offsets[index], spec.offsets[index + 1]):
-        argv = task_command(spec, number)
-        row = shlex.join(argv) if command.argv else argv[-1].rstrip("\n")
-        if "\n" in row:
-            raise UserError(
-                f"job {spec.name!r}: its command has {{}} and several lines, and on Kubernetes each task's command"
-                " is one line of a table; use $YARD_LINE instead of {}, or put the command into a script"
-            )
-        yield f"{row}\n"
+        yield f"{task_command(spec, number)[-1]}\n"

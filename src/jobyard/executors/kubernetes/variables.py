@@ -16,12 +16,13 @@ import shlex
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from jobyard.executors.environment import job_environment, task_command, task_environment
+from jobyard.executors.environment import job_environment, shared_command, task_command, task_environment
 from jobyard.executors.kubernetes import names, storage
 from jobyard.executors.kubernetes.tables import DIRECTORY, Tables, has_own_commands
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import GroupSpec, JobSpec
 from jobyard.model.resources import DeviceSlice, Placement
+from jobyard.model.substitution import PLACEHOLDER
 
 COMPLETION_INDEX = "metadata.labels['batch.kubernetes.io/job-completion-index']"  # of an Indexed Job's pods
 FAILURES = "metadata.annotations['batch.kubernetes.io/job-index-failure-count']"  # with a backoff limit per index
@@ -197,19 +198,33 @@ def _add_own(found: Variables, pod: Pod) -> None:
 def command_of(pod: Pod, variables: Variables) -> list[str]:
     """What the container runs. With lines of sh before it, they end by becoming the command."""
     command = pod.group.command
-    argv = list(command.argv or ("bash", "-c", command.shell))
     script = list(variables.script)
     if pod.number is not None:
         argv = list(task_command(pod.spec, pod.number))
     elif has_own_commands(pod.group):
-        row = _row("commands", pod)
-        script.append(f'exec sh -c "exec {row}"' if command.argv else f'exec bash -c "{row}"')
+        script.append(f'exec bash -c "{_row("commands", pod)}"')
         argv = []
+    else:
+        argv = list(shared_command(command))
+        if command.entries is not None and any(PLACEHOLDER in word for word in command.argv):
+            before = map(shlex.quote, argv[: len(argv) - len(command.argv)])
+            script.append(" ".join(["exec", *before, *map(_word_with_line, command.argv)]))
+            argv = []
     if script and argv:
         script.append('exec "$@"')
     if script:
         argv = ["sh", "-c", "\n".join(["set -eu", *script]), "jobyard", *argv]
     return [unexpanded(word) for word in argv]
+
+
+def _word_with_line(word: str) -> str:
+    """A word of sh in which the line takes the place of `{}`."""
+    return '"${YARD_LINE}"'.join(map(_quoted, word.split(PLACEHOLDER))) or "''"
+
+
+def _quoted(text: str) -> str:
+    """For a part of a word of sh."""
+    return shlex.quote(text) if text else ""
 
 
 def _shared(pod: Pod) -> dict[str, str]:
@@ -273,7 +288,7 @@ def _add_rows(found: Variables, pod: Pod) -> None:
 def _row(table: str, pod: Pod) -> str:
     """A word of sh: this task's row. Rows are counted over the replicas of the group."""
     replicas = f"JOB_INDEX * {pod.group.completions} + " if pod.group.count > 1 else ""
-    file = f"{DIRECTORY}/{names.kind_name(pod.group)}.{table}"
+    file = shlex.quote(f"{DIRECTORY}/{names.kind_name(pod.group)}.{table}")
     return f"$(sed -n $(({replicas}JOB_COMPLETION_INDEX + 1))p {file})"
 
 
@@ -283,14 +298,14 @@ def _add_label(found: Variables, pod: Pod) -> None:
     prefix = f"{group.name}/" if group.name else ""
     replica = "$(JOB_INDEX)" if pod.is_jobset else "0"
     if group.array is not None and "SLURM_ARRAY_TASK_ID" not in found:
-        return found.computed("YARD_TASK", f'{prefix}"$SLURM_ARRAY_TASK_ID"')
+        return found.computed("YARD_TASK", f'{_quoted(prefix)}"$SLURM_ARRAY_TASK_ID"')
     if group.array is not None or (group.count == 1 and group.completions > 1 and not group.name):
         label = "$(JOB_COMPLETION_INDEX)"
     elif group.completions > 1:
         label = f"{replica}.$(JOB_COMPLETION_INDEX)"
     else:
         label = replica
-    found.composed("YARD_TASK", prefix + label)
+    found.composed("YARD_TASK", unexpanded(prefix) + label)
 
 
 def _add_rank(found: Variables, pod: Pod) -> None:
@@ -314,7 +329,7 @@ def _add_index_by_rank(found: Variables, pod: Pod) -> None:
     group = pod.group
     prefix = f"{group.name}/" if group.name else ""
     inner = "0." if group.name and group.completions > 1 else ""
-    found.computed("YARD_TASK", f'{prefix}{inner}"$RANK"')
+    found.computed("YARD_TASK", f'{_quoted(prefix + inner)}"$RANK"')
     found.computed("NODE_RANK", '"$RANK"')
     if group.name:
         for name in ("JOB_COMPLETION_INDEX",) if inner else ("JOB_INDEX", "JOB_GLOBAL_INDEX"):

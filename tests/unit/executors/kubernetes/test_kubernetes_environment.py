@@ -18,7 +18,7 @@ from jobyard.executors.kubernetes.manifest import objects_of, task_objects_of
 from jobyard.executors.kubernetes.variables import unexpanded
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.manifests.arrays import parse_array
-from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
+from jobyard.model.job import Command, GroupSpec, JobSpec, Lines, Script
 from jobyard.model.resources import DeviceSlice, Placement, Resources
 from jobyard.model.training import Elastic, Size, Training
 
@@ -230,6 +230,20 @@ def test_each_task_runs_what_it_runs_on_a_machine(command: Command, tmp_path: Pa
         played = pod._replace(env={**pod.env, "PATH": f"{bins}:/usr/bin:/bin"})
         seen = played.run(files_of(objects), tmp_path)
         assert [seen["NAME"], *seen["ARGS"].split("\n")] == list(task_command(job.spec, number))
+
+
+def test_a_script_and_its_line_reach_a_pod_unharmed(tmp_path: Path) -> None:
+    text = '#!/bin/sh\nA=\'$(HOME) $$\'\nexec env -0 A="$A" ARGS="$*" FILE="${0##*/}"\n'
+    entries = Lines.of(["it's $(touch bad)", "{} `x`"])
+    command = Command(argv=("<{}>", "$(id)"), script=Script("x {}.sh", text), entries=entries)
+    objects = objects_of(submitted(GroupSpec(command, completions=2)), 1)
+    for number, pod in enumerate(pods_of(objects)):
+        played = pod._replace(env={**pod.env, "PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)})
+        seen = played.run(files_of(objects), tmp_path)
+        assert seen["A"] == "$(HOME) $$"
+        assert seen["ARGS"] == f"<{entries[number]}> $(id)"
+        assert seen["FILE"] == "x {}.sh"
+        assert "YARD_SCRIPT" not in seen
 
 
 names = st.lists(st.from_regex(re.compile(r"[a-z][a-z0-9]{0,5}", re.ASCII), fullmatch=True), min_size=1, max_size=3)

@@ -271,10 +271,6 @@ MANY = Lines(("x" * 30 + "\n") * 50_000)
             "the lines of its tasks take 2 MiB, and a ConfigMap holds 1 MiB",
         ),
         (
-            a_job(groups=(GroupSpec(Command(shell="a {}\nb", entries=Lines.of(["1"]))),), image="x"),
-            "has {} and several lines",
-        ),
-        (
             a_job(groups=(replace(a_group(), resources=Resources(whole_node=True)),), image="x"),
             "a whole node cannot be asked of Kubernetes yet",
         ),

@@ -1,0 +1,256 @@
+"""Interpreters: which words of a command would a program read as code, and not as data?
+
+`model/substitution.py` asks this of every simple command in which a line of data stands. Whatever is not surely data is
+code. A word is what a program would get, without quotes: HOLE stands for the line, UNKNOWN for what only bash can tell.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from itertools import dropwhile
+from typing import NamedTuple
+
+HOLE = "\0"  # no command holds a NUL character
+UNKNOWN = "\x01"  # the value of a variable, the output of a command
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+class Verdict(NamedTuple):
+    """Empty: the line is data here, whatever it is."""
+
+    refusal: str = ""  # where the line would be code
+    no_dash: str = ""  # the program for which a line that begins with a dash would be an option
+
+
+class _Family(NamedTuple):
+    """Interpreters that read alike `PROGRAM OPTIONS SCRIPT ARGUMENTS`: after the script, all words are data."""
+
+    code: re.Pattern[str]  # an option whose value is code, and ends the options
+    plain: re.Pattern[str]  # options without a value
+    valued: re.Pattern[str]  # options whose value is the next word
+
+
+_SHELL = _Family(
+    re.compile(r"-[A-Za-z]*c[A-Za-z]*|--command|-C"),
+    re.compile(r"[-+][abefhiklmnprtuvxBDEHPT]+|--(?:norc|noprofile|posix|login|verbose|restricted)"),
+    re.compile(r"[-+][oO]|--rcfile|--init-file"),
+)
+_PYTHON = _Family(
+    re.compile(r"-[bBdEiIOPqsSuvx]*c"), re.compile(r"-[bBdEiIOPqsSuvx]+|-[WX].+"), re.compile(r"-[WX]|--check-hash-.*")
+)
+_NAMES_OF_SHELLS = "sh bash dash zsh ksh mksh ash rbash fish csh tcsh"
+_FAMILIES = {**dict.fromkeys(_NAMES_OF_SHELLS.split(), _SHELL), **dict.fromkeys(("python", "pypy", "ipython"), _PYTHON)}
+# Understood only as `PROGRAM SCRIPT ARGUMENTS`, without options before the script.
+_SCRIPTED = _names("perl ruby node nodejs deno bun php lua luajit Rscript R julia groovy tclsh expect ocaml")
+# `PROGRAM CODE FILES`, after options that have no value, or have it in the same word.
+_FILTERS = {
+    **dict.fromkeys(("sed", "gsed"), re.compile(r"-[nirEsuz]+|-i.+|--(?:quiet|silent|in-place|regexp-extended)")),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), re.compile(r"-F.+")),
+    **dict.fromkeys(("jq", "yq"), re.compile(r"-[rcnsSejaRMC]+")),
+}
+_REMOTE = _names("ssh slogin mosh autossh rsh pdsh pssh clush xargs parallel sem rush")
+_OTHERS = _names(
+    "watch make gmake su at batch tmux screen psql mysql mariadb sqlite3 duckdb vim vi nvim ex emacs gdb "
+    "osascript powershell pwsh crontab"
+)
+_BUILTINS = _names("eval trap let unset read mapfile readarray getopts alias bind complete compgen coproc")
+_DECLARING = _names("declare typeset local readonly export")
+_BEFORE_BUILTINS = _names("command builtin exec")
+# They run the command that follows their options.
+_RUNNERS = _BEFORE_BUILTINS | _names(
+    "env sudo doas nohup nice ionice timeout time stdbuf setsid chrt taskset numactl strace xvfb-run chroot"
+)
+_WRAPPERS = _RUNNERS | _names(
+    "srun docker podman kubectl singularity apptainer flock uv poetry conda pixi nsenter unshare systemd-run"
+)
+# Variables that a shell or a language runs, or finds code by.
+_RUNNING = _names(
+    "PS0 PS1 PS2 PS3 PS4 BASH_ENV ENV PROMPT_COMMAND LD_PRELOAD LD_AUDIT PERL5OPT RUBYOPT NODE_OPTIONS "
+    "PYTHONSTARTUP GIT_SSH_COMMAND GIT_EDITOR EDITOR VISUAL PAGER SHELLOPTS BASHOPTS"
+)
+_RESERVED = _names("if then else elif do while until ! { time")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?\+?=")
+_CODE_FLAG = re.compile(r"-[a-zA-Z]?[ce]|--?(?:command|eval|exec|expression)")
+_SOME_CODE = re.compile(r"[\s;|&$`()<>]")
+_CALL = re.compile(r"(?:^|[\s/;|&(])(?:(?:ba|da|z|k)?sh\s+-\w*c|python[\d.]*\s+-\w*c|perl\s+-\w*[eE]|ssh\s|eval\s)")
+_NO_PROGRAM = re.compile(r"-|[\d.]+\w?$|[A-Za-z_]\w*=")  # an option, a time or number, a variable
+_STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+
+
+def judge(words: Sequence[str]) -> Verdict:
+    """Of the words of one simple command: is a line data in each word that it stands in?"""
+    if not any(HOLE in word for word in words):
+        return Verdict()
+    arguments, refusal = _without_assignments(words)
+    if refusal or not any(HOLE in word for word in arguments):
+        return Verdict(refusal)
+    program = arguments[0]
+    if program.startswith(HOLE):
+        return Verdict("is the program itself")
+    name = name_of(program)
+    if UNKNOWN in name and any(HOLE in word for word in arguments[1:]):
+        return Verdict("is given to a program that only bash can tell")
+    return _of_builtin(arguments) or _of_programs(arguments)
+
+
+def assigns(words: Sequence[str]) -> bool:
+    """Does the command keep a line in a variable?"""
+    kept = ("for", "select", "set", *_DECLARING)
+    return any(HOLE in word for word in words if _ASSIGNMENT.match(word)) or (
+        words[:1] != [] and words[0] in kept and any(HOLE in word for word in words)
+    )
+
+
+def calculates(words: Sequence[str]) -> bool:
+    """Does it read variables as arithmetic, which bash evaluates as code?"""
+    return words[0] == "let" or (words[0] in _DECLARING and any(re.match(r"-\w*i", word) for word in words))
+
+
+def reads_code(words: Sequence[str]) -> bool:
+    """Would it run what it reads from its standard input?"""
+    arguments, _ = _without_assignments(words)
+    for index, word in enumerate(arguments):
+        if index and arguments[0] not in _WRAPPERS:
+            return False
+        name = name_of(word)
+        if name in _REMOTE or name in _OTHERS or UNKNOWN in name:
+            return True
+        if name in _FAMILIES or name in _SCRIPTED:
+            rest = arguments[index + 1 :]
+            has_code = any(_FAMILIES.get(name, _PYTHON).code.fullmatch(each) or each == "-e" for each in rest)
+            script = next((each for each in rest if not each.startswith("-") or each == "-"), "-")
+            return not has_code and script in _STDIN
+        if name in ("source", "."):
+            return any(each in _STDIN for each in arguments[index + 1 :])
+    return False
+
+
+def name_of(word: str) -> str:
+    """A program's own name: `/usr/bin/python3.11` is python."""
+    name = os.path.basename(word)
+    is_numbered = name.startswith(("python", "pypy", "perl", "ruby", "lua", "tclsh"))
+    return re.sub(r"(?<=[A-Za-z])[\d.]+$", "", name) if is_numbered else name
+
+
+def _without_assignments(words: Sequence[str]) -> tuple[list[str], str]:
+    """The command's own words; and why a line may not be what a variable before them is set to."""
+    rest = list(words)
+    if rest[0] == "function":
+        rest = rest[2:]
+    while rest:
+        match = _ASSIGNMENT.match(rest[0])
+        if match is None and rest[0] not in _RESERVED:
+            break
+        if match and HOLE in rest[0] and (refusal := _of_assignment(match)):
+            return rest, refusal
+        if rest.pop(0) == "time":
+            rest = list(dropwhile(lambda word: word.startswith("-") and HOLE not in word, rest))
+    return rest, ""
+
+
+def _of_assignment(match: re.Match[str]) -> str:
+    if HOLE in match[0]:
+        return "is the index of an array"
+    return f"is the value of {match[1]}, which is run" if match[1] in _RUNNING else ""
+
+
+def _of_builtin(words: list[str]) -> Verdict | None:
+    """What only the shell itself reads as code; None: it is no such builtin."""
+    name = words[0]
+    if name in _BEFORE_BUILTINS:
+        rest = [word for index, word in enumerate(words[1:]) if index or not word.startswith("-")]
+        return _of_builtin(rest) if rest and HOLE not in rest[0] else None
+    if name in _BUILTINS:
+        return Verdict(f"is an argument of {name}, which reads it as code")
+    if name in _DECLARING:
+        for word in words[1:]:
+            match = _ASSIGNMENT.match(word)
+            if HOLE in word and (match is None or any(each.startswith("-") for each in words[1:])):
+                return Verdict(f"is an argument of {name}, which reads it as code")
+            if match and HOLE in word and (refusal := _of_assignment(match)):
+                return Verdict(refusal)
+        return Verdict()
+    if name in ("printf", "test", "[") and "-v" in words:
+        return Verdict(f"is an argument of {name} -v, which reads it as a variable")
+    if name in ("source", "."):
+        return Verdict(no_dash=name)
+    return None
+
+
+def _of_programs(words: list[str]) -> Verdict:
+    """Of a program, and of what it may start in turn: `sudo -u ben bash -c ...`, `timeout 5 ssh host ...`."""
+    no_dash = ""
+    is_wrapper = words[0] in _WRAPPERS or name_of(words[0]) in _WRAPPERS
+    for index, word in enumerate(words):
+        if HOLE in word:
+            if _CALL.search(word) or (index and _CODE_FLAG.fullmatch(words[index - 1]) and _SOME_CODE.search(word)):
+                return Verdict("is in a word that looks like code")
+            if name_of(words[0]) in _RUNNERS and word.startswith(HOLE) and all(map(_NO_PROGRAM.match, words[1:index])):
+                return Verdict("is the program itself")
+            continue
+        verdict = _of_program(words, index, is_sure=index == 0 or is_wrapper)
+        if verdict.refusal:
+            return verdict
+        no_dash = no_dash or verdict.no_dash
+    return Verdict(no_dash=no_dash)
+
+
+def _of_program(words: list[str], index: int, *, is_sure: bool) -> Verdict:
+    """`is_sure`: this word is a program, or may well be. Elsewhere only names that mean little else count."""
+    name, rest = name_of(words[index]), words[index + 1 :]
+    if not any(HOLE in word for word in rest):
+        return Verdict()
+    if name in _REMOTE or (is_sure and name in _OTHERS):
+        return Verdict(f"is in a word that {name} reads as code")
+    if name == "find" and is_sure and any(re.fullmatch(r"-(exec|ok)(dir)?", word) for word in rest):
+        return Verdict("is in a command of find, which has a {} of its own")
+    if name in _FAMILIES:
+        return _of_family(name, rest, _FAMILIES[name])
+    if name in _SCRIPTED and (is_sure or name in ("perl", "ruby")):
+        return _of_scripted(name, rest)
+    if name in _FILTERS and (is_sure or name in ("sed", "awk")):
+        return _of_filter(name, rest)
+    return Verdict()
+
+
+def _of_family(name: str, rest: list[str], family: _Family) -> Verdict:
+    index = 0
+    while index < len(rest):
+        word = rest[index]
+        if not word.startswith(("-", "+")) or word in ("-", "--"):
+            if not word.strip(UNKNOWN):  # it may be an option, several words, or nothing at all
+                return Verdict(f"is given to {name} after words that only bash can tell")
+            return Verdict(no_dash=name if word.startswith(HOLE) else "")
+        if family.code.fullmatch(word):
+            code = next((each for each in rest[index + 1 :] if not each.startswith(("-", "+"))), "")
+            before = rest[: rest.index(code, index + 1)] if code else rest
+            is_data = HOLE not in code and not any(HOLE in each for each in before)
+            return Verdict("" if is_data else f"is in a word that {name} reads as code")
+        if name == "ipython" or not (family.plain.fullmatch(word) or family.valued.fullmatch(word)):
+            if family is _PYTHON and re.fullmatch(r"-[bBdEiIOPqsSuvx]*m", word) and index + 1 < len(rest):
+                return Verdict("names the module" if HOLE in rest[index + 1] else "")
+            return Verdict(f"is in a word that {name} may read as code")
+        index += 2 if family.valued.fullmatch(word) else 1
+        if HOLE in word or (family.valued.fullmatch(word) and HOLE in "".join(rest[index - 1 : index])):
+            return Verdict(f"is in an option of {name}")
+    return Verdict()
+
+
+def _of_scripted(name: str, rest: list[str]) -> Verdict:
+    if rest[0].startswith("-") or not rest[0].strip(UNKNOWN):
+        return Verdict(f"is in a word that {name} may read as code")
+    return Verdict(no_dash=name if rest[0].startswith(HOLE) else "")
+
+
+def _of_filter(name: str, rest: list[str]) -> Verdict:
+    code = next((index for index, word in enumerate(rest) if not _FILTERS[name].fullmatch(word)), 0)
+    for index, word in enumerate(rest):
+        is_file = index > code and not rest[index - 1].startswith("-") and not word.startswith("-")
+        if HOLE in word and not (is_file and rest[code].strip(UNKNOWN) and not rest[code].startswith("-")):
+            return Verdict(f"is in a word that {name} reads as code")
+    return Verdict(no_dash=name if any(word.startswith(HOLE) for word in rest) else "")

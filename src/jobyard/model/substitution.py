@@ -1,0 +1,306 @@
+"""Substitution: what stands for `{}` in a command, so that no line of data becomes code?
+
+A line travels in the variable YARD_LINE, and bash expands that after it has read the command. In a command of bash
+`{}` is `"${YARD_LINE}"` outside quotes, `${YARD_LINE}` inside double and `'"${YARD_LINE}"'` inside single quotes. In
+words that no shell reads it is the line itself. Where it stands in code of another kind, or where this small reader of
+bash's quoting is not sure, it is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from jobyard.errors import UserError
+from jobyard.model.interpreters import HOLE, UNKNOWN, assigns, calculates, judge, reads_code
+from jobyard.model.job import Command
+
+PLACEHOLDER = "{}"
+_IN = {"": '"${YARD_LINE}"', '"': "${YARD_LINE}", "'": "'\"${YARD_LINE}\"'"}
+_SIMPLE_BRACES = re.compile(r"\$\{[^{}'\"`$\\()]*\}")
+_VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|[0-9@*#?$!-])")
+_UNSURE_INSIDE = re.compile(r"<<|#|\bcase\b")  # parentheses do not tell the end of such a substitution
+_BLANK = " \t"
+_OPERATORS = ";&|()\n"
+
+
+class Substituted(NamedTuple):
+    shell: str
+    no_dash: str = ""  # the program for which a line that begins with a dash would be an option
+
+
+class Refused(UserError):
+    """`{}` stands where a line would be code, or may be."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"command: {PLACEHOLDER} {where}: a line could run commands there; "
+            f'write "$YARD_LINE" there instead of {PLACEHOLDER}'
+        )
+
+
+def check(command: Command) -> None:
+    """Raises UserError unless every line of `entries` is data wherever `{}` stands in the command."""
+    if command.entries is None or command.script is not None:
+        return
+    no_dash = substituted(command.shell).no_dash if command.shell else _of_words(command.argv)
+    for number, line in enumerate(command.entries, start=1) if no_dash else ():
+        if line.startswith(("-", "+")):
+            raise UserError(
+                f"command: line {number} begins with {line[0]!r}, and {no_dash} would take it for an option; "
+                f"write ./{PLACEHOLDER} for a file, or change the line"
+            )
+
+
+def words_with(words: Sequence[str], line: str) -> tuple[str, ...]:
+    """Of a command without a shell: the line in place of `{}`."""
+    return tuple(word.replace(PLACEHOLDER, line) for word in words)
+
+
+@lru_cache(maxsize=256)
+def substituted(shell: str) -> Substituted:
+    """The command of bash that finds its line in YARD_LINE. Raises Refused."""
+    if PLACEHOLDER not in shell:
+        return Substituted(shell)
+    reader = _Reader(shell)
+    reader.read()
+    return Substituted("".join(reader.pieces), reader.no_dash)
+
+
+def _of_words(argv: Sequence[str]) -> str:
+    verdict = judge([word.replace(PLACEHOLDER, HOLE) for word in argv])
+    if verdict.refusal:
+        raise Refused(verdict.refusal)
+    return verdict.no_dash
+
+
+class _Reader:
+    """Reads a command of bash once, from left to right, as far as quotes and simple commands go."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.pieces: list[str] = []
+        self.no_dash = ""
+        self._at = 0
+        self._word: list[str] | None = None  # of the word that is being read; None: between words
+        self._has_hole = self._has_brace = False  # outside quotes, in this word
+        self._words: list[str] = []
+        self._redirects: list[str] = []  # "file", "text": what the next word is
+        self._texts: list[str] = []  # here-strings of this command
+        self._seen_hole = self._is_piped = self._in_test = self._keeps = self._calculates = False
+
+    def read(self) -> None:
+        while self._at < len(self.text):
+            self._step(self.text[self._at])
+        self._end_command()
+        if self._keeps and self._calculates:
+            raise Refused("is kept in a variable, and arithmetic reads variables as code")
+
+    def _step(self, char: str) -> None:
+        text, at = self.text, self._at
+        if text.startswith(PLACEHOLDER, at):
+            self._hole("")
+        elif char in _BLANK:
+            self._end_word()
+            self._take(1)
+        elif char == "#" and self._word is None:
+            end = text.find("\n", at)
+            self._take((len(text) if end < 0 else end) - at)
+        elif char == "\\":
+            self._take(2, None if text.startswith("\n", at + 1) else text[at + 1 : at + 2])
+        elif char == "'":
+            self._single()
+        elif char == '"':
+            self._double()
+        elif char in "$`":
+            self._expansion()
+        elif char in "<>" or text.startswith("&>", at):
+            self._redirection()
+        elif char in _OPERATORS:
+            self._operator(char)
+        else:
+            if char in "{}":
+                self._has_brace = True
+                self._refuse_brace_expansion()
+            is_expanded = char in "*?" or (char == "{" and text[at + 1 : at + 2].strip() != "")
+            self._take(1, UNKNOWN if is_expanded else char)
+
+    # -- moving on --------------------------------------------------------------------------------------------------
+
+    def _take(self, length: int, meaning: str | None = None) -> None:
+        """Copy so much of the text; with a meaning it is part of a word."""
+        self.pieces.append(self.text[self._at : self._at + length])
+        self._at += length
+        if meaning is not None:
+            self._word = [*(self._word or ()), meaning]
+
+    def _hole(self, quote: str) -> None:
+        if self._in_test:
+            raise Refused("is inside [[ ]]")
+        self.pieces.append(_IN[quote])
+        self._at += len(PLACEHOLDER)
+        self._word = [*(self._word or ()), HOLE]
+        self._seen_hole = True
+        if not quote:
+            self._has_hole = True
+            self._refuse_brace_expansion()
+
+    def _refuse_brace_expansion(self) -> None:
+        if self._has_hole and self._has_brace:
+            raise Refused("is in a word with other braces")
+
+    # -- quotes and expansions -----------------------------------------------------------------------------------------
+
+    def _single(self) -> None:
+        end = self._find("'", self._at + 1, hides=False)
+        self._take(1, "")
+        while self._at < end:
+            if self.text.startswith(PLACEHOLDER, self._at):
+                self._hole("'")
+            else:
+                self._take(1, self.text[self._at])
+        self._take(1)
+
+    def _double(self) -> None:
+        self._take(1, "")
+        while (char := self.text[self._at : self._at + 1]) != '"':
+            if not char:
+                raise Refused("is in a command with a quote that is not closed")
+            if self.text.startswith(PLACEHOLDER, self._at):
+                self._hole('"')
+            elif char == "\\":
+                if self.text.startswith(PLACEHOLDER, self._at + 1):
+                    raise Refused("stands after a backslash inside double quotes")
+                self._take(2, self.text[self._at + 1 : self._at + 2])
+            elif char in "$`":
+                self._expansion(in_quotes=True)
+            else:
+                self._take(1, char)
+        self._take(1)
+
+    def _expansion(self, *, in_quotes: bool = False) -> None:
+        """Past what begins with `$` or a backtick; with `{}` inside it is refused."""
+        text, at = self.text, self._at
+        if text[at] == "`":
+            self._pass(self._find("`", at + 1) + 1, "is inside backticks")
+        elif text.startswith("$((", at) or text.startswith("$[", at):
+            self._calculates = True
+            self._pass(self._closing(at), "is inside arithmetic")
+        elif text.startswith("$(", at):
+            self._pass(self._closing(at), "is inside $(...)")
+        elif text.startswith("${", at):
+            match = _SIMPLE_BRACES.match(text, at)
+            self._calculates = self._calculates or bool(match and re.search(r"[\[:]", match[0]))
+            if match is None:
+                self._unsure("${...}")
+            self._pass(match.end() if match else len(text), "is inside ${...}")
+        elif text.startswith(("$'", '$"'), at) and not in_quotes:
+            end = self._find(text[at + 1], at + 2) + 1
+            if text[at + 1] == '"' and re.search(r"[$`]", text[at + 2 : end]):
+                self._unsure('$"..."')
+            self._pass(end, f"is inside {text[at : at + 2]}...{text[at + 1]}")
+        elif match := _VARIABLE.match(text, at):
+            self._take(len(match[0]), UNKNOWN)
+        else:
+            self._take(1, "$")
+
+    def _pass(self, end: int, where: str) -> None:
+        if PLACEHOLDER in self.text[self._at : end]:
+            raise Refused(where)
+        self._take(end - self._at, UNKNOWN)
+
+    def _find(self, char: str, start: int, *, hides: bool = True) -> int:
+        """The next such character; where a backslash `hides`, not one behind it."""
+        at = start
+        while at < len(self.text) and self.text[at] != char:
+            at += 2 if hides and self.text[at] == "\\" else 1
+        if at >= len(self.text):
+            self._unsure("a quote that is not closed")
+        return min(at, len(self.text))
+
+    def _closing(self, start: int) -> int:
+        """Past the parenthesis or bracket that closes the one after `start`."""
+        opening = self.text[start + 1]
+        closing = {"(": ")", "[": "]"}[opening]
+        depth, at = 0, start + 1
+        while at < len(self.text):
+            char = self.text[at]
+            if char == "\\":
+                at += 1
+            elif char in "'\"`":
+                first, at = at, self._find(char, at + 1, hides=char != "'")
+                if char == '"' and re.search(r"[$`]", self.text[first:at]):
+                    self._unsure("quotes inside $(...)")
+            elif char == opening:
+                depth += 1
+            elif char == closing:
+                depth -= 1
+                if depth == 0:
+                    break
+            at += 1
+        if depth or _UNSURE_INSIDE.search(self.text[start:at]):
+            self._unsure("$(...)")
+        return min(at + 1, len(self.text))
+
+    def _unsure(self, of: str) -> None:
+        """From here on the reader may be wrong about quotes."""
+        if PLACEHOLDER in self.text[self._at :]:
+            raise Refused(f"is in or after {of}, which cannot be read with certainty")
+
+    # -- operators, words and commands ---------------------------------------------------------------------------------
+
+    def _redirection(self) -> None:
+        text, at = self.text, self._at
+        if text.startswith(("<(", ">("), at):
+            return self._pass(self._closing(at), "is inside <(...)")
+        if self._word is not None and not "".join(self._word).isdigit():
+            self._end_word()
+        self._word = None
+        match = re.compile(r"&>>?|<<<|<<-?|[<>]&|>>|>\||<>|[<>]").match(text, at)
+        assert match is not None
+        if match[0] in ("<<", "<<-") and PLACEHOLDER in text[at:]:
+            raise Refused("is in or after a here-document")
+        self._take(len(match[0]))
+        self._redirects.append("text" if match[0] == "<<<" else "file")
+
+    def _operator(self, char: str) -> None:
+        if self.text.startswith("((", self._at):
+            self._end_command()
+            self._calculates = True
+            return self._pass(self._closing(self._at - 1), "is inside arithmetic")
+        is_pipe = char == "|" and not self.text.startswith("||", self._at)
+        self._end_command()
+        self._is_piped = self._is_piped or (is_pipe and self._seen_hole)
+        self._take(2 if self.text.startswith(("||", "&&"), self._at) else 1)
+
+    def _end_word(self) -> None:
+        if self._word is None:
+            return
+        word, self._word = "".join(self._word), None
+        self._has_hole = self._has_brace = False
+        if self._redirects:
+            if self._redirects.pop() == "text":
+                self._texts.append(word)
+            return
+        self._words.append(word)
+        if word == "[[":
+            self._in_test = self._calculates = True
+        elif word == "]]":
+            self._in_test = False
+
+    def _end_command(self) -> None:
+        self._end_word()
+        words, texts = self._words, self._texts
+        self._words, self._texts, self._redirects = [], [], []
+        if not words:
+            return
+        verdict = judge(words)
+        if verdict.refusal:
+            raise Refused(verdict.refusal)
+        self.no_dash = self.no_dash or verdict.no_dash
+        self._keeps = self._keeps or assigns(words)
+        self._calculates = self._calculates or calculates(words)
+        if (self._is_piped or any(HOLE in text for text in texts)) and reads_code(words):
+            raise Refused("goes to a program that runs what it reads")

@@ -1,0 +1,202 @@
+"""Whatever a line of data holds, it is data: the command is run by a real bash."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobyard.errors import UserError
+from jobyard.model.job import Command, Lines, Script
+from jobyard.model.substitution import Refused, check, substituted, words_with
+
+EVIL = "$(touch bad)`touch bad`;touch bad;\"';touch bad'\";a[$(touch bad)]\n|touch bad&${x:=$(touch bad)}*"
+
+
+def run(shell: str, line: str) -> tuple[bytes, list[str]]:
+    """What bash prints, and the files that it made."""
+    with tempfile.TemporaryDirectory() as directory:
+        env = {"PATH": os.environ["PATH"], "YARD_LINE": line, "HOME": "/nowhere", "LC_ALL": "C.UTF-8"}
+        ran = subprocess.run(
+            ["bash", "-c", shell],
+            cwd=directory,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        return ran.stdout, sorted(os.listdir(directory))
+
+
+# A template, and what stands before and after the line in what it prints.
+PRINTING = [
+    ("printf %s {}", "", ""),
+    ("printf %s a{}b", "a", "b"),
+    ("printf '%s' \"file: {}\"", "file: ", ""),
+    ("printf %s 'it is {}, yes'", "it is ", ", yes"),
+    ('printf %s "a\\\\{}"', "a\\", ""),
+    ("printf %s \"$HOME\"'/'{}", "/nowhere/", ""),
+    ("x={}; printf %s \"$x\"", "", ""),
+    ("export X={}; printf %s \"$X\"", "", ""),
+    ("X={} printenv X | head -c -1", "", ""),
+    ("for f in {}; do printf %s \"$f\"; done", "", ""),
+    ("if true; then printf %s {}; fi # {}", "", ""),
+    ("case a in a) printf %s {};; esac", "", ""),
+    ("{ printf %s {}; }", "", ""),
+    ("( printf %s {} )", "", ""),
+    ("f() { printf %s {}; }; f", "", ""),
+    ("cat <<< {} | head -c -1", "", ""),
+    ("printf %s $(echo 1) {}", "1", ""),
+    ("printf %s `echo 1` {}", "1", ""),
+    ("printf %s $((1 + 1)) {}", "2", ""),
+    ("printf %s ${HOME}/{}", "/nowhere/", ""),
+    ("printf %s \\\n {}", "", ""),
+    ("bash -c 'printf %s \"$1\"' _ {}", "", ""),
+    ("python3 -c 'import os, sys; sys.stdout.buffer.write(os.fsencode(sys.argv[1]))' {}", "", ""),
+    ("env A=1 printf %s {}", "", ""),
+    ("printf %s {} | cat", "", ""),
+    ("printf %s \"[[ {} ]]\"", "[[ ", " ]]"),
+]  # fmt: skip
+line_of_data = st.one_of(
+    st.just(EVIL),
+    st.text(st.sampled_from("$`\"'\\(){}[];|&<>*?~#! \t\n=-+,.:@abcé中🙂\u202e"), max_size=30),
+    st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), max_size=30),
+)
+
+
+@pytest.mark.parametrize(("template", "before", "after"), PRINTING, ids=[each[0] for each in PRINTING])
+@settings(max_examples=12, deadline=None)
+@given(line=line_of_data)
+def test_bash_prints_exactly_the_line_and_does_nothing_else(template: str, before: str, after: str, line: str) -> None:
+    printed, files = run(substituted(template).shell, line)
+    assert printed == f"{before}{line}{after}".encode()
+    assert files == []
+
+
+def test_the_three_forms_are_as_documented() -> None:
+    assert substituted("echo {}").shell == 'echo "${YARD_LINE}"'
+    assert substituted('echo "a {}"').shell == 'echo "a ${YARD_LINE}"'
+    assert substituted("echo 'a {}'").shell == "echo 'a '\"${YARD_LINE}\"''"
+    assert substituted("echo hello").shell == "echo hello"
+
+
+def test_an_escaped_placeholder_and_one_in_a_comment_stay_as_they_are() -> None:
+    assert substituted("echo \\{} # {}").shell == "echo \\{} # {}"
+
+
+REFUSED = [
+    "bash -c 'echo {}'", 'sh -c "echo {}"', "python3.11 -c 'print(\"{}\")'", "perl -e 'print {}'", "perl -ne '{}' x",
+    'ssh host "ls {}"', "ssh {} uptime", "eval {}", 'eval "echo {}"', "ls | xargs -I{} echo {}", "parallel echo {}",
+    "env bash -c 'echo {}'", "sudo sh -c 'echo {}'", "sudo -u ben bash -lc 'echo {}'", "nohup bash -c 'echo {}'",
+    "timeout 5 bash -c 'echo {}'", "docker run img sh -c 'echo {}'", "bash -O extglob -c 'echo {}'",
+    "python -W ignore -c 'print({})'", "bash \\\n -c 'echo {}'", "bash $FLAGS 'echo {}'", "$SHELL -c 'echo {}'",
+    "node -e 'x({})'", "sed s/a/{}/ f", "sed -e {} f", "awk {} f", "make X={}", "watch ls {}", "psql -c 'select {}'",
+    "flock l -c 'echo {}'", "su -c 'echo {}'", "tmux new 'bash -c {}'", "unknown-wrapper -c 'do {}'",
+    "find . -exec cat {} +",
+    "cat <<EOF\n{}\nEOF", "cat <<EOF >{}\nEOF", "echo $(cat {})", 'echo "$(cat {})"', "echo `cat {}`",
+    'echo "`cat {}`"',
+    "diff <(cat {}) y", "tee >(cat {})", "echo $((1 + {}))", "(( {} ))", "echo $[{}]", "[[ {} -eq 1 ]]",
+    "echo $'{}'", 'echo $"{}"', "echo ${x:-{}}", 'echo "${x:-{}}"', "echo ${}", 'echo "\\{}"', "echo {a,{}}",
+    "echo {}{a,b}",
+    "{}", "{} a", "env {}", "sudo {}", "timeout 5 {}", "a[{}]=1", "a=({})", "declare {}", "declare -i n={}", "let x={}",
+    "export {}", "read {}", "unset {}", "printf -v {} x", "test -v {}", "trap {} EXIT", "command eval {}", "! eval {}",
+    "builtin eval {}", "time -p eval {}", "function f { eval {}; }", "PS4={} bash -x s", "BASH_ENV={} bash s",
+    "echo {} | bash", "echo 'rm {}' | sudo sh -s", "echo {} | ssh host", "bash <<< {}", "cat {} | xargs rm",
+    "x={}; echo $((x + 1))", "declare -i n; n={}", "x={}; [[ $x -eq 1 ]]", "echo 'not closed {}", 'echo "not closed {}',
+    'echo "$(case x in x) echo "a" ;; esac)" {}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("template", REFUSED)
+def test_where_a_line_would_be_code_the_command_is_refused(template: str) -> None:
+    with pytest.raises(Refused, match=r'"\$YARD_LINE" there instead of \{\}'):
+        substituted(template)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "python train.py -c {}",
+        "python -u -m train --lr {}",
+        "bash script.sh {}",
+        "awk -F, '{print $1}' {}",
+        "sed -n 1p {}",
+        "cat {} | python -c 'import sys'",
+        "curl -sS {} | jq .title",
+        "$HOME/bin/train {}",
+        "srun python $DIR/train.py {}",
+        "echo {} 2>&1 | tee out.{}",
+        "convert {} -resize 50% small/{}",
+    ],
+)
+def test_everyday_commands_are_not_refused(template: str) -> None:
+    assert "{}" not in substituted(template).shell
+
+
+WORDS = (
+    "echo cat a b= $b $HOME eval [[ ]] case in esac if then fi for do done time { } ( ) $( ${ $(( )) (( $' ` ' \" \\ $ ; "
+    "| && <<< <<E , ~ * = [ ] # {} {}"
+)
+fragments = st.lists(
+    st.sampled_from([*WORDS.split(), "bash -c ", "printf '%s\\n' ", " ", " ", "\n"]),
+    min_size=2,
+    max_size=14,
+).map("".join)  # fmt: skip
+
+
+@settings(max_examples=500, deadline=None)
+@given(fragments)
+def test_no_command_that_is_accepted_runs_its_line(template: str) -> None:
+    try:
+        shell = substituted(template).shell
+    except Refused:
+        return
+    if shell != template:
+        assert "bad" not in run(shell, EVIL)[1]
+        # And the quotes are right: with {} for its line the command is what it was.
+        assert run(shell, "{}") == run(template, "{}")
+
+
+def test_words_without_a_shell_get_the_line_itself() -> None:
+    assert words_with(("cat", "in/{}.txt", "{}"), EVIL) == ("cat", f"in/{EVIL}.txt", EVIL)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("bash", "-c", "echo {}"),
+        ("env", "A=1", "sh", "-c", "echo {}"),
+        ("python3", "-c", "print('{}')"),
+        ("ssh", "host", "ls {}"),
+        ("timeout", "5", "bash", "-c", "{}"),
+        ("{}",),
+    ],
+)
+def test_words_that_an_interpreter_reads_are_refused(argv: tuple[str, ...]) -> None:
+    with pytest.raises(Refused):
+        check(Command(argv=argv, entries=Lines.of(["x"])))
+
+
+@pytest.mark.parametrize(
+    "command", [Command(argv=("python", "{}")), Command(shell="perl {}"), Command(shell="sed p {}")]
+)
+def test_a_line_that_would_be_an_option_of_an_interpreter_is_refused(command: Command) -> None:
+    check(Command(command.argv, command.shell, entries=Lines.of(["a.py", "b-c.py"])))
+    with pytest.raises(UserError, match="line 2 begins with '-'"):
+        check(Command(command.argv, command.shell, entries=Lines.of(["a.py", "-cimport os"])))
+
+
+def test_a_command_without_lines_may_hold_anything() -> None:
+    check(Command(shell="bash -c 'echo {}'"))
+    check(Command(argv=("{}",), script=Script("x.sh", "#!/bin/sh\n"), entries=Lines.of(["-x"])))
+
+
+def test_the_line_is_not_run_by_the_words_that_the_issue_names(tmp_path: Path) -> None:
+    printed, files = run(substituted('echo "file: {}"').shell, "$(touch x)")
+    assert (printed, files) == (b"file: $(touch x)\n", [])
