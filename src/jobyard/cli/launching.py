@@ -41,7 +41,7 @@ class Launch:
 def launched(asked: Asked) -> Asked:
     """As `yard submit --build -- CMD` means it. A manifest, and who runs containers on machines, say all themselves."""
     said = asked.overrides
-    if asked.command is None or said.container:
+    if asked.files or asked.command is None or said.container:
         return asked
     said = replace(said, on=said.on or DEFAULT, cpus=said.cpus or "0")
     if said.workers is not None and said.array is None and said.each_line is None:

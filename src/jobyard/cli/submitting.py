@@ -31,17 +31,25 @@ COMMAND_WORDS = "jobyard.command_words"
 
 
 class FileOrCommand(click.Command):
-    """`[FLAGS] FILE [FLAGS]` or `[FLAGS] -- CMD...`: what follows the first `--` is the command."""
+    """`[FLAGS] FILE [FLAGS]` or `[FLAGS] -- CMD...`: what follows the first `--` is the command, or a script's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
             cut = args.index("--")
             ctx.meta[COMMAND_WORDS] = tuple(args[cut + 1 :])
             args = args[:cut]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.possibilities:
+                raise
+            raise UserError(
+                f"no such option {error.option_name}; what a script shall have goes after --, "
+                f"as in `{ctx.command_path} FILE -- {error.option_name}`"
+            ) from error
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return ["[OPTIONS]", "FILE | -- CMD..."]
+        return ["[OPTIONS]", "FILE [ARGS] | -- CMD..."]
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,7 @@ class Asked:
     command: tuple[str, ...] | None  # None: no `--`
     overrides: Overrides
     verb: str
+    is_list: bool = False
 
 
 def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
@@ -78,6 +87,7 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
     @click.option("-w", "--workdir", metavar="DIR", help="Where tasks run; default: here.")
     @click.option("-a", "--array", metavar="RANGE", help="One task for each number: 0-99, 0-99:2, 1,5,9, 0-99%10.")
     @click.option("--each-line", metavar="FILE", help="One task for each line of FILE, given as {} and $YARD_LINE.")
+    @click.option("--lines", "is_list", is_flag=True, help="FILE is a list of commands, though it begins with #!.")
     @click.option("--after", multiple=True, metavar="[afterok:|afterany:]JOB", help="Start after JOB has ended.")
     @click.option("--retries", type=int, metavar="N", help="Further attempts at a task that fails.")
     @click.option("--max-fails", type=int, metavar="N", help="Stop the job when more tasks than this have failed.")
@@ -124,7 +134,8 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
     @wraps(function)
     def with_flags(ctx: click.Context, /, session: Session, files: tuple[str, ...], **given: Any) -> int:
         overrides = Overrides(**{field.name: given.pop(field.name) for field in fields(Overrides)})
-        asked = Asked(files, ctx.meta.get(COMMAND_WORDS), overrides, verb=f"yard {ctx.info_name}")
+        verb, is_list = f"yard {ctx.info_name}", given.pop("is_list")
+        asked = Asked(files, ctx.meta.get(COMMAND_WORDS), overrides, verb, is_list)
         return function(session, asked, **given)
 
     return with_flags
@@ -142,24 +153,25 @@ def spec_of(asked: Asked, session: Session) -> JobSpec:
 
 
 def _spec_from_words(asked: Asked, context: SubmitContext) -> JobSpec:
-    if asked.command is not None:
-        if asked.files:
-            raise UserError(f"{asked.files[0]!r} before --: give either FILE or -- CMD, not both")
-        return spec_from_command(asked.command, asked.overrides, context)
-    if not asked.files:
+    if asked.files:
+        return _spec_from_file(asked, context)
+    if asked.is_list:
+        raise UserError(f"--lines: it is for a file of commands; write `{asked.verb} --lines FILE`")
+    if asked.command is None:
         raise UserError(f"nothing to run; write `{asked.verb} FILE` or `{asked.verb} -- CMD`")
-    if len(asked.files) > 1:
-        raise UserError(f"one FILE at a time; to run a command write: {asked.verb} -- {' '.join(asked.files)}")
-    return _spec_from_file(asked, context)
+    return spec_from_command(asked.command, asked.overrides, context)
 
 
 def _spec_from_file(asked: Asked, context: SubmitContext) -> JobSpec:
-    (file,) = asked.files
+    file, *words = asked.files
     if file == "-":
         file = "/dev/stdin"
     elif not os.path.lexists(os.path.expanduser(file)):
-        raise UserError(f"no file {file!r}; to run a command write: {asked.verb} -- {file}")
-    return spec_from_file(Path(file), asked.overrides, context)
+        if asked.command is not None:
+            raise UserError(f"{file!r} before --: there is no such file; give either FILE or -- CMD, not both")
+        raise UserError(f"no file {file!r}; to run a command write: {asked.verb} -- {' '.join(asked.files)}")
+    arguments = (*words, *(asked.command or ()))
+    return spec_from_file(Path(file), asked.overrides, context, arguments=arguments, is_list=asked.is_list)
 
 
 def _here() -> str:

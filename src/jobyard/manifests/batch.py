@@ -40,7 +40,7 @@ def spec_from_batch(text: str, file: str, overrides: Overrides, context: SubmitC
         workdir=context.workdir,
         user=context.user,
         source="batch",
-        notes=_notes(text, file, len(numbered)),
+        notes=_notes(file, len(numbered)),
     )
     return apply(spec, merge(directives, overrides), context)
 
@@ -102,12 +102,12 @@ def _meaning(flag: str, value: str, where: str, context: SubmitContext) -> tuple
     return name, meant
 
 
-def _notes(text: str, file: str, count: int) -> tuple[str, ...]:
-    if not text.startswith("#!") or count < 2:
+def _notes(file: str, count: int) -> tuple[str, ...]:
+    if not file.endswith((".sh", ".bash")) or count < 2:
         return ()
     return (
-        f"{file} begins with #! like a script, but each of its {count} lines runs as a task of its own; "
-        f"to run it as one script: yard run -- bash {shlex.quote(file)}",
+        f"{file} is a list of commands, and each of its {count} lines runs as a task of its own; "
+        "to run it as one script begin it with #!/bin/bash",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
@@ -25,7 +26,7 @@ def read_text(path: str | os.PathLike[str], context: SubmitContext, field: str =
         raise UserError(f"{field}: {shown!r} cannot be read: {why}") from None
     if b"\0" in content:
         raise UserError(
-            f"{field}: {shown!r} is a binary file (it holds a NUL byte); to run it write: yard run -- {shown}"
+            f"{field}: {shown!r} is a binary file (it holds a NUL byte); to run it write: yard run -- {_program(shown)}"
         )
     try:
         return content.decode("utf-8-sig")
@@ -34,6 +35,10 @@ def read_text(path: str | os.PathLike[str], context: SubmitContext, field: str =
         raise UserError(
             f"{field}: {shown!r} is not UTF-8 text (line {line}); convert it, for example with iconv"
         ) from None
+
+
+def _program(path: str) -> str:
+    return shlex.quote(path if "/" in path else f"./{path}")
 
 
 def lines_of(text: str) -> list[str]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.files import read_text
+from jobyard.manifests.other_files import refuse_other_file
 from jobyard.manifests.overrides import Overrides
 from jobyard.model.job import JobSpec
 
@@ -17,19 +20,49 @@ _AICHOR = re.compile(r"""^kind[ \t]*:[ \t]*["']?AIchorManifest\b""", re.MULTILIN
 _KUBERNETES = re.compile(r"^apiVersion[ \t]*:.*^kind[ \t]*:|^kind[ \t]*:.*^apiVersion[ \t]*:", re.MULTILINE | re.DOTALL)
 
 
-def spec_from_file(path: Path, overrides: Overrides, context: SubmitContext) -> JobSpec:
+def spec_from_file(
+    path: Path,
+    overrides: Overrides,
+    context: SubmitContext,
+    *,
+    arguments: Sequence[str] = (),
+    is_list: bool = False,
+) -> JobSpec:
     """The job in a file, told by its content and name; flags win. Raises UserError, and then nothing was submitted.
 
     `kind: AIchorManifest` is one; other YAML or JSON with an `apiVersion` is a Kubernetes object, and else a native
-    manifest; any other text is a batch file; JSON needs no name that says so.
+    manifest; what begins with `#!` is a script, and only that has `arguments`; any other text is a batch file. JSON
+    needs no name that says so. With `is_list` whatever it is counts as a batch file.
     """
-    text = read_text(path, context)
+    text, file = read_text(path, context), str(path)
     # Imported on first use: a batch file does not pay for YAML, nor a manifest for subprocess.
-    if path.suffix.lower() in _STRUCTURED or _AICHOR.search(text) or _KUBERNETES.search(text) or _is_json(text):
-        return _spec_from_document(text, str(path), overrides, context)
+    if not is_list and path.suffix.lower() not in _STRUCTURED and text.startswith("#!"):
+        from jobyard.manifests.scripts import spec_from_script
+
+        return spec_from_script(text, file, arguments, overrides, context)
+    if arguments:
+        raise UserError(
+            f"one FILE at a time: {file} does not begin with #! as a script does, and only a script has arguments; "
+            f"to run a command write: yard run -- {shlex.join((file, *arguments))}"
+        )
+    if is_list:
+        return _spec_from_list(text, file, overrides, context)
+    if path.suffix.lower() != ".ipynb" and _is_document(path, text):
+        return _spec_from_document(text, file, overrides, context)
+    refuse_other_file(text, file)
+    return _spec_from_list(text, file, overrides, context)
+
+
+def _is_document(path: Path, text: str) -> bool:
+    if path.suffix.lower() in _STRUCTURED:
+        return True
+    return bool(_AICHOR.search(text) or _KUBERNETES.search(text)) or _is_json(text)
+
+
+def _spec_from_list(text: str, file: str, overrides: Overrides, context: SubmitContext) -> JobSpec:
     from jobyard.manifests.batch import spec_from_batch
 
-    return spec_from_batch(text, str(path), overrides, context)
+    return spec_from_batch(text, file, overrides, context)
 
 
 def _is_json(text: str) -> bool:

@@ -38,8 +38,9 @@ def command(
 ) -> int:
     """Submit a job and follow it to its end.
 
-    FILE is a batch file (one bash command per line), a manifest, or - for stdin. The output of a job of one task is
-    shown as if it ran here; a job of several has a live display. Ctrl-C cancels the job, twice kills it.
+    FILE is a script (it begins with #!, and has ARGS), a batch file (one bash command per line), a manifest, or - for
+    stdin. The output of a job of one task is shown as if it ran here; a job of several has a live display. Ctrl-C
+    cancels the job, twice kills it.
 
     Exit codes: 0 all succeeded, 1 something failed, 2 bad request, 3 yard not reachable, 130 interrupted.
     """

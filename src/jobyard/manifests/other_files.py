@@ -1,0 +1,53 @@
+"""Other files: which files are plainly no list of commands, and how are they run?"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+
+from jobyard.errors import UserError
+
+_PROGRAMS = {
+    ".py": "python {}",
+    ".ipynb": "jupyter nbconvert --to notebook --execute {}",
+    ".r": "Rscript {}",
+    ".jl": "julia {}",
+    ".pl": "perl {}",
+    ".rb": "ruby {}",
+    ".js": "node {}",
+    ".mjs": "node {}",
+    ".lua": "lua {}",
+    ".php": "php {}",
+    ".mk": "make -f {}",
+    "makefile": "make -f {}",
+    "gnumakefile": "make -f {}",
+    "dockerfile": "",
+}
+_TABLES = frozenset({".csv", ".tsv"})
+_SOURCES = frozenset({".c", ".cc", ".cpp", ".cu", ".f90", ".go", ".java", ".rs", ".scala", ".ts"})
+_SBATCH = re.compile(r"^#SBATCH\s", re.MULTILINE)
+_TO_LIST = "if each of its lines is a command, add --lines"
+
+
+def refuse_other_file(text: str, file: str) -> None:
+    """Raises UserError with the way to run it, where a name or the text says that lines are not commands."""
+    name = os.path.basename(file).lower()
+    suffix = os.path.splitext(name)[1]
+    shown = shlex.quote(file)
+    if program := _PROGRAMS.get(name) or _PROGRAMS.get(suffix):
+        raise UserError(f"{file} is no list of commands; to run it write: yard run -- {program.format(shown)}")
+    if name in _PROGRAMS:
+        raise UserError(f"{file} is no list of commands; to build its image write: yard build")
+    if suffix in _TABLES:
+        raise UserError(
+            f"{file} is a table and no list of commands; for a task per line of it write: "
+            f"yard run --each-line {shown} -- CMD {{}}"
+        )
+    if suffix in _SOURCES:
+        raise UserError(f"{file} is source code; build it, and run the program: yard run -- ./PROGRAM; {_TO_LIST}")
+    if _SBATCH.search(text):
+        raise UserError(
+            f"{file} has #SBATCH lines, as a script for sbatch, but does not begin with #!; "
+            f"begin it with #!/bin/bash to run it as one script; {_TO_LIST}"
+        )

@@ -1,0 +1,59 @@
+"""Script: what job is a file that begins with `#!`?
+
+It runs whole, by the interpreter that its first line names. Its text is read once, when it is submitted, and travels
+with the job. `#YARD` lines count as in a batch file; `#SBATCH` lines are not honoured, and a note says which there are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from jobyard.errors import UserError
+from jobyard.manifests.batch import directives_of
+from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.files import lines_of, name_from_file
+from jobyard.manifests.overrides import Overrides, apply, merge
+from jobyard.model.job import Command, GroupSpec, JobSpec, Script
+
+LARGEST_BYTES = 120 * 1024  # Linux gives one variable of a process at most 128 KiB, and the text travels in one
+_SBATCH = re.compile(r"#SBATCH\s+(.*)")
+
+
+def is_script(text: str) -> bool:
+    return text.startswith("#!")
+
+
+def spec_from_script(
+    text: str, file: str, arguments: Sequence[str], overrides: Overrides, context: SubmitContext
+) -> JobSpec:
+    """One task that runs the script with these arguments. Raises UserError."""
+    script = Script(os.path.basename(file), text)
+    if not script.interpreter:
+        raise UserError(f"{file}: its first line names no interpreter; write for example #!/bin/bash")
+    if len(text.encode()) > LARGEST_BYTES:
+        raise UserError(
+            f"{file}: a script of more than {LARGEST_BYTES >> 10} KiB cannot travel with its job; "
+            f"leave it where tasks find it, and write: yard run -- {script.interpreter[0]} {file}"
+        )
+    spec = JobSpec(
+        name=name_from_file(file),
+        groups=(GroupSpec(Command(argv=tuple(arguments), script=script)),),
+        inherited_env=dict(context.environ),
+        workdir=context.workdir,
+        user=context.user,
+        source="script",
+        notes=_notes(text, file),
+    )
+    return apply(spec, merge(directives_of(text, file, context), overrides), context)
+
+
+def _notes(text: str, file: str) -> tuple[str, ...]:
+    asked = [match[1].strip() for line in lines_of(text) if (match := _SBATCH.match(line))]
+    if not asked:
+        return ()
+    return (
+        f"{file}: its #SBATCH lines are not honoured ({', '.join(asked)}); "
+        "say what they ask for with flags or with lines as #YARD --gpus 1 --mem 4G",
+    )
