@@ -15,14 +15,15 @@ import yaml
 
 from jobyard.client.address import Address
 from jobyard.client.api import YardClient
-from jobyard.errors import Forbidden
+from jobyard.errors import Forbidden, UserError
 from jobyard.manifests.command import spec_from_command
 from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
 from jobyard.model.job import State
 from jobyard.model.node import ClusterConfig
 from jobyard.settings import ClientKnobs
-from tests.cluster.api import Object
+from tests.cluster.api import Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.images import SMALL, yard_image
 from tests.cluster.node import NODE, Node
@@ -137,6 +138,42 @@ def test_a_client_with_a_token_runs_a_job_on_the_cluster_that_the_yard_is_in(dep
     said = "".join(chunk.data for chunk in client.logs(views[-1].id))
     assert said == "inside\n"
     client.remove_cluster("kubernetes")
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("serviceAccountName", {"serviceAccountName": "jobyard"}),
+        ("claimName", {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "jobyard"}}]}),
+        ("secretName", {"volumes": [{"name": "v", "secret": {"secretName": "(of the server)"}}]}),
+        ("hostPath", {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}),
+    ],
+)
+def test_no_job_has_the_servers_account_its_journal_its_tokens_or_the_node(
+    deployed: Deployed, tmp_path: Path, field: str, change: Object
+) -> None:
+    client = deployed.client()
+    client.add_cluster(ClusterConfig("kubernetes"))
+    mounted = {each["name"]: each for each in deployed.pod()["spec"]["volumes"]}
+    for volume in change.get("volumes", ()):
+        if "secret" in volume:
+            volume["secret"]["secretName"] = mounted["tokens"]["secret"]["secretName"]
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": SMALL, "command": ["id"]}], **change}
+    about = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "curious"}}
+    file = tmp_path / "pod.yaml"
+    file.write_text(yaml.safe_dump({**about, "spec": pod}))
+    spec = spec_from_file(file, Overrides(on="kubernetes"), SubmitContext("/", user="nobody"))
+    with pytest.raises(UserError, match=rf"spec\..*{field}: "):
+        client.submit(spec)
+    client.remove_cluster("kubernetes")
+
+
+def test_the_namespace_itself_keeps_pods_out_of_the_node(deployed: Deployed) -> None:
+    """Also those that no yard has looked at."""
+    pod = {"restartPolicy": "Never", "hostPID": True, "containers": [{"name": "main", "image": SMALL}]}
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "curious"}, "spec": pod}
+    with pytest.raises(Refused, match="baseline"):
+        deployed.cluster.api.create(PODS, made)
 
 
 MAY = [

@@ -101,6 +101,18 @@ def test_what_fails_is_told_with_its_exit_code(kind: str, yard: ClusterYard) -> 
     assert "bad luck" in yard.logs(job)
 
 
+def test_an_object_that_reaches_into_the_node_is_refused_unless_the_cluster_allows_it(yard: ClusterYard) -> None:
+    volumes = [{"name": "node", "hostPath": {"path": "/proc"}}]
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "deep"}, "spec": _pod("echo in", volumes=volumes)}
+    file = yard.write("deep.yaml", yaml.safe_dump(made))
+    done = yard.run("submit", "--on", "kubernetes", file)
+    assert (done.code, "spec.volumes[0].hostPath" in done.err) == (2, True), done.err
+    yard.ok("clusters", "add", "--allow-host-path")
+    assert yard.ended(yard.submit("--on", "kubernetes", file))["state"] == "SUCCEEDED"
+    yard.ok("clusters", "add")
+    assert yard.run("submit", "--on", "kubernetes", file).code == 2
+
+
 def test_a_job_that_is_not_indexed_has_a_task_for_each_pod(yard: ClusterYard) -> None:
     job = _submit(yard, "Job", _job("echo one of three", 3, parallelism=2))
     ended = yard.ended(job)

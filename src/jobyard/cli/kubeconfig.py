@@ -30,19 +30,21 @@ class ClusterWords:
     namespace: str = ""
     storage: str = ""
     queue: str = ""
+    allow_host_path: bool = False
 
 
 def config_here(words: ClusterWords, environ: Mapping[str, str]) -> ClusterConfig:
     """For a server on this machine: paths are absolute and the context is named, so that a later `kubectl config
     use-context` moves no jobs. Raises UserError."""
+    said = config_elsewhere(words)
     paths = kubeconfig_paths(words.kubeconfig, environ)
     if not paths:
         if not is_pod(environ):
             raise UserError(NOWHERE)
-        return ClusterConfig(words.name, "", "", words.namespace, words.storage, words.queue)
+        return replace(said, kubeconfig="", context="")
     context, namespace = _context_of(paths, words.context)
     kubeconfig = os.pathsep.join(map(str, paths))
-    return ClusterConfig(words.name, kubeconfig, context, words.namespace or namespace, words.storage, words.queue)
+    return replace(said, kubeconfig=kubeconfig, context=context, namespace=words.namespace or namespace)
 
 
 def config_of_known(words: ClusterWords, kubeconfig: str, environ: Mapping[str, str]) -> ClusterConfig:
@@ -56,7 +58,8 @@ def config_of_known(words: ClusterWords, kubeconfig: str, environ: Mapping[str, 
 
 def config_elsewhere(words: ClusterWords) -> ClusterConfig:
     """For a server on another machine: what is said, as it is there; nothing said: the pod that it runs in."""
-    return ClusterConfig(words.name, words.kubeconfig, words.context, words.namespace, words.storage, words.queue)
+    place = (words.kubeconfig, words.context, words.namespace)
+    return ClusterConfig(words.name, *place, words.storage, words.queue, words.allow_host_path)
 
 
 def is_pod(environ: Mapping[str, str]) -> bool:

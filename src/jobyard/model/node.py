@@ -67,6 +67,7 @@ class ClusterConfig:
     namespace: str = ""  # empty: the context's own
     storage: str = ""  # a PersistentVolumeClaim for checkpoints and results; empty: they end with their pod
     queue: str = ""  # a LocalQueue of Kueue, which then decides who runs; empty: the yard decides
+    allow_host_path: bool = False  # manifests may reach into its nodes: hostPath, hostNetwork, privileged and the like
 
 
 @dataclass(frozen=True, slots=True)

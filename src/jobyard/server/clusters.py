@@ -187,6 +187,7 @@ def cluster_view(state: YardState, config: ClusterConfig, executor: Executor | N
         namespace=namespace_of(config, executor),
         storage=config.storage,
         queue=config.queue,
+        allow_host_path=config.allow_host_path,
         is_connected=bool(status and status.is_connected),
         problem=problem or (status.problem if status else ""),
         nodes=len(nodes),

@@ -236,6 +236,7 @@ class ClusterView:
     namespace: str = ""
     storage: str = ""
     queue: str = ""
+    allow_host_path: bool = False
     is_connected: bool = False
     problem: str = ""  # why there is no link to it now
     nodes: int = 0

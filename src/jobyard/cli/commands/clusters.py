@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from jobyard.cli.commands.nodes import ListsByDefault
@@ -46,8 +48,9 @@ def ls(session: Session) -> int:
 @click.option("-n", "--namespace", default="", metavar="NAME", help="Where jobs go; default: the context's.")
 @click.option("--storage", default="", metavar="CLAIM", help="A PersistentVolumeClaim for checkpoints and results.")
 @click.option("--queue", default="", metavar="QUEUE", help="A LocalQueue of Kueue, which then decides who runs.")
+@click.option("--allow-host-path", is_flag=True, help="Manifests may use hostPath and the like; off unless said.")
 @click.option("--force", is_flag=True, help="Also if it does not answer: it is used once it does.")
-def add(session: Session, force: bool, **words: str) -> int:
+def add(session: Session, force: bool, **words: Any) -> int:
     """Use a Kubernetes cluster, for `yard run --on NAME`. Default name: kubernetes.
 
     The same name again changes what is said. Jobs run with the rights of this kubeconfig.

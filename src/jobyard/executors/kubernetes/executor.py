@@ -19,6 +19,7 @@ from typing import Any
 from jobyard.errors import ExecutorError, Unavailable, UserError
 from jobyard.executors.kubernetes import names, secrets
 from jobyard.executors.kubernetes.client import Api, Refused, object_path
+from jobyard.executors.kubernetes.forbidden import Own, own_things, refuse_forbidden
 from jobyard.executors.kubernetes.held_job import HeldJob
 from jobyard.executors.kubernetes.kinds import KINDS, Kind, kind_of
 from jobyard.executors.kubernetes.rayjob import is_submitter
@@ -30,6 +31,7 @@ from jobyard.executors.kubernetes.rights import (
     lacking,
     rights_on,
     sentence,
+    service_account,
 )
 from jobyard.executors.kubernetes.room import ClusterRoom
 from jobyard.executors.kubernetes.settling import RETRY_SECONDS, Settling
@@ -64,6 +66,7 @@ class KubernetesExecutor:
         self._yard_id = yard_id
         self._mirror = mirror
         self._api: Api | None = None
+        self._account = ""  # the service account that we are there
         self._problem = ""
         self._ready = asyncio.Event()  # it is connected
         self._seen: asyncio.Queue[Sequence[Event]] = asyncio.Queue()
@@ -115,6 +118,7 @@ class KubernetesExecutor:
         """Until the cluster refuses something that we cannot do without."""
         self._api = api = await Api.connect(self._config)
         await check_place(api, self._config)
+        self._account = await service_account(api)
         async with asyncio.TaskGroup() as group:
             self._group = group
             group.create_task(api.keep_identity())
@@ -395,6 +399,9 @@ class KubernetesExecutor:
             raise UserError(f"cluster {self._config.id} cannot be used: {self._problem or 'it does not answer'}")
         kind = kind_of(job.spec)
         config = self._config
+        if job.spec.manifest or job.spec.volumes or job.spec.secrets:
+            refuse_forbidden(job, config, self._own_things(api))
+        await secrets.refuse_taken(api, job.spec)
         first, *_ = self._settling.build(job, UnitKey(Scope.WHOLE, 1), api.namespace)
         if kind.name != "Pod":
             async with self._beginning:
@@ -414,6 +421,11 @@ class KubernetesExecutor:
         if len(self._accepted) >= MOST_ACCEPTED:
             self._accepted.clear()
         self._accepted[shape] = time.monotonic()
+
+    def _own_things(self, api: Api) -> Own:
+        pods = self._watches["pods"].objects.values()
+        here = (pod for pod in pods if pod["metadata"].get("namespace") == api.namespace)
+        return own_things(self._account, here, self._config.storage)
 
     def _shape_of(self, job: SubmittedJob, namespace: str) -> str:
         nameless = job._replace(spec=replace(job.spec, name="job"))

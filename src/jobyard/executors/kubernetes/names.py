@@ -9,6 +9,7 @@ from jobyard.errors import UserError
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import GroupSpec, JobSpec
 
+PREFIX = "jobyard.dev/"  # of all labels and annotations that are ours
 YARD = "jobyard.dev/yard"
 JOB = "jobyard.dev/job"
 ATTEMPT = "jobyard.dev/attempt"

@@ -49,7 +49,7 @@ def raw_object(job: SubmittedJob, attempt: int, site: names.Site, size: Size | N
     name = _NAMES[kind.name](job, attempt)
     made["metadata"] = _metadata(made["metadata"], name, job, attempt, site)
     for template in templates_of(made):
-        metadata = template.get("metadata") or {}
+        metadata = without_ours(template.get("metadata") or {})
         labels = _labels(job, attempt, site) | {names.OBJECT: name}
         template["metadata"] = {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}
     if kind.name in _KEPT and _get(made, _KEPT[kind.name]) is None:
@@ -60,6 +60,16 @@ def raw_object(job: SubmittedJob, attempt: int, site: names.Site, size: Size | N
         gates = made["spec"].get("schedulingGates") or []
         made["spec"]["schedulingGates"] = [*gates, {"name": names.ADMISSION_GATE}]
     return made
+
+
+def without_ours(metadata: Object) -> Object:
+    """By such labels and annotations the yard finds its own again: nobody else may set them."""
+    cleaned = {
+        key: {name: value for name, value in metadata[key].items() if not name.startswith(names.PREFIX)}
+        for key in ("labels", "annotations")
+        if metadata.get(key)
+    }
+    return {**metadata, **cleaned}
 
 
 def templates_of(manifest: Object) -> list[Object]:
@@ -112,6 +122,7 @@ def _metadata(written: Object, name: str, job: SubmittedJob, attempt: int, site:
             f"job {job.spec.name!r}: its manifest is for the namespace {namespace!r}, and the yard works in"
             f" {site.namespace!r} of this cluster; remove metadata.namespace, or add the cluster with that namespace"
         )
+    written = without_ours(written)
     labels = {**(written.get("labels") or {}), **_labels(job, attempt, site)}
     if site.queue:
         labels[names.QUEUE] = site.queue
@@ -122,7 +133,7 @@ def _metadata(written: Object, name: str, job: SubmittedJob, attempt: int, site:
 
 def _labels(job: SubmittedJob, attempt: int, site: names.Site) -> dict[str, str]:
     labels = names.labels_of(job, attempt, yard=site.yard)
-    return {key: value for key, value in labels.items() if key.startswith("jobyard.dev/")}
+    return {key: value for key, value in labels.items() if key.startswith(names.PREFIX)}
 
 
 def _get(made: Object, path: tuple[str, ...]) -> object:

@@ -59,13 +59,24 @@ async def sentence(api: Api, missing: Right) -> str:
     )
 
 
+async def service_account(api: Api) -> str:
+    """As which of this namespace we are here; empty: as none of them, or the cluster does not tell."""
+    system, _, name = (await _user(api)).rpartition(":")
+    return name if system == f"system:serviceaccount:{api.namespace}" else ""
+
+
 async def _who(api: Api) -> str:
+    name = await _user(api)
+    return f"user {name}" if name else "its user"
+
+
+async def _user(api: Api) -> str:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         answer = await api.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
     except Refused:
-        return "its user"
-    return f"user {answer['status']['userInfo'].get('username', '')}"
+        return ""
+    return str(answer["status"]["userInfo"].get("username", ""))
 
 
 async def lacking(api: Api, rights: Iterable[Right]) -> Right | None:

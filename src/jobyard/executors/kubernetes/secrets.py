@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jobyard.errors import UserError
 from jobyard.executors.kubernetes import names
 from jobyard.executors.kubernetes.client import Api, Refused, object_path
 from jobyard.executors.kubernetes.kinds import Kind
@@ -16,6 +17,20 @@ from jobyard.model.job import JobSpec
 
 Object = dict[str, Any]
 NEEDED = (Right("patch", "configmaps"), Right("delete", "configmaps"))
+
+
+async def refuse_taken(api: Api, spec: JobSpec) -> None:
+    """Before a job is taken: raises UserError where a Secret that it names was made for another one."""
+    for path in _paths(api, spec):
+        try:
+            found = await api.get(path)
+        except Refused as refused:
+            if refused.is_absent or refused.is_forbidden:
+                continue  # then its pods wait for it, and say so
+            raise
+        if names.JOB in (found["metadata"].get("labels") or {}):
+            name = found["metadata"]["name"]
+            raise UserError(f"secrets: Secret {name!r} was made for another job; use --mount-secret FILE=PATH")
 
 
 async def are_kept(api: Api, spec: JobSpec, job_id: str) -> bool:
