@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
+import shlex
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -122,6 +123,30 @@ def _xdg(variable: str, below_home: str) -> Path:
     named = os.environ.get(variable, "")
     # The XDG specification: a path that is not absolute is to be ignored.
     return Path(named) if os.path.isabs(named) else Path(os.path.expanduser("~")) / below_home
+
+
+def make_yard_dir(yard: Path) -> None:
+    """Make it if missing. Raises UserError where others could put something into it, which would then be ours."""
+    try:
+        yard.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = os.stat(yard)
+    except OSError as error:
+        raise UserError(f"the yard {yard} cannot be used: {error.strerror}; choose another with --yard") from error
+    if found.st_uid != os.getuid():
+        owner = _name_of(found.st_uid)
+        raise UserError(f"the yard {yard} belongs to {owner}; use it as {owner}, or choose another with --yard")
+    if found.st_mode & 0o022:
+        raise UserError(
+            f"others can write to the yard {yard}, and you would run what they put there;"
+            f" look through it, then: chmod go-w {shlex.quote(str(yard))}"
+        )
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
 
 
 def server_log_path(yard: Path) -> Path:

@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,6 +47,23 @@ class TeamServer:
         self.process = process
         self.url = f"http://127.0.0.1:{port}"
         self.tokens: dict[str, str] = {}
+        self.log = ""  # what the server has said so far
+        self._reading = threading.Thread(target=self._read_log, daemon=True)
+        self._reading.start()
+
+    def _read_log(self) -> None:
+        """A pipe that nobody reads would hold the server up."""
+        assert self.process.stderr is not None
+        while piece := self.process.stderr.read1(65536):  # type: ignore[attr-defined]
+            self.log += piece.decode(errors="replace")
+
+    def stop(self) -> None:
+        """End it in good order."""
+        self.process.terminate()
+        code = self.process.wait(SECONDS)
+        self._reading.join(SECONDS)
+        assert code == 0, self.log
+        assert "Traceback" not in self.log, self.log
 
     def token(self, holder: str, *words: str) -> str:
         """The secret of this holder's token, which the yard's owner makes at the first call."""
@@ -117,18 +135,15 @@ def team_server(served: TemporaryYard, *words: str) -> Iterator[TeamServer]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with served.start("serve", "--listen", f"127.0.0.1:{port}", *words) as process:
+        team = TeamServer(served, port, process)
         try:
-            until(lambda: _listens(port, process))
-            yield TeamServer(served, port, process)
+            until(lambda: _listens(team))
+            yield team
         finally:
-            process.terminate()
-            _, err = process.communicate(timeout=SECONDS)
-    assert process.returncode == 0, err
-    assert b"Traceback" not in err, err.decode()
+            team.stop()
 
 
-def _listens(port: int, process: subprocess.Popen[bytes]) -> bool:
-    if process.poll() is not None:
-        raise AssertionError(f"the server ended: {process.stderr.read().decode() if process.stderr else ''}")
+def _listens(team: TeamServer) -> bool:
+    assert team.process.poll() is None, f"the server ended: {team.log}"
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex(("127.0.0.1", team.port)) == 0

@@ -60,8 +60,8 @@ def say_when_ready(yard: Path, listen: str) -> int:
 
 def start_in_background(yard: Path, listen: str) -> int:
     """A server of its own session with none of our descriptors; returns when it answers or has said why not."""
+    settings.make_yard_dir(yard)
     try:
-        yard.mkdir(mode=0o700, parents=True, exist_ok=True)
         log_path = settings.server_log_path(yard)
         if log_path.exists() and log_path.stat().st_size > LOG_BYTES_MOST:
             log_path.replace(log_path.with_suffix(".log.old"))

@@ -45,6 +45,9 @@ class Revocations:
             if not future.done():
                 future.set_result(None)
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def _forget(self, token: str, future: asyncio.Future[None]) -> None:
         self._waiting[token].discard(future)
         if not self._waiting[token]:

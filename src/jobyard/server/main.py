@@ -35,8 +35,8 @@ LOCK_SECONDS = 0.5  # a client that looks whether the yard is held has the lock 
 
 def lock_yard(directory: Path) -> int:
     """One active server per yard. Raises Unavailable if another one has it; the lock ends with this process."""
+    settings.make_yard_dir(directory)
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(settings.server_lock_path(directory), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise UserError(f"the yard {directory} cannot be used: {error.strerror}; choose another with --yard") from error
