@@ -101,7 +101,7 @@ def _schedule(state: YardState, now: float) -> Iterator[Event]:
         slot = Slot(str(state.last_slot + 1), opening.job, opening.group, opening.placement, opening.replica)
         yield SlotOpened(slot, now)
     for order in decided.stops:
-        state.claims[order.job] = order.claim
+        state.orders[order.job] = order
         yield YieldRequested(order.job, order.reason, order.sentence, now, order.size)
 
 

@@ -16,7 +16,7 @@ from jobyard.model.resources import Resources
 from jobyard.model.training import Size
 from jobyard.scheduling import explain
 from jobyard.scheduling.placement import Room
-from jobyard.scheduling.snapshot import HeldSlot, Member, Request, Snapshot
+from jobyard.scheduling.snapshot import HeldSlot, Member, Request, Running, Snapshot, StopOrder
 from jobyard.scheduling.where import Where, needs_of
 
 if TYPE_CHECKING:
@@ -27,10 +27,16 @@ def snapshot(state: YardState, now: float = 0.0) -> Snapshot:
     held = tuple(_held(job, record) for job, record in state.slots.values())
     requests = tuple(request for job in state.unfinished.values() if (request := request_of(state, job, now)))
     nodes = tuple(state.nodes.values())
+    state.orders = {job: order for job, order in state.orders.items() if state.jobs[job].is_yielding}
     training = running(state.jobs_with_slots(), state.trainings, partial(bounds_of, state), now)
-    state.claims = {job: claim for job, claim in state.claims.items() if state.jobs[job].is_yielding}
-    claims = tuple(placement for claim in state.claims.values() for placement in claim)
+    if state.orders:
+        training = (_as_asked(each, state.orders.get(each.job)) for each in training)
+    claims = tuple(placement for order in state.orders.values() for placement in order.claim)
     return Snapshot(nodes, held, requests, awaited(state), tuple(training), claims, state.quotas)
+
+
+def _as_asked(each: Running, order: StopOrder | None) -> Running:
+    return replace(each, stops_for=order.stops_for, becomes=order.size) if order else each
 
 
 def _held(job: JobRecord, record: SlotRecord) -> HeldSlot:

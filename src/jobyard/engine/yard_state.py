@@ -76,10 +76,9 @@ from jobyard.model.events import (
 )
 from jobyard.model.job import FailurePolicy, JobSpec, Reason, State
 from jobyard.model.node import ClusterConfig, Foreign, Node, NodeConfig, NodeState, Quota, cluster_of, place_of
-from jobyard.model.resources import Placement
 from jobyard.model.task import AttemptId, Task
 from jobyard.scheduling.rooms import KnownRooms
-from jobyard.scheduling.snapshot import Member, Request, Snapshot, Wait
+from jobyard.scheduling.snapshot import Member, Request, Snapshot, StopOrder, Wait
 
 
 class YardState:
@@ -108,7 +107,7 @@ class YardState:
             str, Bounds
         ] = {}  # of what machines ("") or the nodes of a cluster have; as they are asked for
         self.known_rooms = KnownRooms()
-        self.claims: dict[str, tuple[Placement, ...]] = {}  # room that is kept for jobs that stop in order to grow
+        self.orders: dict[str, StopOrder] = {}  # of the scheduler, by job that stops: for whom, and to come back how
         self.remeasured: dict[str, None] = {}  # jobs whose use of GPUs was measured
 
     # -- events ---------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from jobyard.model.job import Reason
-from jobyard.model.node import NodeState
+from jobyard.model.node import NodeState, cluster_of
 from jobyard.model.resources import Placement
 from jobyard.model.training import Size
 from jobyard.scheduling.devices import slice_mib
@@ -21,6 +21,7 @@ from jobyard.scheduling.missing import Ask, Missing
 from jobyard.scheduling.ordering import rank
 from jobyard.scheduling.placement import Protected, Room, choose_node
 from jobyard.scheduling.snapshot import Request, Running, Snapshot, StopOrder
+from jobyard.scheduling.where import Where
 
 Rooms = dict[str, Room]
 
@@ -52,7 +53,7 @@ def make_room(rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[M
 
     Nothing is ordered for a request that would not get in even so; it protects what it lacks from those behind it.
     """
-    making = _Making(rooms, snapshot) if missing else None
+    making = _Making(rooms, snapshot, missing) if missing else None
     if making is None or not making.can_help(missing[0].request.priority):
         return Made()
     for request, items in groupby(missing, key=lambda each: each.request):
@@ -63,7 +64,7 @@ def make_room(rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[M
 
 
 class _Making:
-    def __init__(self, rooms: Mapping[str, Room], snapshot: Snapshot) -> None:
+    def __init__(self, rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[Missing]) -> None:
         placements = {held.slot.id: held.slot.placement for held in snapshot.held}
         everyone = [
             _Change(running, tuple(placements[slot] for slot in running.slots if slot in placements))
@@ -72,13 +73,20 @@ class _Making:
         self.stops: list[StopOrder] = []
         self.notes: dict[str, str] = {}
         self._able = [each for each in everyone if not (each.running.is_stopping or each.running.is_last_epoch)]
-        self._coming = [each for each in everyone if each.running.is_stopping]  # what will be free, and come back
+        waiting = {each.request.job for each in missing}
+        stopping = [each for each in everyone if each.running.is_stopping]
+        # What will be free, and come back; and what will be, but was asked for by one who still waits: it has the first
+        # choice, as it had in the cycle that asked. Otherwise another one may take it, and somebody more is asked.
+        self._coming = [each for each in stopping if each.running.stops_for not in waiting]
+        self._promised = [_as_ordered(each) for each in stopping if each.running.stops_for in waiting]
         self._rooms = dict(rooms)
         for placement in snapshot.claims:
             if placement.node in self._rooms:
                 self._own(placement.node).take_back(placement)
         self._rooms = _after(self._rooms, self._coming)
         self._protected: list[Protected] = []
+        self._returns: dict[str, list[Size]] = {}  # by job that comes back: the sizes that its place was sought for
+        self._awaited: list[Protected] = []
         self._hopeless: set[tuple[Ask, ...]] = set()  # who comes later, with no higher priority, fares no better
         self._note_who_can_help()
 
@@ -89,7 +97,8 @@ class _Making:
     def _note_who_can_help(self) -> None:
         self._lowest = min((each.running.priority for each in self._able), default=None)
         flexible = [each for each in self._able if smaller_sizes(each.running)]
-        self._lowest_flexible = min((each.running.priority for each in (*flexible, *self._coming)), default=None)
+        helping = (*flexible, *self._coming, *self._promised)
+        self._lowest_flexible = min((each.running.priority for each in helping), default=None)
 
     def can_help(self, priority: int) -> bool:
         """Is there anybody who makes room for a request of this priority? If not, nor for one of a lower one."""
@@ -99,6 +108,10 @@ class _Making:
 
     def serve(self, request: Request, items: list[Missing]) -> None:
         self._reckon_with_those_who_come_back(request)
+        self._serve(request, items)
+        self._free([each for each in self._promised if each.running.stops_for == request.job])  # it needed less
+
+    def _serve(self, request: Request, items: list[Missing]) -> None:
         if request.gang or request.smaller:
             if not self._let_in(request, tuple(each.ask for each in items for _ in range(each.lacking))):
                 self._give_up(items)
@@ -114,36 +127,83 @@ class _Making:
         self._protected += [Protected(each.ask.resources, each.lacking, *each.ask[1:]) for each in items]
 
     def _reckon_with_those_who_come_back(self, request: Request) -> None:
-        """Who stops comes back before those who come after it; an elastic one with its smallest size beside equals."""
-        for index, each in enumerate(self._coming):
-            keeps = each.has if rank(each.running) < rank(request) else ()
-            if each.running.priority == request.priority and each.running.sizes:
-                keeps = _kept(each.has, ([each.running.size, *smaller_sizes(each.running)])[-1])
-            if keeps != each.keeps:
+        """Who stops comes back before those who come after it; an elastic one with its smallest size beside equals.
+
+        It finds its place on its node beside those who were let in before: its old GPUs may be theirs by now.
+        """
+        for index in sorted(range(len(self._coming)), key=lambda index: rank(self._coming[index].running)):
+            each = self._coming[index]
+            sizes = self._sizes_on_return(each, request)
+            if sizes != self._returns.get(each.running.job, []) or (sizes and not each.keeps):
+                self._returns[each.running.job] = sizes
+                away = _Change(each.running, each.keeps)
+                self._rooms = _after(self._rooms, [away])
+                keeps = _fitting(self._rooms, each.has, sizes)
                 self._coming[index] = each._replace(keeps=keeps)
-                undone = _Change(each.running, each.keeps, keeps)
-                self._rooms = _after(self._rooms, [undone])
+                self._rooms = _after(self._rooms, [away._replace(has=(), keeps=keeps)])
+        self._awaited = [
+            Protected(place.resources, 1, Where(place.node, cluster_of(place.node)))
+            for each in self._coming
+            if not each.keeps and (least := self._returns.get(each.running.job))
+            for place in _kept(each.has, least[-1])
+        ]
+
+    @property
+    def _kept_free(self) -> list[Protected]:
+        """What those who come first lack: requests, and jobs that come back and find no place yet."""
+        return self._protected + self._awaited
+
+    @staticmethod
+    def _sizes_on_return(each: _Change, request: Request) -> list[Size]:
+        """What it may have when it is back before the request gets anything, best first."""
+        running = each.running
+        if running.priority == request.priority and running.sizes:
+            return [running.size, *smaller_sizes(running)][-1:]
+        return [running.size, *smaller_sizes(running)] if rank(running) < rank(request) else []
 
     def _let_in(self, request: Request, asks: tuple[Ask, ...]) -> bool:
         """Find or make room for all of these, and take it."""
         if asks in self._hopeless:
             return False
-        placed = _place_all(self._rooms, asks, self._protected)
+        coming = len(self._coming)
+        placed = _place_all(self._rooms, asks, self._kept_free) or self._place_in_what_was_asked_for(request, asks)
         if placed is None:
             changes = self._choose(request, asks)
             if not changes:
                 self._hopeless.add(asks)
                 return False
             self._order(request, changes)
-            placed = _place_all(self._rooms, asks, self._protected) or []
+            placed = _place_all(self._rooms, asks, self._kept_free) or []
+        for placement in placed:
+            self._own(placement.node).give(placement)
+        if len(self._coming) > coming:
             self._reckon_with_those_who_come_back(request)
         nodes = {placement.node for placement in placed}
         helpers = [c.running for c in self._coming if c.keeps != c.has and any(p.node in nodes for p in c.has)]
         if helpers and request.job not in self.notes:
             self.notes[request.job] = _who_makes_room(helpers)
-        for placement in placed:
-            self._own(placement.node).give(placement)
         return True
+
+    def _place_in_what_was_asked_for(self, request: Request, asks: tuple[Ask, ...]) -> list[Placement] | None:
+        """In what stops for this request; if that is not enough, in what stops for those behind it."""
+        own = [each for each in self._promised if each.running.stops_for == request.job]
+        self._free(own)
+        if own and (placed := _place_all(self._rooms, asks, self._kept_free)):
+            return placed
+        placed = _place_all(_after(self._rooms, self._promised), asks, self._kept_free) if self._promised else None
+        if placed is not None:
+            self._free(_without_superfluous(self._rooms, asks, self._promised, self._kept_free))
+            placed = _place_all(self._rooms, asks, self._kept_free)
+        return placed
+
+    def _free(self, changes: Sequence[_Change]) -> None:
+        """Count these as done: what they give up is there for everybody."""
+        if changes:
+            done = {each.running.job for each in changes}
+            self._promised = [each for each in self._promised if each.running.job not in done]
+            self._coming += changes
+            self._returns |= {each.running.job: [each.size] if each.size else [] for each in changes}
+            self._rooms = _after(self._rooms, changes)
 
     def _choose(self, request: Request, asks: Sequence[Ask]) -> list[_Change] | None:
         others = [each for each in self._able if each.running.job != request.job]
@@ -159,7 +219,7 @@ class _Making:
                 ]
                 equal = [each for each in shrunk if each.running.priority == request.priority]
                 options = shrunk if is_enough else lower + equal
-                if options and (found := _cheapest(self._rooms, asks, options, self._protected)):
+                if options and (found := _cheapest(self._rooms, asks, options, self._kept_free)):
                     return found
         return None
 
@@ -169,13 +229,12 @@ class _Making:
             job, now, size = change.running.job, change.running.size, change.size
             if size is None:
                 sentence = f"stops at its next checkpoint to make room for job {request.job} of higher priority"
-                self.stops.append(StopOrder(job, Reason.PREEMPTED, sentence))
+                self.stops.append(StopOrder(job, Reason.PREEMPTED, sentence, stops_for=request.job))
             else:
                 sentence = f"goes from {now} to {size} at its next checkpoint to make room for job {request.job}"
-                self.stops.append(StopOrder(job, Reason.RESIZING, sentence, size))
+                self.stops.append(StopOrder(job, Reason.RESIZING, sentence, size, stops_for=request.job))
         self._able = [each for each in self._able if each.running.job not in asked]
-        self._coming += changes
-        self._rooms = _after(self._rooms, changes)
+        self._free(changes)
         self._note_who_can_help()
 
 
@@ -185,6 +244,12 @@ def _who_makes_room(helpers: Sequence[Running]) -> str:
         return f"job {names[0]} stops at its next checkpoint to make room"
     more = f" and {len(helpers) - 3} more" if len(helpers) > 3 else ""
     return f"jobs {', '.join(names)}{more} stop at their next checkpoint to make room"
+
+
+def _as_ordered(change: _Change) -> _Change:
+    """What a job that was asked before does: it stops, or becomes as small as it was told."""
+    size = change.running.becomes
+    return change._replace(keeps=_kept(change.has, size), size=size) if size else change
 
 
 # -- what if -----------------------------------------------------------------------------------------------------------
@@ -197,6 +262,20 @@ def _kept(has: Sequence[Placement], size: Size, away_from: str = "") -> tuple[Pl
         replace(each, resources=replace(each.resources, gpus=size.gpus), devices=each.devices[: size.gpus])
         for each in order[: size.workers]
     )
+
+
+def _fitting(rooms: Rooms, has: Sequence[Placement], sizes: Iterable[Size]) -> tuple[Placement, ...]:
+    """Places for the first of these sizes that fits, on the nodes where the job was; none where no size does."""
+    for size in sizes:
+        trial, found = dict(rooms), list[Placement]()
+        for each in _kept(has, size):
+            if each.node in trial and (placement := trial[each.node].place(each.resources)):
+                trial[each.node] = trial[each.node].copy()
+                trial[each.node].give(placement)
+                found.append(placement)
+        if len(found) == min(size.workers, len(has)):
+            return tuple(found)
+    return ()
 
 
 def _nodes_to_leave(flexible: Iterable[_Change]) -> list[str]:

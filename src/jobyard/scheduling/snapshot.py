@@ -61,6 +61,8 @@ class Running:
     is_last_epoch: bool = False  # never asked to stop
     is_stopping: bool = False  # asked already
     where: Where = ANYWHERE
+    stops_for: str = ""  # the job that it makes room for, where the scheduler asked
+    becomes: Size | None = None  # when it is back
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ class StopOrder:
     sentence: str
     size: Size | None = None
     claim: tuple[Placement, ...] = ()  # what it will need beyond what it has, if it grows
+    stops_for: str = ""  # the job that it makes room for
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jobyard.model.job import Reason
@@ -152,8 +152,44 @@ def test_nobody_stops_who_could_have_been_left_alone(yard: Yard, request: Reques
         assert reached(order.job) < reached()
 
 
+def one_that_shrinks_comes_back_beside_another() -> Yard:
+    """Who was let in had the GPU of the elastic job, which then came back to the same GPU: one too many was counted."""
+    yard = Yard(a_node("n0", cpus=100, gpus=4))
+    yard.runs("elastic", 1, priority=1, gpus=2, sizes=gpu_range(1, 2))
+    yard.runs("low", 2, priority=-1)
+    yard.runs("rigid", 3, can_yield=False)
+    return yard
+
+
+def one_that_stopped_comes_back_before_another() -> Yard:
+    """`large` stopped in vain: `middle` comes back before who it stopped for, and takes some of its GPUs."""
+    yard = Yard(a_node("n0", cpus=100, gpus=5))
+    yard.runs("large", 1, priority=-1, gpus=3, lost_seconds=10)
+    yard.runs("middle", 2, priority=1, gpus=1, lost_seconds=1)
+    yard.runs("small", 3, priority=-1, lost_seconds=10)
+    return yard
+
+
+def one_that_shrinks_for_the_second_while_the_first_waits() -> Yard:
+    """The first took what was made free for the second, and somebody more was asked."""
+    yard = Yard(a_node("n0", cpus=100, gpus=6), a_node("n1", cpus=100, gpus=3))
+    yard.runs("elastic", 1, "n0", priority=-1, gpus=2, sizes=gpu_range(1, 2), lost_seconds=10)
+    yard.runs("rigid", 4, "n0", gpus=4, can_yield=False)
+    yard.runs("low", 2, "n1", priority=-1, lost_seconds=300)
+    yard.runs("stopping", 3, "n1", gpus=2, is_stopping=True)
+    return yard
+
+
 @settings(max_examples=300, deadline=None)
 @given(yards(), st.lists(requests(), max_size=3).map(numbered))
+@example(
+    one_that_shrinks_comes_back_beside_another(), [wants("w0", 50, gpus=2, priority=1), wants("w1", 51, priority=2)]
+)
+@example(one_that_stopped_comes_back_before_another(), [wants("w0", 50, priority=2), wants("w1", 51, gpus=3)])
+@example(
+    one_that_shrinks_for_the_second_while_the_first_waits(),
+    [Request("w0", 1, 50, (Member(0, ask(gpus=1), 2),)), wants("w1", 51)],
+)
 def test_the_next_cycle_asks_nobody_more_for_the_same_requests(yard: Yard, some: list[Request]) -> None:
     """Of requests of one size. What an elastic one gets depends on who comes back beside it, and is reckoned anew."""
     some = [replace(each, smaller=()) for each in some]

@@ -83,8 +83,13 @@ class Yard:
 
     def obey(self, found: Plan) -> None:
         """The next snapshot: what was ordered to stop is stopping, and what is to grow has its claim."""
-        asked = {order.job for order in found.stops}
-        self.running = [replace(each, is_stopping=each.is_stopping or each.job in asked) for each in self.running]
+        asked = {order.job: order for order in found.stops}
+        self.running = [
+            replace(each, is_stopping=True, stops_for=order.stops_for, becomes=order.size)
+            if (order := asked.get(each.job))
+            else each
+            for each in self.running
+        ]
         self.claims += [placement for order in found.stops for placement in order.claim]
 
 
