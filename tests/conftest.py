@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -16,6 +17,11 @@ MakeYard = Callable[..., TemporaryYard]
 # These machines are shared: how long an example takes says nothing.
 settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared machine")
+
+# Under nohup, or behind an `&` in a script, a process ignores these, and so would everything that the tests start.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -351,11 +351,12 @@ def test_the_last_epoch_is_told_at_the_end_as_one_that_counts_if_the_script_ends
 
 def test_the_agent_reads_every_report(yard: Yard) -> None:
     yard.set(YARD_EPOCHS=3)
+    started_at = time.time() - 5
     job = yard_job()
     for _ in job.epochs():
         job.step(loss=0.5)
         job.saved(seconds=0.25)
-    fold = Fold(started_at=time.time() - 5)
+    fold = Fold(started_at)
     fold.feed(yard.spool.read_bytes())
     progress = fold.progress()
     assert progress is not None
@@ -363,6 +364,7 @@ def test_the_agent_reads_every_report(yard: Yard) -> None:
     assert progress.items() >= {"epochs_done": 3, "epochs_total": 3, "steps": 3, "can_yield": True}.items()
     assert progress["metrics"] == {"loss": 0.5}
     assert [epoch["number"] for epoch in progress["history"]] == [1, 2, 3]
+    assert progress["restart_seconds"] == pytest.approx(yard.records("start")[0]["at"] - started_at, abs=0.001)
     assert progress["restart_seconds"] >= 5
     assert progress["checkpoint_seconds"] == 0.25
 
