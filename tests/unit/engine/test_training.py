@@ -9,6 +9,7 @@ import pytest
 
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.training import has_overrun, resumes_at
+from jobyard.engine.wants import snapshot
 from jobyard.engine.yard_state import YardState
 from jobyard.model.effects import Effect, Reserve, Stop, Yield
 from jobyard.model.events import (
@@ -149,6 +150,18 @@ def test_a_higher_priority_preempts_a_job_that_can_yield_and_no_other() -> None:
     assert state_of(victim) is State.PENDING
     yard.finish(*yard.active(urgent))
     assert yard.launched() == [AttemptId(victim.id, 0, 2)]
+
+
+def test_the_scheduler_is_told_for_whom_it_asked_a_job_to_stop_until_it_has() -> None:
+    yard = TrainingYard(a_node(gpus=1))
+    victim = yard.submit(a_training())
+    yard.progress(yard.begin(victim), report(3))
+    urgent = yard.submit(a_job(gpus=1, priority=10))
+    (seen,) = snapshot(yard.state, yard.now).running
+    assert (seen.is_stopping, seen.stops_for, seen.becomes) == (True, urgent.id, None)
+    yard.stop_at_checkpoint(victim, report(4))
+    assert not snapshot(yard.state, yard.now).running
+    assert not yard.state.orders
 
 
 def test_nobody_is_preempted_in_the_last_epoch() -> None:
