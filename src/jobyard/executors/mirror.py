@@ -73,6 +73,10 @@ class Mirror:
         with self._lock:
             return attempt in self._marked
 
+    def marked(self) -> list[AttemptId]:
+        with self._lock:
+            return sorted(self._marked)
+
     def unmark(self, attempts: Iterable[AttemptId]) -> None:
         with self._lock:
             gone = self._marked.intersection(attempts)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from jobyard.errors import YardError
 from jobyard.executors.mirror import STREAMS, Mirror
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.task import AttemptId
 from jobyard.staging.layout import ResultPaths, name_of, results_paths
-from jobyard.staging.results import copy_log, set_aside, set_log_aside, take_back, take_back_log, unpack_results
+from jobyard.staging.results import (
+    clear_parts,
+    copy_log,
+    set_aside,
+    set_log_aside,
+    take_back,
+    take_back_log,
+    unpack_results,
+)
 
 log = logging.getLogger(__name__)
 
@@ -19,11 +28,9 @@ def bring_home(mirror: Mirror, job: SubmittedJob, attempt: AttemptId) -> None:
 
     Safe to repeat, also after a crash. What cannot be put there stays in the mirror.
     """
-    spec = job.spec
-    if not spec.results_dir:
+    if not job.spec.results_dir:
         return
-    label = spec.label_of(attempt.task)
-    paths = results_paths(spec.results_dir, job.id, spec, label, name=name_of(spec, label))
+    paths = _paths(job, attempt)
     try:
         if not mirror.is_marked(attempt):  # otherwise we were here before, and crashed
             # The newest first: where two brought the same, what is there is the later one's.
@@ -39,6 +46,27 @@ def bring_home(mirror: Mirror, job: SubmittedJob, attempt: AttemptId) -> None:
         copy_log(mirror.path(attempt, "err"), paths.err, attempt=attempt.number)
     except (OSError, YardError) as error:
         log.error("results of %s stay in %s (`yard fetch` brings them): %s", attempt, mirror.directory, error)
+
+
+def tidy_up(mirror: Mirror, jobs: Callable[[str], SubmittedJob | None]) -> None:
+    """When a server starts: remove what the last one had half written when it was killed.
+
+    An attempt that was on its way home may never come again: its machine may be given up.
+    """
+    for attempt in mirror.marked():
+        job = jobs(attempt.job)
+        if job is None or not job.spec.results_dir:
+            continue
+        paths = _paths(job, attempt)
+        try:
+            clear_parts(paths.directory, paths.out, attempt=attempt.number)
+        except OSError as error:
+            log.error("results of %s: what was half written cannot be removed: %s", attempt, error)
+
+
+def _paths(job: SubmittedJob, attempt: AttemptId) -> ResultPaths:
+    label = job.spec.label_of(attempt.task)
+    return results_paths(job.spec.results_dir, job.id, job.spec, label, name=name_of(job.spec, label))
 
 
 def _make_room(mirror: Mirror, attempt: AttemptId, paths: ResultPaths) -> None:

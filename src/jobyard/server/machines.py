@@ -22,7 +22,7 @@ from jobyard.executors.ssh import SshAgent, SshTarget
 from jobyard.model.events import NodeRemoved
 from jobyard.model.node import ClusterConfig, NodeConfig, place_of
 from jobyard.model.task import AttemptId
-from jobyard.server.homecoming import bring_home
+from jobyard.server.homecoming import bring_home, tidy_up
 from jobyard.server.loop import YardLoop
 from jobyard.settings import ServerKnobs
 
@@ -54,6 +54,7 @@ class Machines:
         self._respawn: dict[str, Any] = {"yard": yard_id, **respawn}
 
     def start(self) -> None:
+        tidy_up(self.mirror, lambda job: self._loop.job(job) if job in self._loop.state.jobs else None)
         if self._knobs.own_machine:
             self._loop.add(self._this_machine())
         for config in self._loop.state.configs.values():

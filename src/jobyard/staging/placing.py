@@ -18,15 +18,24 @@ def put(wanted: bytes, suffix: bytes, write: Callable[[bytes], None]) -> bytes:
 
     The names are `wanted`, then with `suffix` behind it, then numbered. Whole or not at all. Answers the name.
     """
-    part = os.path.join(os.path.dirname(wanted), b".yard-part" + suffix)
-    with suppress(FileNotFoundError):
-        os.unlink(part)  # of one that was cut off
+    directory = os.path.dirname(wanted)
+    clear_part(directory, suffix)  # of one that was cut off
     try:
+        part = _part(directory, suffix)
         write(part)
         return move(part, wanted, suffix)
     finally:
-        with suppress(FileNotFoundError):
-            os.unlink(part)
+        clear_part(directory, suffix)
+
+
+def clear_part(directory: bytes, suffix: bytes) -> None:
+    """Remove what a `put` that was killed left there. Safe to repeat."""
+    with suppress(FileNotFoundError):
+        os.unlink(_part(directory, suffix))
+
+
+def _part(directory: bytes, suffix: bytes) -> bytes:
+    return os.path.join(directory, b".yard-part" + suffix)
 
 
 def move(path: bytes, wanted: bytes, suffix: bytes) -> bytes:

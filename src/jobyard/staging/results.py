@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobyard.errors import Rejected, Unwritable
-from jobyard.staging.placing import make_directory, move, put
+from jobyard.staging.placing import clear_part, make_directory, move, put
 
 _NAMED = 20  # more than a person reads, less than fills a journal
 # What tarfile raises about archives that no tar has written.
@@ -74,6 +74,14 @@ def copy_log(source: str | os.PathLike[str], target: str | os.PathLike[str], *, 
         return Path(os.fsdecode(put(os.fsencode(home), _suffix(attempt), write)))
     except OSError as error:
         raise _unwritable(home.parent, error) from None
+
+
+def clear_parts(directory: str | os.PathLike[str], log: str | os.PathLike[str], *, attempt: int) -> None:
+    """Remove what `unpack_results` and `copy_log` had half written when they were killed. Safe to repeat."""
+    suffix = _suffix(attempt)
+    clear_part(os.path.dirname(os.fsencode(log)), suffix)
+    for place, _, _ in os.walk(os.fsencode(directory)):
+        clear_part(place, suffix)
 
 
 def take_back(archive: str | os.PathLike[str], directory: str | os.PathLike[str]) -> None:

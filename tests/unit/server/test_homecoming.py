@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import sys
 import tarfile
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,7 +20,7 @@ from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import Command, GroupSpec, JobSpec
 from jobyard.model.task import AttemptId
 from jobyard.server import homecoming
-from jobyard.server.homecoming import bring_home
+from jobyard.server.homecoming import bring_home, tidy_up
 
 
 @pytest.fixture
@@ -91,3 +98,47 @@ def test_what_was_given_up_leaves_nothing(tmp_path: Path, job: SubmittedJob) -> 
     bring_home(mirror, job, an_attempt(mirror, 1, {"r": "1"}, out="said 1"))
     bring_home(mirror, job, an_attempt(mirror, 2, {"r": "2"}, out="said 2"))
     assert found(tmp_path) == {"7/r": "2", "7.out": "said 2", "7.err": ""}
+
+
+STEPS = {"open", "os.chmod", "os.link", "os.mkdir", "os.remove", "os.rename", "os.utime"}
+
+
+def ends_before(step: int, work: Callable[[], None]) -> bool:
+    """Do it in a child that is killed before it touches files for the `step`th time; whether it was done before."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads: the child needs none of them
+        child = os.fork()
+    if child == 0:
+        left = iter(range(step))
+
+        def hook(event: str, _: object) -> None:
+            if event in STEPS and next(left, None) is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(hook)
+        work()
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("next_one", [0, 1, 2], ids=["nobody", "the same attempt again", "its successor"])
+def test_a_kill_at_any_step_leaves_nothing_half_written_whoever_comes_next(
+    tmp_path: Path, job: SubmittedJob, next_one: int
+) -> None:
+    for step in count():
+        place = tmp_path / str(step)
+        mirror, home = Mirror(place / "mirror"), job._replace(spec=replace(job.spec, results_dir=str(place / "home")))
+        for number in (1, 2):
+            an_attempt(mirror, number, {"r": f"{number}", "d/same": "s", "d/e/f": "f" * number}, out=f"said {number}")
+        is_done = ends_before(step, lambda: bring_home(mirror, home, AttemptId("7", 0, 1)))  # noqa: B023
+
+        mirror = Mirror(place / "mirror")
+        tidy_up(mirror, lambda _: home)  # noqa: B023
+        if next_one:
+            bring_home(mirror, home, AttemptId("7", 0, next_one))
+            expected = {"7/r": f"{next_one}", "7/d/same": "s", "7/d/e/f": "f" * next_one}
+            assert found(place) == expected | {"7.out": f"said {next_one}", "7.err": ""}
+        assert not [path for path in place.rglob("*") if "yard-part" in path.name]
+        if is_done:
+            assert step > 30
+            return
