@@ -41,6 +41,8 @@ class ServerKnobs:
     """A directory with a file for each token, named as its holder: a mounted Secret. They are valid from the start."""
     refusal_seconds: float = 5.0
     """Who sends wrong tokens again and again waits longer for each refusal, up to so many seconds."""
+    run_as: str = ""
+    """As whom tasks run on the server's own machine, if root serves; empty: as the server, and only its owner's."""
     own_machine: bool = True
     """Whether tasks may run on the server's own machine. Not in a pod: they would end with it."""
 

@@ -78,8 +78,10 @@ class MachineExecutor:
         home: Homecoming | None = None,
         *,
         owner_only: bool = False,
+        shares_disk: bool = False,
     ) -> None:
-        """`files` is where attempts' output is found on this disk; without `home` the agent writes it there itself."""
+        """`shares_disk`, with `home`: tasks find their directory where it is, though what they write is sent.
+        `files` is where attempts' output is found on this disk; without `home` the agent writes it there itself."""
         self.name = name
         self.node = node
         self._transport = transport
@@ -87,6 +89,7 @@ class MachineExecutor:
         self._files = files
         self._home = home
         self._owner_only = owner_only
+        self._shares_disk = shares_disk or home is None
         self._hello = {"op": "hello", "protocol": PROTOCOL, "ship": home is not None, **hello}
         self._lease: asyncio.TimerHandle | None = None
         self._ahead_seconds = 0.0  # of its clock before ours
@@ -382,7 +385,7 @@ class MachineExecutor:
         message = {"op": "job", "job": job.id, "env": env, "workdir": "", "gang": spec.gang}
         if spec.container:
             message["container"] = _container(spec)
-        if self._home is None:
+        if self._shares_disk:
             return {**message, "workdir": spec.workdir}
         return {**message, **tree} if spec.snapshot else message
 

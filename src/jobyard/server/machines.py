@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pwd
 import socket
 import sys
 import threading
@@ -18,6 +19,7 @@ from jobyard.executors.arrivals import Homecoming
 from jobyard.executors.machines import MachineExecutor
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.registry import executor_class
+from jobyard.executors.run_as import RunAsAgent, account_of
 from jobyard.executors.ssh import SshAgent, SshTarget
 from jobyard.model.events import NodeRemoved
 from jobyard.model.node import ClusterConfig, NodeConfig, place_of
@@ -46,6 +48,7 @@ class Machines:
         self._directory = directory
         self._yard_id = yard_id
         self._knobs = knobs
+        self._account = account_of(knobs.run_as) if knobs.run_as else None
         self.mirror = loop.mirror = Mirror(directory / "mirror")
         self.problems: dict[str, str] = {}  # cluster -> why it has no executor
         self._one_at_a_time = threading.Lock()  # tasks of one job share a directory
@@ -72,6 +75,8 @@ class Machines:
         self._loop.report([NodeRemoved(node, time.time()) for node in gone])
 
     def _this_machine(self) -> MachineExecutor:
+        if self._account is not None:
+            return self._this_machine_as(self._account)
         agent_socket = settings.runtime_dir() / f"{settings.yard_key(self._directory)}.agent"
         files = self._directory / "agent"
         agent = LocalAgent(files, agent_socket, os.environ.get("JOBYARD_FAKE_GPUS", ""))
@@ -80,13 +85,23 @@ class Machines:
         )
         return machine
 
+    def _this_machine_as(self, account: pwd.struct_passwd) -> MachineExecutor:
+        """Its tasks are another user's: they may be anybody's, and what they wrote comes as from another machine."""
+        agent, hello = RunAsAgent(self.this_machine, account, self._yard_id), {"yard": self._yard_id}
+        machine: MachineExecutor = executor_class("local")(
+            "local", self.this_machine, agent, self._loop, hello, self.mirror.directory, self._home(), shares_disk=True
+        )
+        return machine
+
+    def _home(self) -> Homecoming:
+        return Homecoming(self.mirror, self._directory / "snapshots", self._settle, self._knobs.lease_seconds)
+
     def add(self, config: NodeConfig) -> None:
         """Use a machine from now on; one of the same name is let go first."""
         self.remove(config.id)
-        home = Homecoming(self.mirror, self._directory / "snapshots", self._settle, self._knobs.lease_seconds)
-        hello = {"yard": self._yard_id}  # it cannot bring this server back
+        agent, hello = self.agent(config), {"yard": self._yard_id}  # it cannot bring this server back
         self._loop.add(
-            executor_class("ssh")("ssh", config.id, self.agent(config), self._loop, hello, self.mirror.directory, home)
+            executor_class("ssh")("ssh", config.id, agent, self._loop, hello, self.mirror.directory, self._home())
         )
 
     def add_cluster(self, config: ClusterConfig) -> None:

@@ -20,12 +20,13 @@ from jobyard.settings import ClientKnobs
 @with_session
 @click.option("--listen", required=True, metavar="HOST:PORT", help="Where to listen, for example 0.0.0.0:7077.")
 @click.option("--db", metavar="URL", help="The database.  [env: YARD_DB; default: SQLite in the yard's directory]")
-def command(session: Session, listen: str, db: str | None) -> int:
+@click.option("--run-as", metavar="USER", help="Run all tasks on this machine as this user.  [env: YARD_RUN_AS]")
+def command(session: Session, listen: str, db: str | None, run_as: str | None) -> int:
     """Run the server on TCP for a team, in the foreground. Every call needs a token: `yard token create NAME`."""
     check_listen(listen)
     yard = settings.yard_dir(session.yard)
     # In the environment and not in the arguments: it may carry a password, and arguments are for all to see.
-    environ = {**server_environment(), **({"YARD_DB": db} if db else {})}
+    environ = {**server_environment(), **({"YARD_DB": db} if db else {}), **({"YARD_RUN_AS": run_as} if run_as else {})}
     make_way(yard, session.knobs)
     arguments = ["-P", "-m", "jobyard.server", "--yard", str(yard), "--listen", listen]
     os.execve(sys.executable, [sys.executable, *arguments], environ)

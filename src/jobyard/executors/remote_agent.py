@@ -1,0 +1,173 @@
+"""How is an agent reached by whoever can run a command as its account? The command brings it, starts it and connects.
+
+Nothing is installed there: python3 is enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+import socket
+from abc import ABC, abstractmethod
+from asyncio.subprocess import Process
+from pathlib import Path
+
+from jobyard.agent.build import agent_zipapp
+from jobyard.errors import Rejected, Unavailable
+from jobyard.executors.heard import LARGEST_LINE
+
+ANSWER_SECONDS = 45.0  # for a login and a start of the agent on a busy machine
+LONGEST_WORDS = 1 << 16  # bytes of what ssh and the far side say on stderr
+
+# What our bootstrap answers with; ssh itself answers 255, a shell without python3 answers 127.
+AGENT_IS_MISSING, PYTHON_IS_OLD, HOME_IS_READ_ONLY = 66, 67, 68
+
+_RUN = """
+import os, sys
+sys.version_info >= (3, 8) or sys.exit({old})
+path = os.path.expanduser({path!r})
+os.path.exists(path) or sys.exit({missing})
+sys.argv = [path] + {arguments!r}
+import runpy
+runpy.run_path(path, run_name="__main__")
+"""
+_PUSH = """
+import os, sys
+sys.version_info >= (3, 8) or sys.exit({old})
+path = os.path.expanduser({path!r})
+try:
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    draft = path + "." + str(os.getpid())
+    data = sys.stdin.buffer.read()
+    len(data) == {size} or sys.exit(1)  # the link was cut: half an agent must not get the name of a whole one
+    with open(draft, "wb") as file:
+        file.write(data)
+    os.replace(draft, path)
+except OSError as error:
+    sys.stderr.write(str(error))
+    sys.exit({read_only})
+"""
+
+
+class RemoteAgent(ABC):
+    """A transport: connects to the agent of another account, sending it first where it is missing."""
+
+    def __init__(self, node: str, yard_id: str) -> None:
+        self.node = node
+        # An agent for each node: were one machine added under two names, each would stop what the other runs.
+        self._yard_id = f"{yard_id}.{node}"
+        self.address = self.sees_us_as = ""  # by which machines reach it, and by which it would reach this one
+        self._endings: set[asyncio.Task[tuple[int, str]]] = set()  # of those that a connection goes through
+        zipapp, self.build = agent_zipapp()
+        self._zipapp = Path(zipapp)
+        self._remote_path = f"~/.cache/jobyard/agent-{self.build}.pyz"
+
+    @abstractmethod
+    async def _start(self, remote_command: str, stdin: int, stdout: int) -> Process:
+        """Run a command of a shell there. Raises Unavailable where not even that is possible."""
+
+    @abstractmethod
+    def _explain_failure(self, code: int | None, said: str) -> str:
+        """The end of a sentence for what only this way of running a command says, with the way out."""
+
+    def explain(self, code: int | None, said: str) -> str:
+        """One sentence for what went wrong, with the way out."""
+        match code:
+            case 127:
+                return f"node {self.node}: there is no python3; install Python 3.8 or newer there"
+            case 67:
+                return f"node {self.node}: its python3 is older than 3.8; install a newer one there"
+            case 68:
+                why = f"its home cannot be written ({last_line(said)})"
+                return f"node {self.node}: {why}; make room there or log in as another user"
+        return f"node {self.node}: {self._explain_failure(code, said)}"
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the agent there. Raises Unavailable with a sentence that names the node and the way out."""
+        for is_last in (False, True):
+            reader, writer, ending = await self._open(self.run_agent("--bridge", "--yard", self._yard_id))
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    if (words := await _greeting(reader)) is not None:
+                        self.address, self.sees_us_as = (*words, "", "")[:2]
+                        return reader, writer
+            except TimeoutError:
+                writer.close()
+                raise Unavailable(self.explain(None, "timed out")) from None
+            except BaseException:
+                writer.close()
+                raise
+            writer.close()
+            code, said = await ending
+            if code != AGENT_IS_MISSING or is_last:
+                raise Unavailable(self.explain(code, said))
+            await self._push()
+        raise AssertionError("unreachable")
+
+    async def _open(
+        self, remote_command: str
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, asyncio.Task[tuple[int, str]]]:
+        """A remote command at the end of a socket of our own: closing that is enough, whatever the link is like."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await self._start(remote_command, theirs.fileno(), theirs.fileno())
+        ending = asyncio.create_task(_ending(process))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+        reader, writer = await asyncio.open_connection(sock=ours, limit=LARGEST_LINE)
+        return reader, writer, ending
+
+    def run_agent(self, *arguments: str) -> str:
+        """The remote command that runs the agent's program; one quoted word for any shell."""
+        script = _RUN.format(
+            path=self._remote_path, arguments=list(arguments), missing=AGENT_IS_MISSING, old=PYTHON_IS_OLD
+        )
+        return f"python3 -c {shlex.quote(script)}"
+
+    async def _push(self) -> None:
+        size = self._zipapp.stat().st_size
+        script = _PUSH.format(path=self._remote_path, size=size, old=PYTHON_IS_OLD, read_only=HOME_IS_READ_ONLY)
+        code, said = await self._feed(f"python3 -c {shlex.quote(script)}", self._zipapp)
+        if code:
+            raise Unavailable(self.explain(code, said))
+
+    async def send_snapshot(self, snapshot: str, tar: Path) -> None:
+        code, said = await self._feed(self.run_agent("--receive", snapshot, "--yard", self._yard_id), tar)
+        if code == HOME_IS_READ_ONLY:
+            raise Rejected(f"node {self.node}: {last_line(said).removeprefix('jobyard agent: ')}; make room there")
+        if code:
+            raise Unavailable(self.explain(code, said))
+
+    async def _feed(self, remote_command: str, path: Path) -> tuple[int, str]:
+        """Run a command there to its end with a file as its input. Answers as `_ending` does."""
+        with path.open("rb") as file:
+            process = await self._start(remote_command, file.fileno(), asyncio.subprocess.DEVNULL)
+        return await _ending(process)
+
+
+def last_line(said: str) -> str:
+    return next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
+
+
+async def _greeting(reader: asyncio.StreamReader) -> list[str] | None:
+    """The bridge says one known line, and in it addresses: whatever a login prints before it is not ours."""
+    while line := await reader.readline():
+        if line.split()[:2] == [b"jobyard", b"bridge"]:
+            return line.decode(errors="replace").split()[2:]
+    return None
+
+
+async def _ending(process: Process) -> tuple[int, str]:
+    """The exit code of a process and what it said on stderr. Who is cancelled here ends it."""
+    assert process.stderr is not None
+    said = b""
+    try:
+        while data := await process.stderr.read(LONGEST_WORDS):
+            said = (said + data)[-LONGEST_WORDS:]  # the end of it tells what went wrong, however much there is
+        return await process.wait(), said.decode(errors="replace")
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()

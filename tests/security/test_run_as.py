@@ -1,0 +1,86 @@
+"""`yard serve --run-as USER`: on the server's own machine, tasks of tokens run as another user of the system."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.security.servers import TeamServer, team_server
+from tests.security.users import OsUser
+from tests.yards import TemporaryYard, until
+
+USER, UID = "yard-tasks", 61234
+# A user database of this test's own, in a mount namespace of its own.
+WITH_USERS = 'mount --bind "$1/passwd" /etc/passwd && mount --bind "$1/group" /etc/group && shift && exec "$@"'
+
+
+@pytest.fixture
+def team(own_yard: TemporaryYard, ann: OsUser) -> Iterator[TeamServer]:
+    """Served by root, tasks as a user with a home; `ann` is only asked whether there can be others than root here."""
+    home = own_yard.root / "tasks-home"
+    home.mkdir(mode=0o700)
+    os.chown(home, UID, UID)
+    for directory in (own_yard.root, own_yard.work):
+        directory.chmod(0o755)
+    for name in ("reservations", "fake-gpus"):
+        (own_yard.root / name).mkdir()
+        (own_yard.root / name).chmod(0o1777)
+    users, groups = Path("/etc/passwd").read_text(), Path("/etc/group").read_text()
+    (own_yard.root / "passwd").write_text(f"{users}{USER}:x:{UID}:{UID}::{home}:/bin/sh\n")
+    (own_yard.root / "group").write_text(f"{groups}{USER}:x:{UID}:\n")
+    own_yard.prefix = ["unshare", "--mount", "sh", "-c", WITH_USERS, "sh", str(own_yard.root)]
+    with team_server(own_yard, "--run-as", USER) as team:
+        yield team
+
+
+@pytest.mark.slow
+def test_tasks_of_tokens_run_as_that_user_and_see_nothing_of_the_yard(team: TeamServer) -> None:
+    yard, env = team.served, team.env("bob")
+    script = f"id -u; pwd; ls {yard.directory} 2>&1; kill -0 {team.process.pid} 2>&1; env"
+    done = yard.ok("run", "--", script, env=env)
+    assert done.out.splitlines()[:2] == [str(UID), str(yard.work)]
+    assert "Permission denied" in done.out
+    assert "not permitted" in done.out
+    assert f"HOME={yard.root}/tasks-home" in done.out
+    assert "YARD_TOKEN" not in done.out
+    assert yard.job("last")["user"] == "bob"
+
+
+@pytest.mark.slow
+def test_a_log_that_a_task_made_a_link_shows_nothing_of_the_servers(team: TeamServer) -> None:
+    """The server is root: what it opened on that user's word would be anybody's."""
+    secret = team.served.root / "secret"
+    secret.write_text("for root alone")
+    secret.chmod(0o600)
+    agents = team.served.root / "tasks-home/.local/share/jobyard/agents"
+    script = f"for file in $(find {agents} -name '*out*' -type f); do ln -sf {secret} $file; echo $file; done"
+    job = team.served.ok("submit", "-q", "--", script, env=team.env("bob")).out.strip()
+    until(lambda: team.served.job(job)["state"] in ("SUCCEEDED", "FAILED"))
+    assert any(path.is_symlink() for path in agents.rglob("*out*"))
+    assert "for root alone" not in team.served.run("logs", job).out
+
+
+@pytest.mark.slow
+def test_the_owners_tasks_run_as_that_user_too(team: TeamServer) -> None:
+    assert team.served.ok("run", "--", "id -u").out == f"{UID}\n"
+
+
+@pytest.mark.parametrize(
+    ("user", "sentence"),
+    [("no-such-user", "this machine has no such user"), ("root", "that is the server's own account")],
+)
+def test_a_user_that_is_none_or_the_servers_own_is_refused(own_yard: TemporaryYard, user: str, sentence: str) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can start tasks as another user")
+    done = own_yard.run("serve", "--listen", "127.0.0.1:0", "--run-as", user)
+    assert done.code == 2
+    assert f"--run-as {user}: {sentence}" in done.err
+
+
+def test_who_is_not_root_cannot_run_tasks_as_another_user(own_yard: TemporaryYard, ann: OsUser, bob: OsUser) -> None:
+    done = ann.take(own_yard).run("serve", "--listen", "127.0.0.1:0", "--run-as", bob.name)
+    assert done.code == 2
+    assert f"--run-as {bob.name}: only root can start tasks as another user" in done.err
