@@ -135,7 +135,7 @@ class Round:
         before = self._everything()
         live.client.stop_server()
         until(lambda: live.server() is None)
-        (live.directory / "snapshot.pickle").unlink(missing_ok=True)
+        (live.directory / "snapshot.json").unlink(missing_ok=True)
         live.yard("server", "start")
         problems = [] if self._everything() == before else ["after a replay the yard remembers something else"]
         left = live.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tests.builders import a_job, submitted
@@ -32,10 +32,10 @@ class SlowJournal(Journal):
         super().__init__(open_database(f"sqlite:///{path}"))
         self.is_writing, self.may_go = threading.Event(), threading.Event()
 
-    def append(self, events: Sequence[Event], at: float) -> int:
+    def append(self, events: Sequence[Event], at: float, jobs: Collection[str] | None = None) -> int:
         self.is_writing.set()
         assert self.may_go.wait(PATIENCE_SECONDS)
-        return super().append(events, at)
+        return super().append(events, at, jobs)
 
 
 def a_submit(state: YardState, now: float) -> tuple[list[Event], str]:
@@ -104,6 +104,12 @@ class UnsettledYard:
 
     def live_of(self, job_id: str) -> Sequence[LiveAttempt]:
         return self.live
+
+    def held_jobs(self) -> Sequence[str]:
+        return ()
+
+    def trouble(self, what: str, sentence: str, error: Exception | None = None) -> None:
+        raise AssertionError(sentence)
 
     def is_ended(self, job_id: str, task: int) -> bool:
         return False

@@ -235,7 +235,7 @@ def test_a_snapshot_that_is_no_good_is_ignored(live: LiveYard, harm: str) -> Non
     first = live.submit("--", "true")
     live.wait(first)
     live.yard("server", "stop")
-    snapshot, database = live.directory / "snapshot.pickle", live.directory / "yard.db"
+    snapshot, database = live.directory / "snapshot.json", live.directory / "yard.db"
     whole = snapshot.read_bytes()
     if harm == "of a newer journal":
         with sqlite3.connect(database) as older:

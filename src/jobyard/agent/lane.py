@@ -133,7 +133,7 @@ class Lane:
         kernel_kills.remember()
         try:
             pid = self._start(item, files)
-        except (CannotStart, OSError) as error:
+        except Exception as error:  # whatever this attempt brings along ends this attempt, not the lane
             end = self._not_started(error, files)
         else:
             began, now = processes.start_time(pid), time.time()

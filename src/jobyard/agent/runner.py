@@ -8,7 +8,7 @@ import signal
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Collection, Dict, Iterable, List, Optional, Set, Tuple
 
 from jobyard.agent import faults, inherited, processes, records, scratch
 from jobyard.agent.attempts import HANDED, QUEUED, RUNNING, Attempt, Slot
@@ -169,11 +169,15 @@ class Runner:
                 lanes.append((record.lane_pid, record.lane_start_time))
         return lanes
 
-    def reconcile(self, live: List[str]) -> List[str]:
-        """Report on every attempt the server believes in; end the others. Returns those nobody has heard of."""
+    def reconcile(self, live: List[str], held: Collection[str] = ()) -> List[str]:
+        """Report on every attempt the server believes in; end the others. Returns those nobody has heard of.
+
+        Attempts of `held` jobs are left alone: of those the server does not know what it should believe.
+        """
         faults.point("agent-reconciling")
         believed = set(live)
-        superseded = [attempt for name, attempt in self.attempts.items() if name not in believed]
+        others = (attempt for name, attempt in self.attempts.items() if name not in believed)
+        superseded = [attempt for attempt in others if records.split_attempt(attempt.id)[0] not in held]
         for attempt in superseded:
             attempt.is_superseded = True
         begun = self._withdraw(superseded)

@@ -8,7 +8,8 @@ import selectors
 import socket
 import struct
 import time
-from typing import Any, Callable, ClassVar, Dict, Optional
+import traceback
+from typing import Any, Callable, ClassVar, Dict, List, Optional
 
 from jobyard.agent import messages, probe, processes, sdk_files, snapshots
 from jobyard.agent.connection import Connection
@@ -146,6 +147,8 @@ class Agent:
         self._respawner.begin()
 
     def _on_line(self, connection: Connection, line: bytes) -> None:
+        """One bad message is refused, and is nobody else's matter."""
+        message: Any = None
         try:
             message = json.loads(line)
             op = message["op"]
@@ -155,10 +158,20 @@ class Agent:
             if handler is None:
                 raise ValueError("no such op: %r" % (op,))
             handler(self, connection, message)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OSError) as error:
-            what = "missing %s" % error if isinstance(error, KeyError) else str(error)
-            connection.send({"ev": "error", "message": "%s (in %s)" % (what, line[:120].decode("utf-8", "replace"))})
+        except Exception as error:
+            self._log(traceback.format_exc())
+            what = "missing %s" % error if isinstance(error, KeyError) else str(error) or repr(error)
+            said = "%s (in %s)" % (what, line[:120].decode("utf-8", "replace"))
+            connection.send({"ev": "error", "message": said, "ids": self._not_begun(message)})
         self._outbox.flush()
+
+    def _not_begun(self, message: Any) -> List[str]:
+        """The attempts of a launch that failed and that are not here: of the others their ends will be told."""
+        if not isinstance(message, dict) or message.get("op") != "launch":
+            return []
+        items = message.get("items")
+        named = [item.get("id") for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+        return [name for name in named if isinstance(name, str) and name not in self._runner.attempts]
 
     # Messages
 
@@ -215,7 +228,7 @@ class Agent:
         live, have = messages.attempt_ids(message["live"]), messages.have(message.get("have") or {})
         self._outbox.close()
         self._open_outbox(connection, have)
-        absent = self._runner.reconcile(live)
+        absent = self._runner.reconcile(live, set(messages.strings(message.get("held") or [], "held")))
         self._outbox.send_now()
         connection.send({"ev": "reconciled", "absent": absent})
         self._runner.spools.tell_all()

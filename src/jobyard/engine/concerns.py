@@ -33,7 +33,7 @@ def jobs_of(state: YardState, event: Event) -> frozenset[str] | None:
         case AttemptsAwaited(items=awaited):
             return frozenset(item.attempt.job for item in awaited)
         case AttemptsMeasured(progressed=progressed, used=used):
-            return frozenset(item.attempt.job for item in (*progressed, *used))
+            return frozenset(item.attempt.job for item in progressed) | {item.attempt.job for item in used}
         case AttemptsWithdrawn(attempts=attempts):
             return frozenset(attempt.job for attempt in attempts)
         case SlotOpened(slot=slot):

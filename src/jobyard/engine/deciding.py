@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobyard.engine.job_record import STUCK_SECONDS, JobRecord
+from jobyard.engine.quarantine import blaming
 from jobyard.engine.training import idle_seconds, is_last_epoch, obeys_its_user
 from jobyard.engine.wants import snapshot
 from jobyard.model.effects import Effect, Withdraw
@@ -30,7 +31,7 @@ from jobyard.model.training import Size
 from jobyard.scheduling.cycle import plan
 from jobyard.scheduling.placement import Room
 from jobyard.scheduling.sharing import reservation_mib
-from jobyard.scheduling.snapshot import Opening
+from jobyard.scheduling.snapshot import Opening, Snapshot
 
 if TYPE_CHECKING:
     from jobyard.engine.yard_state import YardState
@@ -43,6 +44,8 @@ def decide(state: YardState, now: float) -> Iterator[Event]:
     """The events that the engine itself wants. Handle each before taking the next: they build on one another."""
     # 1. Deadlines.
     for job in list(state.unfinished.values()):
+        if job.quarantine:
+            continue
         deadline, started = job.spec.deadline_seconds, job.started_at
         if deadline is not None and started is not None and job.stop is None and now >= started + deadline:
             yield DeadlinePassed(job.id, now)
@@ -54,7 +57,8 @@ def decide(state: YardState, now: float) -> Iterator[Event]:
             slot_id = next(iter(state.hungry))
             del state.hungry[slot_id]
             if slot_id in state.slots:
-                yield from _feed(state, slot_id, now)
+                with blaming(state.slots[slot_id][0].id):
+                    yield from _feed(state, slot_id, now)
         # 3. The scheduler looks at what is left, when something changed.
         if state.replan:
             state.replan = False
@@ -64,6 +68,8 @@ def decide(state: YardState, now: float) -> Iterator[Event]:
 
 def _feed(state: YardState, slot_id: str, now: float) -> Iterator[Event]:
     job, record = state.slots[slot_id]
+    if job.quarantine:
+        return
     slot = record.slot
     able = job.stop is None and slot_id not in state.yielding and _is_usable(state, slot.placement.node)
     able = able and not record.is_void
@@ -91,7 +97,12 @@ def _is_usable(state: YardState, node_id: str) -> bool:
 
 
 def _schedule(state: YardState, now: float) -> Iterator[Event]:
-    decided = plan(snapshot(state, now), state.known_rooms)
+    shot = snapshot(state, now)
+    try:
+        decided = plan(shot, state.known_rooms)
+    except Exception as error:
+        _blame_one(shot)
+        raise error
     state.waits = decided.waits
     for slot_id in state.yielding - decided.yielding:
         state.hungry[slot_id] = None  # it may take tasks again
@@ -103,6 +114,13 @@ def _schedule(state: YardState, now: float) -> Iterator[Event]:
     for order in decided.stops:
         state.orders[order.job] = order
         yield YieldRequested(order.job, order.reason, order.sentence, now, order.size)
+
+
+def _blame_one(shot: Snapshot) -> None:
+    """The plan failed. Raises Poisoned if it does so for one request alone."""
+    for request in shot.requests:
+        with blaming(request.job):
+            plan(replace(shot, requests=(request,)))
 
 
 def _sized(state: YardState, openings: Iterable[Opening], now: float) -> Iterator[Event]:
@@ -120,7 +138,7 @@ def _sized(state: YardState, openings: Iterable[Opening], now: float) -> Iterato
 def _ask_to_yield(state: YardState, now: float) -> Iterator[Event]:
     """What a user wants of jobs that run: to leave a node, or to have another size."""
     for job in state.jobs_with_slots():
-        if job.stop is not None or not (job.fixed_size or state.drained) or job.is_yielding:
+        if job.stop is not None or not (job.fixed_size or state.drained) or job.is_yielding or job.quarantine:
             continue
         nodes = {r.slot.placement.node for r in job.slots.values()}
         leaving = (nodes | set(map(place_of, nodes))) & state.drained
@@ -137,7 +155,7 @@ def _stop_idle(state: YardState, now: float) -> Iterator[Event]:
     for job_id in list(state.remeasured):
         job = state.jobs[job_id]
         training = job.spec.training
-        if training is None or not training.idle_gpu_stop or job.stop is not None:
+        if training is None or not training.idle_gpu_stop or job.stop is not None or job.quarantine:
             continue
         if idle_seconds(job, now) is not None:
             minutes = f"{training.idle_gpu_seconds / 60:g} minutes"
@@ -149,13 +167,15 @@ def _reserve_measured(state: YardState, now: float) -> Iterator[Event]:
     remeasured, state.remeasured = state.remeasured, {}
     for job_id in remeasured:
         job = state.jobs[job_id]
+        if job.quarantine:
+            continue
         for slot_id, record in list(job.slots.items()):
             placement = record.slot.placement
-            if (
-                placement.devices
-                and placement.resources.gpu_memory_mib
-                and (wanted := _wanted_mib(state, job, placement))
-            ):
+            if not (placement.devices and placement.resources.gpu_memory_mib):
+                continue
+            with blaming(job_id):
+                wanted = _wanted_mib(state, job, placement)
+            if wanted:
                 pieces = tuple(DeviceSlice(piece.index, wanted) for piece in placement.devices)
                 resources = replace(placement.resources, gpu_memory_mib=wanted)
                 yield SlotReserved(slot_id, replace(placement, resources=resources, devices=pieces), now)
@@ -188,7 +208,7 @@ def withdrawals(state: YardState, now: float) -> list[Effect]:
     """
     effects: list[Effect] = []
     for slot_id, (job, record) in state.slots.items():
-        if len(record.tasks) < 2 or now - record.asked_back_at < STUCK_SECONDS:
+        if len(record.tasks) < 2 or now - record.asked_back_at < STUCK_SECONDS or job.quarantine:
             continue
         if slot_id in state.yielding or record.is_stuck(now):
             record.asked_back_at = now
@@ -204,6 +224,9 @@ def next_deadline(state: YardState) -> float | None:
     times = [
         job.started_at + job.spec.deadline_seconds
         for job in state.unfinished.values()
-        if job.spec.deadline_seconds is not None and job.started_at is not None and job.stop is None
+        if job.spec.deadline_seconds is not None
+        and job.started_at is not None
+        and job.stop is None
+        and not job.quarantine
     ]
     return min(times, default=None)

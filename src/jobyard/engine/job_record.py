@@ -86,6 +86,7 @@ class JobRecord:
         self.more_memory_mib = 0
         self.memory_requeues = 0
         self.missed_deadline = ""  # what was told of it when it did not stop in time
+        self.quarantine = ""  # why nothing of it is begun or ended
 
     # -- tasks ------------------------------------------------------------------------------------------------------
 

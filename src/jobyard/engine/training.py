@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.profiles import Profile, kind_of
+from jobyard.engine.quarantine import blaming
 from jobyard.model.events import Used
 from jobyard.model.job import Reason
 from jobyard.model.node import Node, cluster_of, place_of
@@ -293,36 +294,43 @@ def running(
 ) -> Iterator[Running]:
     """Those that may be asked to stop at a checkpoint."""
     for job in jobs:
-        if job.stop is not None or not (job.progress or job.spec.training) or not can_yield(job):
-            continue
-        is_kept = all(trainings.is_kept_at(record.slot.placement.node) for record in job.slots.values())
-        if not is_kept and not (job.spec.training and job.spec.training.preemptible):
-            continue  # it would lose all, and its submitter did not ask for that
-        profile = trainings.profile_of(job) or Profile()
-        restart = profile.checkpoint_seconds + (profile.restart_seconds or RESTART_SECONDS)
-        is_in_time = (profile.epoch_seconds(job.spec.training_size) or 0.0) <= yield_seconds(job, profile)
-        resizable = is_in_time and not job.missed_deadline and job.fixed_size is None
-        yield Running(
-            job.id,
-            job.priority,
-            job.age,
-            tuple(job.slots),
-            job.spec.training_size,
-            sizes_of(job, bounds_of(job.spec.cluster)) if resizable else (),
-            restart + _lost_seconds(job, now, is_in_time and is_kept),
-            restart,
-            epochs_left(job),
-            tuple((size, at.epoch_seconds) for size, at in profile.by_size.items() if at.epoch_seconds),
-            is_last_epoch(job),
-            job.is_yielding,
-            Where(
-                job.spec.on,
-                job.spec.cluster,
-                *needs_of(job.spec.groups[0]),
-                in_container=job.spec.container,
-                with_token=bool(job.spec.submitted_with),
-            ),
-        )
+        with blaming(job.id):
+            found = _running(job, trainings, bounds_of, now)
+        if found is not None:
+            yield found
+
+
+def _running(job: JobRecord, trainings: Trainings, bounds_of: Callable[[str], Bounds], now: float) -> Running | None:
+    if job.stop is not None or job.quarantine or not (job.progress or job.spec.training) or not can_yield(job):
+        return None
+    is_kept = all(trainings.is_kept_at(record.slot.placement.node) for record in job.slots.values())
+    if not is_kept and not (job.spec.training and job.spec.training.preemptible):
+        return None  # it would lose all, and its submitter did not ask for that
+    profile = trainings.profile_of(job) or Profile()
+    restart = profile.checkpoint_seconds + (profile.restart_seconds or RESTART_SECONDS)
+    is_in_time = (profile.epoch_seconds(job.spec.training_size) or 0.0) <= yield_seconds(job, profile)
+    resizable = is_in_time and not job.missed_deadline and job.fixed_size is None
+    return Running(
+        job.id,
+        job.priority,
+        job.age,
+        tuple(job.slots),
+        job.spec.training_size,
+        sizes_of(job, bounds_of(job.spec.cluster)) if resizable else (),
+        restart + _lost_seconds(job, now, is_in_time and is_kept),
+        restart,
+        epochs_left(job),
+        tuple((size, at.epoch_seconds) for size, at in profile.by_size.items() if at.epoch_seconds),
+        is_last_epoch(job),
+        job.is_yielding,
+        Where(
+            job.spec.on,
+            job.spec.cluster,
+            *needs_of(job.spec.groups[0]),
+            in_container=job.spec.container,
+            with_token=bool(job.spec.submitted_with),
+        ),
+    )
 
 
 def _lost_seconds(job: JobRecord, now: float, is_in_time: bool) -> float:

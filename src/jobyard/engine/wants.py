@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jobyard.engine.job_record import JobRecord, SlotRecord
+from jobyard.engine.quarantine import blaming
 from jobyard.engine.training import Bounds, gpu_seconds, pinned_to, running, sizes_of
 from jobyard.model.job import JobSpec
 from jobyard.model.node import Node, NodeConfig, cluster_of
@@ -25,14 +26,19 @@ if TYPE_CHECKING:
 
 def snapshot(state: YardState, now: float = 0.0) -> Snapshot:
     held = tuple(_held(job, record) for job, record in state.slots.values())
-    requests = tuple(request for job in state.unfinished.values() if (request := request_of(state, job, now)))
+    requests = []
+    for job in state.unfinished.values():
+        with blaming(job.id):
+            request = request_of(state, job, now)
+        if request:
+            requests.append(request)
     nodes = tuple(state.nodes.values())
     state.orders = {job: order for job, order in state.orders.items() if state.jobs[job].is_yielding}
     training = running(state.jobs_with_slots(), state.trainings, partial(bounds_of, state), now)
     if state.orders:
         training = (_as_asked(each, state.orders.get(each.job)) for each in training)
     claims = tuple(placement for order in state.orders.values() for placement in order.claim)
-    return Snapshot(nodes, held, requests, awaited(state), tuple(training), claims, state.quotas)
+    return Snapshot(nodes, held, tuple(requests), awaited(state), tuple(training), claims, state.quotas)
 
 
 def _as_asked(each: Running, order: StopOrder | None) -> Running:
@@ -54,7 +60,7 @@ def awaited(state: YardState) -> tuple[NodeConfig, ...]:
 
 def request_of(state: YardState, job: JobRecord, now: float = 0.0) -> Request | None:
     """The slots that a job would open now, were there room; None if it has nothing to start."""
-    if job.stop is not None or not len(job.pending) or state.waits_for(job):
+    if job.stop is not None or job.quarantine or not len(job.pending) or state.waits_for(job):
         return None
     if job.is_adaptive:
         return new_request(state, job, now)

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from jobyard.engine import deciding, wants
+from jobyard.engine import deciding, quarantine, wants
 from jobyard.engine.clusters import devices_for
 from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.lifecycle import (
@@ -51,6 +51,7 @@ from jobyard.model.events import (
     DeadlinePassed,
     Event,
     Finished,
+    JobQuarantined,
     JobSized,
     JobSubmitted,
     NodeAdded,
@@ -109,12 +110,21 @@ class YardState:
         self.known_rooms = KnownRooms()
         self.orders: dict[str, StopOrder] = {}  # of the scheduler, by job that stops: for whom, and to come back how
         self.remeasured: dict[str, None] = {}  # jobs whose use of GPUs was measured
+        self.quarantined: dict[str, None] = {}  # jobs of which nothing is begun or ended
 
     # -- events ---------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> list[Effect]:
-        """Apply one event. Events about attempts that no longer count change nothing."""
+        """Apply one event. Events about attempts that no longer count change nothing, nor do those about jobs in
+        quarantine, but for a cancel."""
+        left = quarantine.what_is_left(self, event) if self.quarantined else event
+        return self._handle(left) if left is not None else []
+
+    def _handle(self, event: Event) -> list[Effect]:
         match event:
+            case JobQuarantined(job=job_id, message=message):
+                quarantine.begin(self, job_id, message)
+                return []
             case TasksAssigned():
                 return self._assign(event)
             case AttemptsStarted(items=items):
@@ -229,7 +239,7 @@ class YardState:
         raise Bug(f"no handler for {type(event).__name__}")
 
     def _submit(self, event: JobSubmitted) -> list[Effect]:
-        job = JobRecord(event.job, event.number, self._sharing_environment(event.spec), event.at)
+        job = JobRecord(event.job, event.number, self.sharing_environment(event.spec), event.at)
         self.jobs[job.id] = self.unfinished[job.id] = job
         self.last_number = max(self.last_number, event.number)
         if event.key:
@@ -239,7 +249,7 @@ class YardState:
         self.replan = True
         return self._check_dependencies(job, event.at)
 
-    def _sharing_environment(self, spec: JobSpec) -> JobSpec:
+    def sharing_environment(self, spec: JobSpec) -> JobSpec:
         """Jobs of one shell bring the same environment: a thousand of them keep it once."""
         if spec.inherited_env == self._last_environment:
             return replace(spec, inherited_env=self._last_environment)
@@ -435,6 +445,7 @@ class YardState:
 
     def _cancel(self, event: CancelRequested) -> list[Effect]:
         job = self.jobs[event.job]
+        quarantine.end(self, job)
         if job.is_final:
             return []
         if not event.tasks or job.spec.gang:  # a gang stops together
@@ -572,7 +583,8 @@ class YardState:
     def _lose_node(self, node_id: str, message: str, at: float) -> list[Effect]:
         if node := self.nodes.get(node_id):
             self.nodes[node_id] = replace(node, state=NodeState.DOWN)
-        lost = [item for item in self.slots.values() if item[1].slot.placement.node == node_id]
+        at_node = (item for item in self.slots.values() if item[1].slot.placement.node == node_id)
+        lost = [(job, record) for job, record in at_node if not job.quarantine]
         effects = self._lose_slots(lost, message, at)
         self.replan = True
         return [effect for effect in effects if effect.node != node_id]

@@ -15,6 +15,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
+from jobyard.errors import UserError
 from jobyard.model.environment import SCRIPT, YARD_NAMES
 from jobyard.model.job import Command, GroupSpec, JobSpec, Script, TaskPlace
 from jobyard.model.node import Node
@@ -193,7 +194,7 @@ def _of_training(
     training, nodes = spec.training, spec.size if spec.gang else 1
     reserved = placement.devices[0].memory_mib if placement.devices else 0
     address = env.get("MASTER_ADDR", DEFAULT_MASTER_ADDRESS)
-    port = int(env.get("MASTER_PORT", 20000 + job_number % 10000))
+    port = _port(env.get("MASTER_PORT"), job_number)
     rank = int(env.get("RANK", 0))
     workers = [f"{_address(addresses, index)}:{port + 1 + index}" for index in range(nodes)]
     told = {
@@ -222,9 +223,19 @@ def _of_training(
     }
 
 
+def _port(asked: str | None, job_number: int) -> int:
+    """Of the first rank. Raises UserError where the user's own is none."""
+    if asked is None:
+        return 20000 + job_number % 10000  # below Linux's ephemeral ports, which begin at 32768
+    try:
+        return int(asked)
+    except ValueError:
+        raise UserError(f"MASTER_PORT {asked!r} is no number; give a port, like 29500") from None
+
+
 def _of_gang(spec: JobSpec, rank: int, job_number: int, placement: Placement, address: str) -> dict[str, str]:
     """torch's names. Each task sees only its own devices, so each is a node of its own and its local rank is 0."""
-    port = str(20000 + job_number % 10000)  # below Linux's ephemeral ports, which begin at 32768
+    port = str(_port(None, job_number))
     asked = {**spec.env, **spec.groups[spec.place_of(rank).group].env}
     address = asked.get("MASTER_ADDR", address)
     port = asked.get("MASTER_PORT", port)

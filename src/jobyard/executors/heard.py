@@ -46,7 +46,10 @@ class Heard:
             "reconciled": lambda message: {"absent": self._names(message["absent"])},
             "missing": lambda message: {"snapshot": _text(message["snapshot"])},
             "refused": lambda message: {"slot": _text(message["slot"]), "message": _text(message["message"])},
-            "error": lambda message: {"message": _text(message["message"])},
+            "error": lambda message: {
+                "message": _text(message["message"]),
+                "ids": self._names(message.get("ids") or ()),
+            },
         }
 
     @property

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from jobyard.agent import faults, records
-from jobyard.errors import Rejected, Unavailable
+from jobyard.errors import Rejected, Unavailable, YardError
 from jobyard.executors.arrivals import Arrivals, Homecoming
 from jobyard.executors.environment import job_environment, task_command, task_environment
 from jobyard.executors.heard import LARGEST_LINE, Heard, welcome_problem
@@ -185,12 +185,16 @@ class MachineExecutor:
         self._writer = writer
         faults.point("server-reconciling")
         have = self._home.mirror.have(item.attempt for item in live) if self._home else {}
-        self._send({"op": "reconcile", "live": [str(item.attempt) for item in live], "have": have})
+        ids, held = [str(item.attempt) for item in live], list(self._yard.held_jobs())
+        self._send({"op": "reconcile", "live": ids, "have": have, "held": held})
         self._stop_again(live)
         self.announce(self._yard.is_busy)
         while (message := await _read(reader)) is not None:
-            if (checked := self._heard.checked(message)) is not None:
-                self._hear(checked)
+            try:
+                if (checked := self._heard.checked(message)) is not None:
+                    self._hear(checked)
+            except Exception as error:  # what one message breaks, the next connection would break again
+                self._yard.trouble("message", f"the agent of {self.node} said {str(message)[:100]}: {error!r}", error)
             if self._arrivals is not None:
                 await self._arrivals.room()
 
@@ -227,7 +231,10 @@ class MachineExecutor:
                     self._refused = []
                     asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._send, {"op": "probe"})
             case "error":
-                log.error("the agent of %s did not understand: %s", self.node, message["message"])
+                sentence = f"the agent of {self.node} refused it: {message['message']}"
+                self._yard.trouble("message", sentence)
+                if ids := message.get("ids"):
+                    self._refuse([AttemptId.parse(name) for name in ids], sentence)
 
     def _notice_runtime(self, message: dict[str, Any], now: float) -> None:
         """An engine was started, or stopped: the node has changed."""
@@ -303,7 +310,10 @@ class MachineExecutor:
 
     def _stop_again(self, live: Iterable[LiveAttempt]) -> None:
         """The stop may never have reached an agent."""
+        held = set(self._yard.held_jobs())
         for item in live:
+            if item.attempt.job in held:
+                continue
             grace = self._yard.job(item.attempt.job).spec.grace_seconds
             if item.is_yielding:
                 self._yield((item.attempt,), item.yield_seconds, grace, at_once=item.at_once)
@@ -312,7 +322,8 @@ class MachineExecutor:
 
     def _launch_absent(self, absent: Iterable[str]) -> None:
         """What the agent has no record of starts now, or never, if it was asked to stop meanwhile."""
-        missing = {AttemptId.parse(text) for text in absent}
+        held = set(self._yard.held_jobs())
+        missing = {attempt for text in absent if (attempt := AttemptId.parse(text)).job not in held}
         by_slot: defaultdict[Slot, list[AttemptId]] = defaultdict(list)
         withdrawn = []
         for item in self._yard.live_attempts(self.node):
@@ -336,7 +347,12 @@ class MachineExecutor:
         for effect in effects:
             match effect:
                 case Launch(slot=slot, attempts=attempts):
-                    self._launch(slot, attempts)
+                    try:
+                        self._launch(slot, attempts)
+                    except Unavailable as error:  # the next reconcile tries again
+                        log.warning("job %s on %s: %s", slot.job, self.node, error)
+                    except Exception as error:
+                        self._cannot_launch(attempts, error)
                 case Stop(attempts=attempts, grace_seconds=grace):
                     self._send({"op": "stop", "ids": [str(attempt) for attempt in attempts], "grace": grace})
                 case Yield(attempts=attempts, deadline_seconds=deadline, grace_seconds=grace, at_once=at_once):
@@ -368,11 +384,25 @@ class MachineExecutor:
             # Placed when this machine ran tasks as another user. Under the server's own account it must not start.
             self._seen.put_nowait([AttemptsWithdrawn(tuple(attempts), time.time())])
             return
+        launch = _line(self._launch_message(job, slot, attempts))
+        assert self._writer is not None
         if self._known_jobs.get(slot.job) != job.spec.size:  # of an elastic job it may be another one
+            self._writer.write(_line(self._job_message(job)))
             self._known_jobs[slot.job] = job.spec.size
-            self._send(self._job_message(job))
         faults.point("server-launching")
-        self._send(self._launch_message(job, slot, attempts))
+        self._writer.write(launch)
+
+    def _cannot_launch(self, attempts: Sequence[AttemptId], error: Exception) -> None:
+        """Nothing of it was sent, and nothing ever can be: that ends these attempts, and nobody else's."""
+        told = str(error) if isinstance(error, YardError) else f"{type(error).__name__}: {error}"
+        sentence = f"it cannot be launched ({told})"
+        self._yard.trouble("launch", f"job {attempts[0].job} on {self.node}: {sentence}", error)
+        self._refuse(attempts, sentence)
+
+    def _refuse(self, attempts: Sequence[AttemptId], sentence: str) -> None:
+        now = time.time()
+        outcome = Outcome(now, now, reason=Reason.REFUSED, message=sentence)
+        self._seen.put_nowait([AttemptsFinished(tuple(Finished(attempt, outcome) for attempt in attempts), now)])
 
     def _job_message(self, job: SubmittedJob) -> dict[str, Any]:
         if self._home is None and not job.spec.container:

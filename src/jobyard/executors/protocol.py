@@ -41,6 +41,7 @@ class JobFacts(NamedTuple):
     slots: int = 0  # so many of its tasks may run at once
     waiting: int = 0  # so many have no slot
     attempt: int = 0  # the latest of its first task, also if that has ended
+    is_held: bool = False  # in quarantine: nothing of it is begun, stopped or removed
 
 
 class YardView(Protocol):
@@ -61,6 +62,9 @@ class YardView(Protocol):
     def nodes_of(self, cluster: str) -> Sequence[str]:
         """Those that the yard believes to be there."""
 
+    def held_jobs(self) -> Sequence[str]:
+        """Those in quarantine: what runs of them is left alone, also what the yard knows nothing of."""
+
     def is_ended(self, job_id: str, task: int) -> bool:
         """Is nothing more wanted of this task?"""
 
@@ -76,6 +80,9 @@ class YardView(Protocol):
 
     async def settled(self) -> None:
         """Returns when all that the yard holds is on disk: only that may be launched."""
+
+    def trouble(self, what: str, sentence: str, error: Exception | None = None) -> None:
+        """An error that stayed with one job or one message: it is logged with its trace, and counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +106,10 @@ class Executor(Protocol):
         """What is seen, in batches, for as long as the executor runs."""
 
     def perform(self, effects: Sequence[Effect]) -> None:
-        """Carry effects out. Never waits; what cannot be sent now is settled by the next reconcile."""
+        """Carry effects out. Never waits; what cannot be sent now is settled by the next reconcile.
+
+        An error with one effect concerns that effect alone. Where it is not caught here, all of them may come again.
+        """
 
     def announce(self, is_busy: bool) -> None:
         """Let the other side know whether work is pending: then it brings a dead server back. Never waits."""

@@ -253,6 +253,15 @@ class DeadlinePassed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class JobQuarantined(Event):
+    """An error of ours concerned this job: nothing of it is begun or ended until it is cancelled."""
+
+    job: str
+    at: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class PriorityChanged(Event):
     job: str
     priority: int

@@ -66,6 +66,7 @@ class Reason(StrEnum):
     EXIT_CODE = "ExitCode"
     SIGNAL = "Signal"
     UNKNOWN = "Unknown"
+    REFUSED = "Refused"  # where it was to run, it could not be begun, and never can be
     CANCELLED = "Cancelled"  # a person asked for it
     SIBLING_FAILED = "SiblingFailed"  # another task failed, and the policy stops the rest
 

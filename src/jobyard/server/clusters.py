@@ -14,7 +14,7 @@ from jobyard.model.job import JobSpec
 from jobyard.model.node import ClusterConfig, Node, NodeState, place_of
 from jobyard.model.units import show_jobs_are
 from jobyard.server.containers import check_container, without_container
-from jobyard.server.loop import Command
+from jobyard.server.rounds import Command
 from jobyard.wire.views import ClusterView
 
 KUBERNETES = "kubernetes"

@@ -29,7 +29,7 @@ from jobyard.scheduling.snapshot import Request, Snapshot
 from jobyard.server.clusters import nodes_of, with_cluster
 from jobyard.server.containers import check_runtime
 from jobyard.server.from_token import check_machines
-from jobyard.server.loop import Command
+from jobyard.server.rounds import Command
 from jobyard.wire.requests import CancelJob, RetryJob, SubmitJob
 
 PRIORITY_RANGE = (-1_000_000, 1_000_000)

@@ -9,53 +9,43 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sqlalchemy.exc import DatabaseError
 
 from jobyard.agent import faults
-from jobyard.engine import wants
-from jobyard.engine.job_record import JobRecord
-from jobyard.engine.training import resumes_at, tells_of_checkpoints, yield_seconds
-from jobyard.engine.yard_state import YardState
-from jobyard.errors import Bug, Unwritable, YardError
+from jobyard.errors import Unavailable, Unwritable, YardError
 from jobyard.executors.mirror import Mirror
-from jobyard.executors.protocol import Executor, JobFacts, LiveAttempt, SubmittedJob
-from jobyard.model.effects import Effect
-from jobyard.model.events import Event
-from jobyard.model.job import State
+from jobyard.executors.protocol import Executor
+from jobyard.model.effects import Effect, Launch
+from jobyard.model.events import AttemptsFinished, Event, Finished, JobQuarantined
+from jobyard.model.job import Reason
 from jobyard.model.node import NodeState, place_of
-from jobyard.model.task import AttemptId, Slot, Task
+from jobyard.model.task import Outcome
+from jobyard.server import rounds
 from jobyard.server.journal import Journal
 from jobyard.server.news import News
+from jobyard.server.rounds import Asked, Command, Item
 from jobyard.server.snapshots import Snapshots
+from jobyard.server.yard_view import StateView
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-# A command looks at the state and answers with the events that it makes and the result; it raises UserError otherwise.
-Command = Callable[[YardState, float], tuple[Sequence[Event], T]]
 
 TICK_SECONDS = 0.5
 SNAPSHOT_EVERY_ROWS = 5000
 JOURNAL_ROWS_AT_ONCE = 500
 
 
-@dataclass
-class _Asked:
-    command: Command[Any]
-    answer: asyncio.Future[Any]
-
-
-class YardLoop:
+class YardLoop(StateView):
     """Drives one YardState. `ask` runs a command through the loop; it returns when the journal has it on disk."""
 
     def __init__(self, journal: Journal, snapshots: Snapshots) -> None:
+        super().__init__()
         self._journal = journal
         self._snapshots = snapshots
-        self._inbox: asyncio.Queue[_Asked | Sequence[Event]] = asyncio.Queue()
+        self._inbox: asyncio.Queue[Item] = asyncio.Queue()
         self._writer = ThreadPoolExecutor(1, "journal")
         self._subscribers: set[News] = set()
         self._executors: dict[Executor, list[asyncio.Task[None]]] = {}
@@ -63,79 +53,11 @@ class YardLoop:
         self._settled = asyncio.Event()  # set: what memory holds is on disk
         self._settled.set()
         self._is_finishing = False
+        self._again: list[Item] = []  # of a round that was spoiled, to be taken up before anything else
+        self._skipped: set[str] = set()  # words that broke the state, when they come again
         self.mirror: Mirror | None = None  # where the output of other machines is
         self.seq, self.state = snapshots.restore(journal)
         self._snapshot_seq = self.seq
-
-    # -- for executors: YardView -------------------------------------------------------------------------------------
-
-    def job(self, job_id: str) -> SubmittedJob:
-        record = self.state.jobs[job_id]
-        return SubmittedJob(record.id, record.number, record.spec)
-
-    def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
-        return [
-            self._live(job, task, record.slot)
-            for job, record in self.state.slots.values()
-            if node in (record.slot.placement.node, place_of(record.slot.placement.node))
-            for number in sorted(record.tasks)
-            for task in (job.tasks[number],)
-        ]
-
-    def _live(self, job: JobRecord, task: Task, slot: Slot) -> LiveAttempt:
-        attempt = AttemptId(job.id, task.number, task.attempt)
-        live = LiveAttempt(
-            attempt, slot, task.state is State.STOPPING, unit=task.unit, is_running=bool(task.started_at)
-        )
-        if not task.is_yielding:
-            return live
-        seconds = yield_seconds(job, self.state.trainings.profile_of(job))
-        at_once = not tells_of_checkpoints(job, task.number)
-        return live._replace(is_yielding=True, yield_seconds=seconds, at_once=at_once)
-
-    def live_of(self, job_id: str) -> Sequence[LiveAttempt]:
-        job = self.state.jobs.get(job_id)
-        slots = job.slots.values() if job else ()
-        found = [self._live(job, job.tasks[number], record.slot) for record in slots for number in record.tasks if job]
-        return sorted(found, key=lambda live: live.attempt)
-
-    def node_of(self, attempt: AttemptId) -> str | None:
-        job = self.state.jobs.get(attempt.job)
-        if job is None or not (0 <= attempt.task < job.spec.size or job.spec.elastic):
-            return None
-        task = job.tasks.get(attempt.task)
-        if task is None or not task.state.is_active or attempt.number < task.attempt:
-            return ""
-        return task.node if attempt.number == task.attempt else None
-
-    def facts(self, job_id: str) -> JobFacts:
-        job = self.state.jobs.get(job_id)
-        if job is None or job.is_final:
-            return JobFacts(is_over=True, is_stopping=job is None or job.stop is not None)
-        latest = job.task(0).attempt
-        return JobFacts(False, job.stop is not None, job.is_fresh, len(job.slots), len(job.pending), latest)
-
-    def nodes_of(self, cluster: str) -> Sequence[str]:
-        nodes = wants.nodes_of(self.state, cluster)
-        return [node.id for node in nodes if node.state is not NodeState.DOWN]
-
-    def is_ended(self, job_id: str, task: int) -> bool:
-        job = self.state.jobs.get(job_id)
-        return job is None or job.task(task).state.is_final
-
-    def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
-        job = self.state.jobs.get(attempt.job)  # None: a trial
-        return resumes_at(job, attempt.task, node) if job else None
-
-    def gang_addresses(self, job_id: str) -> Sequence[str]:
-        job = self.state.jobs.get(job_id)  # None: a trial
-        nodes = [job.task(rank).node for rank in range(job.spec.size)] if job else []
-        if len(set(nodes)) < 2:
-            return ()
-        status = {each.node: each for each in (executor.status() for executor in self._executors)}
-        seen = [each for node in dict.fromkeys(nodes) if (each := status.get(node))]
-        ours = next((each.sees_us_as for each in seen if each.sees_us_as), "")
-        return [(status[node].address if node in status else "") or ours for node in nodes]
 
     async def settled(self) -> None:
         """Returns when everything that the state holds is on disk; true until the caller waits again."""
@@ -146,7 +68,7 @@ class YardLoop:
 
     async def ask(self, command: Command[T]) -> T:
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._inbox.put_nowait(_Asked(command, answer))
+        self._inbox.put_nowait(Asked(command, answer))
         return await answer
 
     def subscribe(self) -> News:
@@ -202,10 +124,6 @@ class YardLoop:
     def executors(self) -> Sequence[Executor]:
         return list(self._executors)
 
-    @property
-    def is_busy(self) -> bool:
-        return bool(self.state.unfinished)
-
     # -- running -------------------------------------------------------------------------------------------------------
 
     def add(self, executor: Executor) -> None:
@@ -231,32 +149,36 @@ class YardLoop:
         while not self._is_finishing:
             batch = await self._take()
             self._settled.clear()
-            answers: list[tuple[_Asked, Any]] = []
+            done = rounds.Round()
             try:
-                events, effects, answers = self._apply(batch, time.time())
-                if events:
+                done = rounds.run(self.state, batch, time.time(), self._skipped, self.troubles)
+                if done.events:
                     # Before the commit: who is acknowledged must not depend on our life any more.
                     if self.is_busy:
                         self._announce()
-                    await self._record(events)
+                    await self._record(done)
+            except rounds.Spoiled as spoiled:
+                await self._set_aside(spoiled, batch)
+                continue
             except (DatabaseError, OSError) as error:
                 cause = getattr(error, "orig", error)
                 log.error("the journal cannot be written: %s", cause)
                 sentence = f"the yard cannot write its journal ({cause}); free some disk space and try again"
-                await self._recover(Unwritable(sentence), answers)
+                await self._recover(Unwritable(sentence), [asked for asked, _ in done.answers])
                 continue
             except Exception as error:  # a bug of ours: what it left half done must not stay
-                log.exception("a round failed")
-                sentence = f"the server failed ({type(error).__name__}: {error}); its log has the details"
-                await self._recover(Bug(sentence), [(item, None) for item in batch if isinstance(item, _Asked)])
+                self.trouble("round", f"a round failed ({error!r})", error)
+                await self._recover(rounds.failed(error), [item for item in batch if isinstance(item, Asked)])
                 continue
-            for asked, result in answers:
+            for asked, result in done.answers:
                 if not asked.answer.done():
                     asked.answer.set_result(result)
-            self._act(effects)
+            self._act(done.effects)
             self._announce()
             self._settled.set()
-            self._publish(events)
+            self._publish(done.events)
+            if done.ends_quarantine:
+                self._reconcile()
 
     def report(self, events: Sequence[Event]) -> None:
         """Events that no executor sees, like a machine that is known no longer."""
@@ -271,7 +193,10 @@ class YardLoop:
         for executor in self._executors:
             executor.announce(self.is_busy)
 
-    async def _take(self) -> list[_Asked | Sequence[Event]]:
+    async def _take(self) -> list[Item]:
+        if self._again:
+            batch, self._again = self._again, []
+            return batch
         try:
             first = await asyncio.wait_for(self._inbox.get(), TICK_SECONDS)
         except TimeoutError:
@@ -281,39 +206,10 @@ class YardLoop:
             batch.append(self._inbox.get_nowait())
         return batch
 
-    def _apply(
-        self, batch: Iterable[_Asked | Sequence[Event]], now: float
-    ) -> tuple[list[Event], list[Effect], list[tuple[_Asked, Any]]]:
-        events: list[Event] = []
-        effects: list[Effect] = []
-        answers: list[tuple[_Asked, Any]] = []
-
-        def apply(happened: Iterable[Event]) -> None:
-            for event in happened:
-                effects.extend(self.state.handle(event))
-                if not event.ephemeral:
-                    events.append(event)
-
-        for item in batch:
-            if not isinstance(item, _Asked):
-                apply(item)
-                continue
-            try:
-                happened, result = item.command(self.state, now)
-            except YardError as error:
-                if not item.answer.done():
-                    item.answer.set_exception(error)
-                continue
-            apply(happened)  # what fails here is a bug, and is not the asker's alone
-            answers.append((item, result))
-        apply(self.state.decide(now))
-        effects.extend(self.state.withdrawals(now))
-        return events, effects, answers
-
-    async def _record(self, events: list[Event]) -> None:
+    async def _record(self, done: rounds.Round) -> None:
         faults.point("server-committing")
         now = time.time()
-        self.seq = await self._write(lambda: self._journal.append(events, now))
+        self.seq = await self._write(lambda: self._journal.append(done.events, now, done.jobs))
         faults.point("server-committed")
         if self.seq - self._snapshot_seq >= SNAPSHOT_EVERY_ROWS:
             self.save_snapshot()
@@ -321,24 +217,52 @@ class YardLoop:
     async def _write(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._writer, work)
 
-    async def _recover(self, error: YardError, answers: list[tuple[_Asked, Any]]) -> None:
+    async def _set_aside(self, spoiled: rounds.Spoiled, batch: list[Item]) -> None:
+        """One item broke the state: go back to what is on disk, and on without it. It hurts its asker or its jobs."""
+        cause = spoiled.__cause__
+        jobs = spoiled.jobs or frozenset()
+        named = f" with job {', '.join(sorted(jobs))}" if jobs else ""
+        error = cause if isinstance(cause, Exception) else None
+        self.trouble("command" if spoiled.asked else "round", f"{spoiled} failed{named} ({cause!r})", error)
+        asked = [item for item in batch if isinstance(item, Asked)]
+        if spoiled.asked is None and not jobs and spoiled.event is None:  # nobody knows whose it is
+            await self._recover(rounds.failed(cause), asked)
+            return
+        await self._restore()
+        if spoiled.asked is not None:
+            spoiled.asked.refuse(rounds.failed(cause))
+        else:
+            if spoiled.event is not None:
+                self._skipped.add(rounds.name_of(spoiled.event))
+            now, sentence = time.time(), f"an error in the server concerned it ({type(cause).__name__}: {cause})"
+            self._again.append([JobQuarantined(job, now, sentence) for job in sorted(jobs) if job in self.state.jobs])
+        self._again += [item for item in asked if item is not spoiled.asked]
+        self._reconcile()
+        self._settled.set()
+
+    async def _restore(self) -> None:
+        self.seq, self.state = await self._write(lambda: self._snapshots.restore(self._journal))
+
+    async def _recover(self, error: YardError, asked: Iterable[Asked]) -> None:
         """What memory holds is not what is on disk: go back to that, and tell those who asked."""
         try:
             # First of all: until then everybody would see jobs that are not there.
-            self.seq, self.state = await self._write(lambda: self._snapshots.restore(self._journal))
+            await self._restore()
         finally:
-            for asked, _ in answers:
-                if not asked.answer.done():
-                    asked.answer.set_exception(error)
+            for each in asked:
+                each.refuse(error)
         await asyncio.sleep(1)
-        # Observations come again with the reconnection; who asked meanwhile gets an answer of his own.
+        self._reconcile()
+        self._settled.set()
+
+    def _reconcile(self) -> None:
+        """Observations come again with the reconnection; who asked meanwhile gets an answer of his own."""
         waiting = [self._inbox.get_nowait() for _ in range(self._inbox.qsize())]
         for item in waiting:
-            if isinstance(item, _Asked):
+            if isinstance(item, Asked):
                 self._inbox.put_nowait(item)
         for executor in self._executors:
             executor.reconnect()
-        self._settled.set()
 
     def _act(self, effects: Sequence[Effect]) -> None:
         by_place: defaultdict[str, list[Effect]] = defaultdict(list)
@@ -346,7 +270,21 @@ class YardLoop:
             by_place[place_of(effect.node)].append(effect)
         for executor in self._executors:
             if own := by_place.get(executor.status().node):
-                executor.perform(own)
+                try:
+                    executor.perform(own)
+                except Exception:  # effects may be repeated: this time one by one, to see whose it is
+                    for effect in own:
+                        self._perform(executor, effect)
+
+    def _perform(self, executor: Executor, effect: Effect) -> None:
+        try:
+            executor.perform([effect])
+        except Exception as error:
+            self.trouble("effect", f"{effect} failed ({error!r})", error)
+            if isinstance(effect, Launch) and not isinstance(error, Unavailable):
+                now = time.time()
+                outcome = Outcome(now, now, reason=Reason.REFUSED, message=f"it cannot be launched ({error})")
+                self.report([AttemptsFinished(tuple(Finished(each, outcome) for each in effect.attempts), now)])
 
     def _publish(self, events: list[Event]) -> None:
         self._changed.set()

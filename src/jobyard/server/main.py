@@ -65,7 +65,7 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     journal = Journal(engine)
     yard_id = journal.fact("yard_id", os.urandom(8).hex())
     build = settings.build_id()
-    loop = YardLoop(journal, Snapshots(directory / "snapshot.pickle", build, yard_id))
+    loop = YardLoop(journal, Snapshots(directory / "snapshot.json", build, yard_id))
     path = settings.socket_path(directory)
     lifetime = Lifetime(None if listen else knobs.idle_seconds, lambda: loop.is_busy, path.exists)
     address = listen or f"unix:{path}"

@@ -11,7 +11,7 @@ from jobyard.model.events import ScaleRequested, YieldRequested
 from jobyard.model.job import Reason
 from jobyard.model.training import ALL, Elastic, Size
 from jobyard.server.commands import check_gang, find_job
-from jobyard.server.loop import Command
+from jobyard.server.rounds import Command
 from jobyard.wire.requests import ScaleJob
 
 

@@ -95,6 +95,8 @@ def shown(name: str, value: str) -> str:
 
 def reason_of_job(state: YardState, job: JobRecord) -> tuple[Reason | None, str]:
     """Why it is as it is, and the sentence for it."""
+    if job.quarantine:
+        return Reason.HELD, f"{job.quarantine}; nothing of it is begun or ended until `yard cancel {job.id}`"
     if job.stop is not None and job.state is not State.SUCCEEDED:
         first = job.first_failure
         if job.stop[0] is Reason.SIBLING_FAILED and first is not None:

@@ -273,6 +273,26 @@ class AgentView:
 
 
 @dataclass(frozen=True)
+class TroubleView:
+    """Errors that the server has survived since it began, by what they spoiled."""
+
+    what: str
+    count: int
+    last: str  # in a sentence; the server's log has the trace
+    last_at: float
+
+
+@dataclass(frozen=True)
+class DamageView:
+    """A row of the journal that cannot be read, or carried out."""
+
+    row: int
+    sentence: str
+    jobs: tuple[str, ...] = ()  # in quarantine because of it
+    is_accepted: bool = False
+
+
+@dataclass(frozen=True)
 class ServerView:
     pid: int
     build: str
@@ -286,6 +306,9 @@ class ServerView:
     database: str
     agents: tuple[AgentView, ...] = ()
     last_event: int = 0  # the number of the newest one; GET /events?since= goes on after it
+    troubles: tuple[TroubleView, ...] = ()
+    damages: tuple[DamageView, ...] = ()
+    read_only: str = ""  # why nothing can be asked of this yard, and the way out
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from jobyard.engine import saved_state
 from jobyard.engine.training import pinned_to, resumes_at
 from jobyard.engine.wants import member_of
 from jobyard.model.effects import Stop
@@ -164,7 +164,7 @@ def test_the_pod_of_an_attempt_is_remembered_until_the_next_one_begins() -> None
     assert (job.task(0).unit, job.task(0).started_at) == ("pod-1", 0.0)
     yard.apply(AttemptsStarted((Started(second, yard.now, "pod-2"),), yard.now))
     assert job.task(0).unit == "pod-2"
-    assert pickle.loads(pickle.dumps(yard.state)).jobs[job.id].task(0).unit == "pod-2"
+    assert saved_state.load(saved_state.save(yard.state)).jobs[job.id].task(0).unit == "pod-2"
 
 
 def test_why_an_attempt_does_not_run_yet_is_known_until_it_does() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import json
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from jobyard.engine import job_record
+from jobyard.engine import job_record, saved_state
 from jobyard.engine.job_record import JobRecord
 from jobyard.model.effects import Launch
 from jobyard.model.events import (
@@ -311,9 +311,10 @@ class YardMachine(RuleBasedStateMachine):
 
     @rule()
     def snapshot_and_load(self) -> None:
-        loaded = pickle.loads(pickle.dumps(self.world.yard))
+        loaded = saved_state.load(json.loads(json.dumps(saved_state.save(self.world.yard), allow_nan=False)))
         assert fingerprint(loaded) == fingerprint(self.world.yard)
-        self.world.yard = loaded
+        assert saved_state.save(loaded) == saved_state.save(self.world.yard)  # what was learned, too
+        self.world.take_up(loaded)
 
     def teardown(self) -> None:
         try:

@@ -132,6 +132,10 @@ class World:
             kind, data = json.loads(text)
             rebuilt.handle(decode(getattr(kinds, kind), data))
         assert fingerprint(rebuilt) == fingerprint(self.yard)
+        self.take_up(rebuilt)
+
+    def take_up(self, rebuilt: YardState) -> None:
+        """The state that another server begins with: what was only measured is measured again."""
         for node_id, node in self.yard.nodes.items():
             if node.foreign != Foreign():  # measured again
                 rebuilt.handle(kinds.NodeMeasured(node_id, node.foreign, self.now))

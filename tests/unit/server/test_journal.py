@@ -27,6 +27,7 @@ from jobyard.model.events import (
     DeadlinePassed,
     Event,
     Finished,
+    JobQuarantined,
     JobSized,
     JobSubmitted,
     NodeAdded,
@@ -77,6 +78,7 @@ EVENTS: list[Event] = [
     RetryRequested("ab", ((0, 1),), 8.0),
     DeadlinePassed("ab", 9.0),
     PriorityChanged("ab", -3, 9.5),
+    JobQuarantined("ab", 9.75, "row 3 is damaged"),
     SlotClosed("1", 10.0),
     NodeLost("here", 11.0, "gone"),
     NodeAdded(NodeConfig("there", "there.example", "ada", 2222, "~/.ssh/id", ("big",)), 12.0),
@@ -203,7 +205,7 @@ def test_a_damaged_row_is_found_and_names_the_jobs_it_concerns(tmp_path: Path, h
     with engine.begin() as connection:
         connection.execute(text(f"update journal set events = {harm} where seq = 1"))
     first, second = journal.rows()
-    assert (first.trouble, first.events, first.jobs) == ("row 1 is damaged", [], {"ab", "cd"})
+    assert (first.trouble, first.events, first.jobs) == ("row 1 is damaged", [], frozenset(("ab", "cd")))
     assert (second.trouble, second.events) == ("", EVENTS[:2])
     with pytest.raises(Bug, match="row 1 is damaged"):
         list(journal.read())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from jobyard.errors import ExecutorError
+from jobyard.errors import ExecutorError, Unavailable
 from jobyard.executors.kubernetes import secrets
 from jobyard.executors.kubernetes.client import Api, Refused, object_path
 from jobyard.executors.kubernetes.held_job import HeldJob
@@ -62,15 +62,25 @@ class Settling:
         if facts.is_over:
             await self._clear(api, held, facts)
             return
+        if facts.is_held:
+            return
         job = self._yard.job(held.id)
         if job.spec.cluster != self._config.id:
             return  # another entry of the same cluster has it
         live = self._yard.live_of(held.id)
         held.prune(live)
-        array = held.objects.get(self._array_name(api, job, held)) if is_array(job.spec) else None
-        units = units_of(job.spec, live, facts, array, held.standing(), held.has_succeeded)
         # 1. What is to be, so that what is seen of it can be told.
-        named = {key: self._objects(api, job, key, held, attempts) for key, attempts in units.items()}
+        try:
+            array = held.objects.get(self._array_name(api, job, held)) if is_array(job.spec) else None
+            units = units_of(job.spec, live, facts, array, held.standing(), held.has_succeeded)
+            named = {key: self._objects(api, job, key, held, attempts) for key, attempts in units.items()}
+        except Unavailable:
+            raise
+        except Exception as error:  # nothing of it was sent, and nothing ever can be
+            sentence = f"it cannot be written for the cluster ({error})"
+            self._yard.trouble("launch", f"job {held.id} on {self._config.id}: {sentence}", error)
+            self._give_up([each for each in live if not each.is_stopping], sentence)
+            return
         # 2. Tell what was seen.
         ended = max(0, job.spec.size - len(live) - facts.waiting)
         for key, attempts in units.items():

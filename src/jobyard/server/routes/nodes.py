@@ -13,9 +13,9 @@ from jobyard.model.node import Node, NodeState, place_of
 from jobyard.server import commands
 from jobyard.server.clusters import KUBERNETES
 from jobyard.server.declarations import answers, takes
-from jobyard.server.loop import Command
 from jobyard.server.problems import problem
 from jobyard.server.rights import admin_of, check_owner
+from jobyard.server.rounds import Command
 from jobyard.server.routes.shared import Selector, answer, yard_of
 from jobyard.server.views import node_view
 from jobyard.server.yard import Yard

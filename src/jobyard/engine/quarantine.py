@@ -1,0 +1,109 @@
+"""Quarantine: an error of ours, or a damaged row, concerned a job. What may still happen to it? Only its cancelling.
+
+Its slots keep their room and what runs of it is left alone, because nobody knows what is true of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from jobyard.engine.job_record import JobRecord
+from jobyard.model.events import (
+    AttemptsAwaited,
+    AttemptsFinished,
+    AttemptsMeasured,
+    AttemptsProgressed,
+    AttemptsStarted,
+    AttemptsWithdrawn,
+    CancelRequested,
+    Event,
+    JobQuarantined,
+    SlotClosed,
+    SlotMoved,
+    SlotOpened,
+    SlotReserved,
+    TasksAssigned,
+)
+from jobyard.model.job import Command, GroupSpec, JobSpec
+
+if TYPE_CHECKING:
+    from jobyard.engine.yard_state import YardState
+
+
+class Poisoned(Exception):
+    """An error of ours with one job; its cause is the error itself."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(f"job {job}")
+        self.job = job
+
+
+class blaming:
+    """`with blaming(job):` what goes wrong in there is this job's matter. A class: it is entered for every job."""
+
+    __slots__ = ("_job",)
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, Poisoned):
+            raise Poisoned(self._job) from error
+
+
+LOST = "(damaged)"  # the name of a job whose submission cannot be read
+
+
+def begin(state: YardState, job_id: str, message: str) -> None:
+    """Also of a job that nobody has heard of: the row that told of it is damaged."""
+    job = state.jobs.get(job_id)
+    if job is None:
+        job = _lost(state, job_id)
+    if job.is_final or job.quarantine:
+        return
+    job.quarantine = message
+    state.quarantined[job_id] = None
+    state.waits.pop(job_id, None)
+    state.replan = True
+
+
+def end(state: YardState, job: JobRecord) -> None:
+    """From here on it is like any other."""
+    if state.quarantined.pop(job.id, True) is None:
+        job.quarantine = ""
+        state.hungry.update(dict.fromkeys(job.slots))
+        state.replan = True
+
+
+def what_is_left(state: YardState, event: Event) -> Event | None:
+    """The event without what it says of jobs in quarantine; None: there is nothing else in it."""
+    held = state.quarantined
+    match event:
+        case AttemptsStarted() | AttemptsFinished() | AttemptsProgressed() | AttemptsAwaited():
+            left: Any = tuple(item for item in event.items if item.attempt.job not in held)
+            return replace(event, items=left)
+        case AttemptsMeasured(progressed=progressed, used=used):
+            steps = tuple(item for item in progressed if item.attempt.job not in held)
+            return replace(event, progressed=steps, used=tuple(item for item in used if item.attempt.job not in held))
+        case AttemptsWithdrawn(attempts=attempts):
+            return replace(event, attempts=tuple(attempt for attempt in attempts if attempt.job not in held))
+        case SlotOpened(slot=slot):
+            return None if slot.job in held else event
+        case SlotClosed(slot=name) | SlotReserved(slot=name) | SlotMoved(slot=name) | TasksAssigned(slot=name):
+            return None if name in state.slots and state.slots[name][0].quarantine else event
+        case CancelRequested() | JobQuarantined():
+            return event
+    return None if getattr(event, "job", None) in held else event
+
+
+def _lost(state: YardState, job_id: str) -> JobRecord:
+    """In its place: it has a number, and can be seen and cancelled."""
+    spec = JobSpec(name=LOST, groups=(GroupSpec(Command(argv=("true",))),), workdir="/", user="")
+    state.last_number += 1
+    job = JobRecord(job_id, state.last_number, spec, 0.0)
+    state.jobs[job_id] = state.unfinished[job_id] = job
+    return job

@@ -1,0 +1,114 @@
+"""A round: what do commands and observations that came together do to the state, and whose fault is an error?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from jobyard.engine import concerns
+from jobyard.engine.quarantine import Poisoned
+from jobyard.engine.yard_state import YardState
+from jobyard.errors import Bug, YardError
+from jobyard.model.effects import Effect
+from jobyard.model.events import CancelRequested, Event, JobSubmitted
+from jobyard.server.troubles import Troubles
+
+T = TypeVar("T")
+
+# A command looks at the state and answers with the events that it makes and the result; it raises UserError otherwise.
+Command = Callable[[YardState, float], tuple[Sequence[Event], T]]
+
+
+@dataclass
+class Asked:
+    command: Command[Any]
+    answer: asyncio.Future[Any]
+
+    def refuse(self, error: YardError) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+Item = Asked | Sequence[Event]
+
+
+class Spoiled(Exception):
+    """An error after the state had begun to change; it is the asker's, or that of the jobs. None: not known whose."""
+
+    def __init__(self, asked: Asked | None, event: Event | None, jobs: frozenset[str] | None) -> None:
+        super().__init__(type(event).__name__ if event else "deciding")
+        self.asked = asked
+        self.event = event
+        self.jobs = jobs
+
+
+@dataclass
+class Round:
+    """What is to be written down, done and answered, in this order."""
+
+    events: list[Event] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    answers: list[tuple[Asked, Any]] = field(default_factory=list)
+    jobs: set[str] | None = field(default_factory=set)  # those that the events concern; None: the whole yard
+    ends_quarantine: bool = False  # somebody has to look what is true of a job
+    made: dict[str, Asked] = field(default_factory=dict)  # jobs that were submitted just now: nothing is on disk yet
+
+
+def run(state: YardState, batch: Iterable[Item], now: float, skipped: set[str], troubles: Troubles) -> Round:
+    """Apply all of it, then let the engine decide. Raises Spoiled; the state is then of no use any more."""
+    done = Round()
+    for item in batch:
+        if not isinstance(item, Asked):
+            _apply(state, done, None, (event for event in item if not skipped or name_of(event) not in skipped))
+            continue
+        try:
+            happened, result = item.command(state, now)
+        except YardError as error:
+            item.refuse(error)
+        except Exception as error:  # nothing has changed yet: it is the asker's alone
+            troubles.note("command", f"a command failed ({error!r})", error)
+            item.refuse(failed(error))
+        else:
+            _apply(state, done, item, happened)
+            done.answers.append((item, result))
+    try:
+        _apply(state, done, None, state.decide(now))
+        done.effects.extend(state.withdrawals(now))
+    except Poisoned as error:
+        raise Spoiled(done.made.get(error.job), None, frozenset((error.job,))) from error.__cause__
+    except Spoiled as spoiled:
+        spoiled.asked = next((done.made[job] for job in spoiled.jobs or () if job in done.made), None)
+        raise
+    except Exception as error:
+        raise Spoiled(None, None, None) from error
+    return done
+
+
+def _apply(state: YardState, done: Round, asked: Asked | None, happened: Iterable[Event]) -> None:
+    for event in happened:
+        jobs = concerns.jobs_of(state, event)
+        if isinstance(event, CancelRequested) and event.job in state.quarantined:
+            done.ends_quarantine = True
+        try:
+            done.effects.extend(state.handle(event))
+        except Exception as error:
+            raise Spoiled(asked, event, jobs) from error
+        if asked is not None and isinstance(event, JobSubmitted):
+            done.made[event.job] = asked
+        if not event.ephemeral:
+            done.events.append(event)
+            if jobs is None:
+                done.jobs = None
+            elif done.jobs is not None:
+                done.jobs |= jobs
+
+
+def name_of(event: Event) -> str:
+    """By which the same word is known when it comes again, later."""
+    return repr(replace(event, at=0.0))  # type: ignore[call-arg]
+
+
+def failed(error: BaseException | None) -> Bug:
+    return Bug(f"the server failed ({type(error).__name__}: {error}); its log has the details")

@@ -1,0 +1,28 @@
+"""Troubles: which errors has the server survived? Counted by what they spoiled; each is in the log with its trace."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+
+from jobyard.wire.views import TroubleView
+
+log = logging.getLogger(__name__)
+
+
+class Troubles:
+    """What `yard doctor` tells of them: how many of each kind, and the last one in a sentence."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._last: dict[str, tuple[str, float]] = {}
+
+    def note(self, what: str, sentence: str, error: BaseException | None = None) -> None:
+        """`what` it spoiled: a launch, a view, a command, ..."""
+        self._counts[what] += 1
+        self._last[what] = (sentence, time.time())
+        log.error("%s: %s", what, sentence, exc_info=error)
+
+    def views(self) -> tuple[TroubleView, ...]:
+        return tuple(TroubleView(what, count, *self._last[what]) for what, count in sorted(self._counts.items()))

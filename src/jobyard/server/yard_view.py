@@ -1,0 +1,107 @@
+"""What may executors ask of the yard? Answers from the state, at any time: the loop's half of their YardView."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobyard.engine import wants
+from jobyard.engine.job_record import JobRecord
+from jobyard.engine.training import resumes_at, tells_of_checkpoints, yield_seconds
+from jobyard.engine.yard_state import YardState
+from jobyard.executors.protocol import Executor, JobFacts, LiveAttempt, SubmittedJob
+from jobyard.model.job import State
+from jobyard.model.node import NodeState, place_of
+from jobyard.model.task import AttemptId, Slot, Task
+from jobyard.server.troubles import Troubles
+
+
+class StateView:
+    """Reads `state` and `executors`, which its subclass has."""
+
+    state: YardState
+
+    def __init__(self) -> None:
+        self.troubles = Troubles()
+
+    @property
+    def executors(self) -> Sequence[Executor]:
+        raise NotImplementedError
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.state.unfinished)
+
+    def trouble(self, what: str, sentence: str, error: Exception | None = None) -> None:
+        self.troubles.note(what, sentence, error)
+
+    def job(self, job_id: str) -> SubmittedJob:
+        record = self.state.jobs[job_id]
+        return SubmittedJob(record.id, record.number, record.spec)
+
+    def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
+        return [
+            self._live(job, task, record.slot)
+            for job, record in self.state.slots.values()
+            if node in (record.slot.placement.node, place_of(record.slot.placement.node))
+            for number in sorted(record.tasks)
+            for task in (job.tasks[number],)
+        ]
+
+    def _live(self, job: JobRecord, task: Task, slot: Slot) -> LiveAttempt:
+        attempt = AttemptId(job.id, task.number, task.attempt)
+        live = LiveAttempt(
+            attempt, slot, task.state is State.STOPPING, unit=task.unit, is_running=bool(task.started_at)
+        )
+        if not task.is_yielding:
+            return live
+        seconds = yield_seconds(job, self.state.trainings.profile_of(job))
+        at_once = not tells_of_checkpoints(job, task.number)
+        return live._replace(is_yielding=True, yield_seconds=seconds, at_once=at_once)
+
+    def live_of(self, job_id: str) -> Sequence[LiveAttempt]:
+        job = self.state.jobs.get(job_id)
+        slots = job.slots.values() if job else ()
+        found = [self._live(job, job.tasks[number], record.slot) for record in slots for number in record.tasks if job]
+        return sorted(found, key=lambda live: live.attempt)
+
+    def node_of(self, attempt: AttemptId) -> str | None:
+        job = self.state.jobs.get(attempt.job)
+        if job is None or not (0 <= attempt.task < job.spec.size or job.spec.elastic):
+            return None
+        task = job.tasks.get(attempt.task)
+        if task is None or not task.state.is_active or attempt.number < task.attempt:
+            return ""
+        return task.node if attempt.number == task.attempt else None
+
+    def facts(self, job_id: str) -> JobFacts:
+        job = self.state.jobs.get(job_id)
+        if job is None or job.is_final:
+            return JobFacts(is_over=True, is_stopping=job is None or job.stop is not None)
+        latest = job.task(0).attempt
+        waiting, is_held = len(job.pending), bool(job.quarantine)
+        return JobFacts(False, job.stop is not None, job.is_fresh, len(job.slots), waiting, latest, is_held)
+
+    def nodes_of(self, cluster: str) -> Sequence[str]:
+        nodes = wants.nodes_of(self.state, cluster)
+        return [node.id for node in nodes if node.state is not NodeState.DOWN]
+
+    def held_jobs(self) -> Sequence[str]:
+        return list(self.state.quarantined)
+
+    def is_ended(self, job_id: str, task: int) -> bool:
+        job = self.state.jobs.get(job_id)
+        return job is None or job.task(task).state.is_final
+
+    def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
+        job = self.state.jobs.get(attempt.job)  # None: a trial
+        return resumes_at(job, attempt.task, node) if job else None
+
+    def gang_addresses(self, job_id: str) -> Sequence[str]:
+        job = self.state.jobs.get(job_id)  # None: a trial
+        nodes = [job.task(rank).node for rank in range(job.spec.size)] if job else []
+        if len(set(nodes)) < 2:
+            return ()
+        status = {each.node: each for each in (executor.status() for executor in self.executors)}
+        seen = [each for node in dict.fromkeys(nodes) if (each := status.get(node))]
+        ours = next((each.sees_us_as for each in seen if each.sees_us_as), "")
+        return [(status[node].address if node in status else "") or ours for node in nodes]

@@ -1,0 +1,150 @@
+"""What goes wrong with one job or one message on a machine stays with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.builders import a_job
+
+from jobyard.errors import Unavailable
+from jobyard.executors.machines import MachineExecutor, Transport
+from jobyard.executors.protocol import LiveAttempt, SubmittedJob, YardView
+from jobyard.model.effects import Effect, Launch
+from jobyard.model.events import AttemptsFinished, Event
+from jobyard.model.job import JobSpec, Reason
+from jobyard.model.resources import Placement, Resources
+from jobyard.model.task import AttemptId, Slot
+from jobyard.model.training import Training
+
+
+class Yard:
+    """As much of a yard as a launch asks for."""
+
+    is_busy = True
+
+    def __init__(self, **jobs: JobSpec) -> None:
+        self.jobs = jobs
+        self.troubles: list[str] = []
+        self.live: list[LiveAttempt] = []
+        self.held: tuple[str, ...] = ()
+        self.is_away = False
+
+    def job(self, job_id: str) -> SubmittedJob:
+        if self.is_away:
+            raise Unavailable("not now")
+        return SubmittedJob(job_id, 1, self.jobs[job_id])
+
+    def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
+        return self.live
+
+    def held_jobs(self) -> Sequence[str]:
+        return self.held
+
+    def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
+        return None
+
+    def gang_addresses(self, job_id: str) -> Sequence[str]:
+        return ()
+
+    def trouble(self, what: str, sentence: str, error: Exception | None = None) -> None:
+        self.troubles.append(sentence)
+
+
+class Wire:
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def write(self, data: bytes) -> None:
+        self.lines += map(json.loads, data.splitlines())
+
+
+def a_slot(number: int, job: str) -> Slot:
+    return Slot(str(number), job, 0, Placement("here", Resources(1000)))
+
+
+def a_launch(number: int, job: str) -> Launch:
+    return Launch("here", a_slot(number, job), (AttemptId(job, 0, 1),))
+
+
+def connected(yard: Yard) -> tuple[MachineExecutor, Wire]:
+    transport = cast(Transport, object())
+    executor = MachineExecutor("local", "here", transport, cast(YardView, yard), {}, Path("/nowhere"))
+    executor._writer = wire = Wire()  # type: ignore[assignment]
+    return executor, wire
+
+
+def seen(executor: MachineExecutor) -> list[Event]:
+    found = []
+    while not executor._seen.empty():
+        found += executor._seen.get_nowait()
+    return found
+
+
+POISON = replace(a_job(), env={"MASTER_PORT": "abc"}, gang=True, training=Training(1))
+
+
+async def test_a_launch_that_cannot_be_written_fails_its_attempts_and_no_others() -> None:
+    yard = Yard(good=a_job(), bad=POISON)
+    executor, wire = connected(yard)
+    executor.perform([a_launch(1, "bad"), a_launch(2, "good")])
+    assert [(line["op"], line["job"]) for line in wire.lines] == [("job", "good"), ("launch", "good")]
+    (ended,) = seen(executor)
+    assert isinstance(ended, AttemptsFinished)
+    ((attempt, outcome),) = ended.items
+    assert (attempt.job, outcome.reason) == ("bad", Reason.REFUSED)
+    assert outcome.message == "it cannot be launched (MASTER_PORT 'abc' is no number; give a port, like 29500)"
+    assert len(yard.troubles) == 1
+
+
+async def test_a_launch_that_is_unavailable_now_ends_nothing() -> None:
+    yard = Yard(good=a_job())
+    yard.is_away = True
+    executor, wire = connected(yard)
+    executor.perform([a_launch(1, "good")])
+    assert (wire.lines, seen(executor)) == ([], [])
+
+
+async def test_after_a_reconnection_the_poisoned_job_fails_and_the_others_begin() -> None:
+    yard = Yard(good=a_job(), bad=POISON)
+    yard.live = [LiveAttempt(AttemptId(job, 0, 1), a_slot(i, job), False) for i, job in enumerate(("bad", "good"))]
+    executor, wire = connected(yard)
+    executor._hear({"ev": "reconciled", "absent": ["bad.0.1", "good.0.1"]})
+    assert [line["job"] for line in wire.lines if line["op"] == "launch"] == ["good"]
+    assert [type(event) for event in seen(executor)] == [AttemptsFinished]
+
+
+async def test_nothing_of_a_job_in_quarantine_is_begun_or_stopped_again() -> None:
+    yard = Yard(good=a_job(), odd=a_job())
+    yard.live = [LiveAttempt(AttemptId(job, 0, 1), a_slot(i, job), True) for i, job in enumerate(("odd", "good"))]
+    yard.held = ("odd",)
+    executor, wire = connected(yard)
+    executor._stop_again(yard.live)
+    assert [line["ids"] for line in wire.lines] == [["good.0.1"]]
+    yard.live = [item._replace(is_stopping=False) for item in yard.live]
+    executor._hear({"ev": "reconciled", "absent": ["odd.0.1", "good.0.1"]})
+    assert [line["job"] for line in wire.lines if line["op"] == "launch"] == ["good"]
+
+
+async def test_what_the_agent_refuses_fails_with_its_sentence() -> None:
+    yard = Yard()
+    executor, _ = connected(yard)
+    executor._hear({"ev": "error", "message": "env: must be an object of strings", "ids": ["ab.3.1"]})
+    (ended,) = seen(executor)
+    assert isinstance(ended, AttemptsFinished)
+    assert (ended.items[0].attempt, ended.items[0].outcome.reason) == (AttemptId("ab", 3, 1), Reason.REFUSED)
+    assert "the agent of here refused it: env: must be" in ended.items[0].outcome.message
+
+
+@pytest.mark.parametrize("effects", [[], [a_launch(1, "good")]])
+async def test_without_a_link_nothing_is_done(effects: list[Effect]) -> None:
+    executor, wire = connected(Yard(good=a_job()))
+    executor._writer = None
+    executor.perform(effects)
+    await asyncio.sleep(0)
+    assert (wire.lines, seen(executor)) == ([], [])
