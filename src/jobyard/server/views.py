@@ -88,6 +88,29 @@ def job_view(state: YardState, job: JobRecord, *, last_lines: tuple[str, ...] = 
     )
 
 
+def unshowable(job: JobRecord, error: Exception) -> JobView:
+    """In place of a view that failed: what can be said for certain."""
+    sentence = f"this job cannot be shown ({type(error).__name__}: {error}); the server's log has the details"
+    return JobView(
+        id=job.id,
+        number=job.number,
+        name=job.spec.name,
+        user=job.spec.user,
+        state=job.state,
+        reason=Reason.UNKNOWN,
+        message=sentence,
+        priority=job.priority,
+        submitted_at=job.submitted_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        counts=Counts(total=job.spec.size),
+        command="",
+        workdir=job.spec.workdir,
+        source=job.spec.source,
+        gang=job.spec.gang,
+    )
+
+
 def shown(name: str, value: str) -> str:
     """A variable that sounds like a secret is named, not shown."""
     return "(hidden)" if SECRET_NAME.search(name) else value
@@ -244,7 +267,7 @@ def why_view(state: YardState, job: JobRecord) -> WhyView:
     sentences = []
     if message:
         sentences.append(message)
-    if job.state is State.PENDING and reason not in (Reason.DEPENDENCY, None):
+    if job.state is State.PENDING and reason not in (Reason.DEPENDENCY, None) and not job.quarantine:
         ahead = sum((-o.priority, o.number) < (-job.priority, job.number) for o in state.unfinished.values())
         line = f"{ahead} unfinished job{'s are' if ahead != 1 else ' is'} ahead of it"
         place = line if ahead else "it is the next in line"

@@ -183,6 +183,24 @@ def test_a_message_that_makes_no_sense_is_answered_and_harms_nothing(line: bytes
     assert server.run({"id": "j.0.1", "argv": ["true"]})[0]["exit_code"] == 0
 
 
+def test_a_launch_that_is_refused_names_the_attempts_that_never_start(server: Client) -> None:
+    server.launch("s", {"id": "j.0.1", "shell": "sleep 1000"})
+    server.started("j.0.1")
+    server.send(op="launch", job="j", slot="s", items=[{"id": "j.0.1"}, {"id": "j.1.1", "argv": [7]}])
+    assert server.wait(lambda m: m["ev"] == "error")["ids"] == ["j.1.1"]
+    assert server.run({"id": "j.2.1", "argv": ["true"]}, slot="t")[0]["exit_code"] == 0
+
+
+def test_what_runs_of_a_job_that_is_held_is_left_alone(agent: AgentProcess, server: Client, tmp_path: Path) -> None:
+    go_on = tmp_path / "go on"
+    server.launch("s", {"id": "j.0.1", "shell": f"until [ -e '{go_on}' ]; do sleep 0.02; done; touch '{go_on}.seen'"})
+    server.started("j.0.1")
+    server.send(op="reconcile", live=[], held=["j"])
+    server.wait(lambda m: m["ev"] == "reconciled")
+    go_on.touch()
+    until(Path(f"{go_on}.seen").exists)
+
+
 def test_only_one_agent_runs_on_a_state_directory(agent: AgentProcess) -> None:
     command = [sys.executable, "-m", "jobyard.agent.main", "--state", str(agent.state), "--socket", str(agent.socket)]
     second = subprocess.run(

@@ -45,6 +45,9 @@ class StubYard:
         slot = Slot("1", OWN.job, 0, Placement("a", Resources(1000)))
         return [LiveAttempt(OWN, slot, False)] if node == "a" else []
 
+    def held_jobs(self) -> tuple[str, ...]:
+        return ()
+
     async def settled(self) -> None:
         pass
 

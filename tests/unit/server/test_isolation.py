@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,7 +18,8 @@ from jobyard.model.effects import Effect, Launch
 from jobyard.model.events import Event, Finished, JobSubmitted, NodeWentAway
 from jobyard.model.job import Dependency, Reason, State
 from jobyard.scheduling import cycle
-from jobyard.server import rounds
+from jobyard.server import rounds, views
+from jobyard.server.routes.shared import view_of
 from jobyard.server.views import reason_of_job, why_view
 from tests.unit.server.running import RunningYard, a_yard
 
@@ -191,6 +192,28 @@ async def test_a_launch_that_fails_is_tried_again_or_fails_its_job(
             reason, sentence = reason_of_job(yard.loop.state, yard.job(bad))
             assert (reason, sentence) == (Reason.REFUSED, "it cannot be launched (never)")
         assert troubles(yard) == {"effect": 1}
+
+
+async def test_a_job_that_cannot_be_shown_says_so_and_the_others_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_yard(tmp_path) as yard:
+        jobs = [await yard.submit("true", name=name) for name in ("good", POISON)]
+        for job in jobs:
+            await yard.ended(job)
+        whole = views.counts_of
+
+        def broken(job: JobRecord) -> Any:
+            if job.spec.name == POISON:
+                raise OverflowError("too many")
+            return whole(job)
+
+        monkeypatch.setattr(views, "counts_of", broken)
+        good, bad = (view_of(cast(Any, yard), yard.job(job), detail=False) for job in jobs)
+        assert (good.name, good.message) == ("good", "")
+        assert (bad.id, bad.state, bad.reason) == (jobs[1], State.SUCCEEDED, Reason.UNKNOWN)
+        assert "cannot be shown (OverflowError: too many)" in bad.message
+        assert troubles(yard) == {"view": 1}
 
 
 def test_the_same_word_at_another_time_has_the_same_name() -> None:

@@ -87,6 +87,15 @@ def server_checks(server: ServerView, address: str) -> list[Check]:
     else:
         message = f"the server runs {server.build}, this `yard` is {settings.build_id()}"
         checks.append(Check("build", WARN, message, "`yard server stop` once it is idle"))
+    checks += [
+        Check(
+            each.what,
+            WARN,
+            f"{each.count} failed since it began; the last: {harmless(each.last)}",
+            "see `yard server logs`",
+        )
+        for each in server.troubles
+    ]
     if not server.agents:
         checks.append(Check("agent", FAIL, "no agent: nothing can run", "see `yard server logs`"))
     for agent in server.agents:

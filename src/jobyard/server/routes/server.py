@@ -56,6 +56,7 @@ def server_view(request: Request) -> ServerView:
         database=yard.database,
         agents=tuple(AgentView(s.node, s.pid, s.build, s.is_connected) for s in agents),
         last_event=yard.loop.seq,
+        troubles=yard.loop.troubles.views(),
     )
 
 

@@ -16,7 +16,7 @@ from jobyard.model.task import AttemptId
 from jobyard.server.commands import find_job
 from jobyard.server.logs import tail_lines
 from jobyard.server.problems import PlainJSON
-from jobyard.server.views import job_view
+from jobyard.server.views import job_view, unshowable
 from jobyard.server.yard import Yard
 from jobyard.wire.views import JobView
 
@@ -36,6 +36,15 @@ def answer(view: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 
 def view_of(yard: Yard, job: JobRecord, *, detail: bool = True) -> JobView:
+    """Never raises: of a job that cannot be shown, that is what is shown, and others are not held up."""
+    try:
+        return _view_of(yard, job, detail)
+    except Exception as error:
+        yard.loop.trouble("view", f"job {job.id} cannot be shown ({error!r})", error)
+        return unshowable(job, error)
+
+
+def _view_of(yard: Yard, job: JobRecord, detail: bool) -> JobView:
     lines: tuple[str, ...] = ()
     if detail and job.first_failure is not None:
         failed = job.task(job.first_failure)
