@@ -45,6 +45,7 @@ class Measurer:
                 "device_mib": {str(index): mib for index, mib in device_mib.items() if mib},
                 "whole_devices": sorted(others.whole_devices),
                 "holders": holders[:_HOLDERS],
+                "doubts": others.doubts,
             },
             "devices": [{"index": u.index, "used_mib": u.used_mib, "utilisation": u.utilisation or 0} for u in usage],
             "attempts": by_attempt,

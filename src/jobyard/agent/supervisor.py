@@ -20,7 +20,8 @@ from jobyard.agent.forking import Background
 from jobyard.agent.gpus import Gpus
 from jobyard.agent.measuring import Measurer
 from jobyard.agent.outbox import Outbox
-from jobyard.agent.reservations import Capacity, Reservations
+from jobyard.agent.published import Capacity
+from jobyard.agent.reservations import Reservations
 from jobyard.agent.respawn import Respawner
 from jobyard.agent.runner import Runner
 from jobyard.agent.runtimes import Runtimes

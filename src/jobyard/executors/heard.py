@@ -125,9 +125,10 @@ class Heard:
             _amount(mib)
         for index in (*foreign.get("whole_devices", ()), *map(int, foreign["device_mib"])):
             _amount(index)
-        for word in foreign.get("holders", ()):
+        words = [*foreign.get("holders", ()), *foreign.get("doubts", ())]
+        for word in words:
             _text(word)
-        if len(message["devices"]) > _MOST_DEVICES or len(foreign.get("holders", ())) > _MOST_HOLDERS:
+        if len(message["devices"]) > _MOST_DEVICES or len(words) > _MOST_HOLDERS:
             raise ValueError("too many devices or holders")
         _number(message["load"])
         if runtime := message.get("runtime"):

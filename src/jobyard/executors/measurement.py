@@ -40,6 +40,7 @@ class Measurements:
                 device_mib=tuple(sorted((int(index), mib) for index, mib in foreign["device_mib"].items() if mib)),
                 whole_devices=tuple(foreign.get("whole_devices", ())),
                 holders=tuple(foreign.get("holders", ())),
+                doubts=tuple(foreign.get("doubts", ())),
                 device_percent=tuple((index, percent) for index, percent in sorted(self._percent.items()) if percent),
             ),
             at,

@@ -34,6 +34,7 @@ class Foreign:
     whole_devices: tuple[int, ...] = ()  # reserved whole by another yard, whatever their memory shows
     holders: tuple[str, ...] = ()  # for people: "yard of bob", "python (pid 4711)"
     device_percent: tuple[tuple[int, int], ...] = ()  # (device index, percent of its compute)
+    doubts: tuple[str, ...] = ()  # for people: who claims what cannot be, and so is not counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,6 +255,7 @@ def node_view(state: YardState, node: Node) -> NodeView:
         ),
         labels=node.labels,
         holders=node.foreign.holders,
+        doubts=node.foreign.doubts,
         load=node.load,
         runtime=node.runtime,
         runtime_problem=node.runtime_problem,

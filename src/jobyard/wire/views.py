@@ -209,6 +209,7 @@ class NodeView:
     devices: tuple[DeviceView, ...] = ()
     labels: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()  # reservations of others that are not believed, and why
     load: float | None = None
     host: str = ""  # how it is reached; empty: this machine
     problem: str = ""  # why there is no link to it now

@@ -11,7 +11,8 @@ import pytest
 from jobyard.agent.attempts import Attempt, Slot
 from jobyard.agent.gpus import NoGpus, Usage
 from jobyard.agent.measuring import Measurer
-from jobyard.agent.reservations import Capacity, Reservations
+from jobyard.agent.published import Capacity
+from jobyard.agent.reservations import Reservations
 
 
 class OneGpu(NoGpus):

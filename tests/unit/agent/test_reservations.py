@@ -14,7 +14,8 @@ from tests.unit.agent.agent_process import SOURCE
 from tests.unit.agent.conftest import MakeAgent
 
 from jobyard.agent import processes
-from jobyard.agent.reservations import Capacity, Reservations
+from jobyard.agent.published import Capacity
+from jobyard.agent.reservations import Reservations
 
 CAPACITY = Capacity(cpu_millis=4000, memory_mib=1000, device_mib={0: 80, 1: 80})
 
@@ -104,7 +105,8 @@ def test_two_users_see_each_other(reservations_dir: Path, tmp_path: Path) -> Non
     code = f"""
 import os, sys
 sys.path.insert(0, {str(SOURCE)!r})
-from jobyard.agent.reservations import Capacity, Reservations
+from jobyard.agent.published import Capacity
+from jobyard.agent.reservations import Reservations
 os.setuid(65534)
 theirs = Reservations(Capacity(4000, 1000, {{}}))
 print(theirs.reserve("b", {{"memory_mib": 600}}))
@@ -132,6 +134,89 @@ def test_links_and_pipes_in_the_directory_are_passed_over(reservations_dir: Path
     (reservations_dir / "3-3.json").write_text("{")
     (reservations_dir / "4-4.json").write_text("[" * 5000)
     assert Reservations(CAPACITY).others().holders == []
+
+
+@pytest.mark.parametrize(
+    "amounts",
+    [
+        '{"memory_mib": 10485760}',
+        '{"memory_mib": -5}',
+        '{"memory_mib": NaN}',
+        '{"memory_mib": Infinity}',
+        '{"memory_mib": 1e999}',
+        '{"memory_mib": %s}' % ("9" * 5000),
+        '{"memory_mib": "600"}',
+        '{"memory_mib": true}',
+        '{"cpu_millis": 9000}',
+        '{"devices": {"0": 81}}',
+        '{"devices": {"x": 1}}',
+        '{"devices": {"0": -1}}',
+        '{"devices": [0]}',
+        '{"whole_devices": [-1]}',
+        '{"whole_devices": 3}',
+    ],
+)
+def test_a_claim_that_cannot_be_is_ignored_and_its_owner_is_named(
+    neighbour: Any, reservations_dir: Path, amounts: str
+) -> None:
+    neighbour(slots={"a": {"memory_mib": 1}, "b": "HERE"})
+    (path,) = reservations_dir.iterdir()
+    path.write_text(path.read_text().replace('"HERE"', amounts))
+    mine = Reservations(CAPACITY)
+    assert mine.reserve("mine", {"memory_mib": 1000, "whole_devices": [0, 1]}) is None
+    others = mine.others()
+    assert (others.holders, others.memory_mib) == ([], 0)
+    assert [f"(agent {os.getppid()})" in doubt for doubt in others.doubts] == [True]
+
+
+@pytest.mark.parametrize("text", ["{", "3", "[" * 100_000, '{"uid": 0}', "\0" * 2_000_000])
+def test_a_file_that_is_no_reservation_is_ignored_and_named(neighbour: Any, reservations_dir: Path, text: str) -> None:
+    neighbour()
+    (path,) = reservations_dir.iterdir()
+    path.write_text(text)
+    others = Reservations(CAPACITY).others()
+    assert others.holders == []
+    assert len(others.doubts) == 1
+
+
+def test_devices_that_this_machine_has_not_got_are_nobodys(neighbour: Any) -> None:
+    neighbour(slots={"a": {"devices": {"7": 5}, "whole_devices": [8, 1]}})
+    others = Reservations(CAPACITY).others()
+    assert (others.device_mib, others.whole_devices) == ({}, {1})
+
+
+def test_among_thousands_of_files_those_of_processes_that_run_are_found(neighbour: Any, reservations_dir: Path) -> None:
+    neighbour()
+    for number in range(2500):
+        (reservations_dir / f"{number}.json").touch()
+    others = Reservations(CAPACITY).others()
+    assert others.memory_mib == 600
+    assert "more than 2000 files" in others.doubts[0]
+
+
+def test_who_keeps_the_lock_is_named_and_work_goes_on(reservations_dir: Path) -> None:
+    reservations_dir.mkdir()
+    code = f"import fcntl, os; fcntl.flock(os.open({str(reservations_dir)!r}, 0), 2); print(1, flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
+        assert keeper.stdout is not None
+        keeper.stdout.readline()
+        mine = Reservations(CAPACITY)
+        for slot in range(200):  # nobody waits two seconds for each of them
+            assert mine.reserve(str(slot), {"memory_mib": 1}) is None
+        assert f"(process {keeper.pid})" in mine.others().doubts[0]
+        keeper.communicate(b"\n")
+    assert mine.others().doubts == []
+
+
+def test_a_trap_where_a_reservation_is_to_be_written_holds_nobody_up(reservations_dir: Path) -> None:
+    reservations_dir.mkdir()
+    stem = f"{os.getuid()}-{os.getpid()}.json"
+    os.mkfifo(reservations_dir / f"{stem}.{os.getpid()}.tmp")
+    (reservations_dir / stem).mkdir()
+    mine = Reservations(CAPACITY)
+    assert mine.reserve("a", {"memory_mib": 1}) is None
+    assert "others do not see what is held here" in mine.others().doubts[0]
+    assert not [path for path in reservations_dir.iterdir() if path.is_file()]
 
 
 def test_an_agent_refuses_what_another_agent_holds(make_agent: MakeAgent) -> None:

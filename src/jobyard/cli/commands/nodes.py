@@ -225,6 +225,8 @@ def _print(nodes: Sequence[NodeView]) -> None:
     for node in nodes:
         if node.holders:
             click.echo(f"{node.id}: also used by {harmless(', '.join(node.holders))}")
+        for doubt in node.doubts:
+            click.echo(f"{node.id}: {harmless(doubt)}")
         if node.problem:
             click.echo(_problem(node))
 
