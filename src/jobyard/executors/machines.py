@@ -166,7 +166,9 @@ class MachineExecutor:
         if welcome["build"] != self._transport.build and not live:
             # An agent of another build. What it runs has been given up; without that it leaves, and the next is ours.
             writer.write(_line({"op": "reconcile", "live": []}) + _line({"op": "quit"}))
-            await reader.read()
+            async with asyncio.timeout(WELCOME_SECONDS):
+                while await reader.read(1 << 16):
+                    pass  # until it has left; whatever it says meanwhile
             return
         self._pid, self._build, self._problem = welcome["pid"], welcome["build"], ""
         before, described = self._described, _node(self.node, self.name, welcome, self._owner_only)

@@ -112,6 +112,8 @@ def test_a_node_reports_on_no_attempt_that_it_was_not_given(name: Any) -> None:
     assert progress == {"ev": "progress", "attempts": {}}
     assert ears.ignored == 6
     assert ears.checked({"ev": "reconciled", "absent": [name]}) == {"ev": "reconciled", "absent": []}
+    refusal = ears.checked({"ev": "error", "message": "no", "ids": [name]})
+    assert refusal == {"ev": "error", "message": "no", "ids": []}
 
 
 def test_a_report_that_comes_late_is_no_lie() -> None:
