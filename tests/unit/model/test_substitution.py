@@ -140,8 +140,8 @@ def test_everyday_commands_are_not_refused(template: str) -> None:
 
 
 WORDS = (
-    "echo cat a b= $b $HOME eval [[ ]] case in esac if then fi for do done time { } ( ) $( ${ $(( )) (( $' ` ' \" \\ $ ; "
-    "| && <<< <<E , ~ * = [ ] # {} {}"
+    "echo cat a b= $b $HOME eval [[ ]] case in esac if then fi for do done time { } ( ) $( ${ $(( )) (( $' ` ' \" \\ $ "
+    "; | && <<< <<E , ~ * = [ ] # {} {}"
 )
 fragments = st.lists(
     st.sampled_from([*WORDS.split(), "bash -c ", "printf '%s\\n' ", " ", " ", "\n"]),
