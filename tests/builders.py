@@ -11,9 +11,16 @@ from jobyard.model.node import Device, Node
 from jobyard.model.resources import Resources
 
 
-def a_node(name: str = "here", cpus: float = 4, memory_mib: int = 16384, gpus: int = 0, gpu_mib: int = 80000) -> Node:
+def a_node(
+    name: str = "here",
+    cpus: float = 4,
+    memory_mib: int = 16384,
+    gpus: int = 0,
+    gpu_mib: int = 80000,
+    owner_only: bool = False,
+) -> Node:
     devices = tuple(Device(i, "FakeGPU", gpu_mib, f"GPU-{name}-{i}", fake=True) for i in range(gpus))
-    return Node(name, "local", int(cpus * 1000), memory_mib, devices)
+    return Node(name, "local", int(cpus * 1000), memory_mib, devices, owner_only=owner_only)
 
 
 def a_cluster_node(name: str = "n1", cpus: float = 4, gpus: int = 0, cluster: str = "prod", **other: Any) -> Node:

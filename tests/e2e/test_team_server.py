@@ -6,6 +6,7 @@ import http.client
 import socket
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -142,6 +143,26 @@ def test_a_secret_is_kept_nowhere(team: Team) -> None:
     files = [path for path in team.served.directory.rglob("*") if path.is_file()]
     assert any(path.name == "yard.db" for path in files)
     assert [path for path in files if secret in path.read_bytes() or secret[5:] in path.read_bytes()] == []
+
+
+@pytest.mark.slow
+def test_no_directory_of_the_server_is_read_for_a_token(lab: Team) -> None:
+    private = lab.served.root / "private"
+    private.mkdir()
+    (private / "secret").write_text("for the owner alone")
+    done = lab.served.ok("run", "-w", str(private), "--", "find . -name secret; pwd", env=lab.env)
+    assert done.out.strip() != str(private)
+    assert "secret" not in done.out
+    assert "over TCP no files are sent along" in done.err
+    assert list((lab.served.directory / "snapshots").glob("*.tar")) == []
+
+
+@pytest.mark.slow
+def test_what_a_task_puts_into_its_output_directory_is_fetched_over_tcp(lab: Team, tmp_path: Path) -> None:
+    job = lab.served.ok("run", "-q", "--", "echo 42 > $YARD_OUTPUT_DIR/answer", env=lab.env).out.strip()
+    lab.served.ok("fetch", job, "--to", str(tmp_path), env=lab.env)
+    (found,) = tmp_path.rglob("answer")
+    assert found.read_text() == "42\n"
 
 
 @pytest.mark.slow

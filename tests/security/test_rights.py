@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.security.servers import Said, TeamServer, team_server
-from tests.yards import TemporaryYard
+from tests.yards import TemporaryYard, until
 
 ADMINS_ALONE: list[tuple[str, str, Any]] = [
     ("GET", "tokens", None),
@@ -145,6 +147,43 @@ def test_the_owners_own_jobs_run_there_while_others_wait(team: TeamServer) -> No
     assert "is the server's own machine and takes only its owner's jobs" in why
     assert team.ask("POST", f"jobs/{waiting.json['id']}/cancel", token=team.token("other")).status == 200
     assert team.served.json("show", waiting.json["id"])["message"] == "cancelled by other"
+
+
+def test_every_act_is_recorded_with_who_did_it_whatever_the_request_says(team: TeamServer) -> None:
+    job = team.served.submit("--", "sleep 600")
+    cara = team.token("cara", "--admin")
+    node = team.ask("GET", "nodes", token=cara).json[0]["id"]
+    last = team.ask("GET", "server", token=cara).json["last_event"]
+    acts = [
+        ("POST", f"jobs/{job}/priority", {"priority": 3}, "PriorityChanged"),
+        ("POST", f"jobs/{job}/cancel", {"message": "by root", "force": True}, "CancelRequested"),
+        ("POST", f"jobs/{job}/retry", {}, "RetryRequested"),
+        ("POST", f"jobs/{job}/cancel", {}, "CancelRequested"),
+        ("POST", f"nodes/{node}/drain", None, "NodeDrained"),
+        ("POST", f"nodes/{node}/resume", None, "NodeResumed"),
+        ("POST", "nodes", {"config": {"id": "far", "host": "192.0.2.1"}, "force": True}, "NodeAdded"),
+        ("DELETE", "nodes/far?force=true", None, "NodeRemoved"),
+    ]
+    with team.stream(f"events?since={last}", cara) as stream:
+        for method, path, body, kind in acts:
+            said = team.ask(method, path, body, token=cara)
+            assert said.status < 300, (path, said.body)
+            assert _next_event(stream, kind)["by"] == "cara"
+            if kind == "CancelRequested":
+                until(lambda: team.served.job(job)["state"] == "CANCELLED")
+                assert team.served.job(job)["message"].startswith("cancelled by cara")
+    assert "cancelled by cara" in team.served.ok("show", job).out
+    assert "cancelled by cara" in team.served.ok("why", job).out
+
+
+def _next_event(stream: HTTPResponse, kind: str) -> dict[str, Any]:
+    """The data of the next event of this kind."""
+    while line := stream.readline():
+        if line.strip() == f"event: {kind}".encode():
+            stream.readline()  # its id
+            found: dict[str, Any] = json.loads(stream.readline().removeprefix(b"data: "))
+            return found
+    raise AssertionError(f"the stream ended without {kind}")
 
 
 def _submit(team: TeamServer, token: str, **fields: object) -> Said:

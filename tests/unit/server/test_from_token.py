@@ -1,0 +1,42 @@
+"""Jobs that come with a token: who they are of, and what they may name of the server's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobyard.engine.yard_state import YardState
+from jobyard.errors import NotAllowed, UserError
+from jobyard.model.events import NodeAdded
+from jobyard.model.node import NodeConfig
+from jobyard.server.from_token import check_machines, submitted_by
+from jobyard.server.rights import Caller, Kind
+from tests.builders import a_job, a_node, joined
+
+OWNER, ANN = Caller("root"), Caller("ann", "t1", Kind.ADMIN)
+
+
+def test_whose_it_is_and_which_tree_it_has_is_not_for_the_request_to_say() -> None:
+    said = a_job(user="root", submitted_with="other", snapshot="../../etc/tree")
+    assert submitted_by(OWNER, said) == a_job(user="root")
+    assert submitted_by(ANN, said) == a_job(user="ann", submitted_with="t1", no_copy=True)
+
+
+@pytest.mark.parametrize("said", [{"results_dir": "/root"}, {"copy_forward": ("x",)}, {"copy_back": ("x",)}])
+def test_files_of_the_servers_machine_are_its_owners(said: dict[str, Any]) -> None:
+    assert submitted_by(OWNER, a_job(**said)) == a_job(user="root", **said)
+    with pytest.raises(NotAllowed, match="files of the server's machine are its owner's alone"):
+        submitted_by(ANN, a_job(**said))
+
+
+def test_a_machine_that_is_still_to_come_may_take_what_the_servers_own_may_not() -> None:
+    state = YardState()
+    state.handle(joined(a_node("here", owner_only=True)))
+    check_machines(state, a_job())
+    with pytest.raises(
+        UserError, match=r"'job' cannot run: here is the server's own machine .*\(yard nodes add HOST\)"
+    ):
+        check_machines(state, a_job(submitted_with="t1"))
+    state.handle(NodeAdded(NodeConfig("far", "far.example"), 0.0))
+    check_machines(state, a_job(submitted_with="t1"))
