@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,8 +33,12 @@ def team(own_yard: TemporaryYard, ann: OsUser) -> Iterator[TeamServer]:
     (own_yard.root / "passwd").write_text(f"{users}{USER}:x:{UID}:{UID}::{home}:/bin/sh\n")
     (own_yard.root / "group").write_text(f"{groups}{USER}:x:{UID}:\n")
     own_yard.prefix = ["unshare", "--mount", "sh", "-c", WITH_USERS, "sh", str(own_yard.root)]
-    with team_server(own_yard, "--run-as", USER) as team:
-        yield team
+    try:
+        with team_server(own_yard, "--run-as", USER) as team:
+            yield team
+    finally:
+        own_yard.end_processes()
+        shutil.rmtree(f"/tmp/jobyard-{UID}", ignore_errors=True)  # the socket of its agent
 
 
 @pytest.mark.slow
