@@ -7,7 +7,7 @@ import selectors
 import time
 from typing import Optional, Protocol
 
-from jobyard.agent import processes, records, results, watch
+from jobyard.agent import clock, processes, records, results, watch
 from jobyard.agent.attempts import HANDED, Attempt, Slot
 from jobyard.agent.containers import Sweeper
 from jobyard.agent.forking import Background
@@ -157,13 +157,12 @@ class Follower:
     def _orphaned(self, attempt: Attempt, record: Record) -> None:
         """Its lane was killed: the exit status is lost, but not the moment, nor its timeout."""
         assert record.pid is not None
-        assert record.started_at is not None
         if not processes.is_alive(record.pid, record.start_time):
             self._write_end(attempt, attempt.end_reason or "Unknown")
             return
         self._when_gone(attempt, record.pid, record.start_time)
         if record.timeout:
-            left = record.started_at + record.timeout - time.time()
+            left = record.timeout - clock.age_seconds(record.start_time)
             self._timers.after(left, lambda: self._time_out(attempt, record.grace))
 
     def _time_out(self, attempt: Attempt, grace: Optional[float]) -> None:

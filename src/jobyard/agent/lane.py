@@ -11,7 +11,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
-from jobyard.agent import faults, processes, records, results
+from jobyard.agent import clock, faults, processes, records, results
 from jobyard.agent.contained import Contained
 from jobyard.agent.kernel_kills import KernelKills
 from jobyard.agent.records import Paths
@@ -22,6 +22,7 @@ from jobyard.agent.workplace import Workplace
 
 LINGER_SECONDS = 1.0  # what `cmd > >(tee log)` leaves behind may still write for so long
 DEFAULT_GRACE_SECONDS = 10.0
+LOOK_SECONDS = 10.0  # so much too late a timeout comes at most, if the machine was suspended before it
 _KILLED_CODE = 128 + signal.SIGKILL  # how a shell tells that its command was killed
 _NOTE_BYTES = 512  # an attempt id is at most 300
 
@@ -207,8 +208,8 @@ class Lane:
         for number, patience in steps:
             if number:
                 processes.signal_session(pid, number)
-            deadline, pause = time.monotonic() + patience, 0.001
-            while time.monotonic() < deadline:
+            deadline, pause = clock.seconds() + patience, 0.001
+            while clock.seconds() < deadline:
                 time.sleep(pause)
                 pause = min(pause * 2, 0.064)
                 # Zombies that nobody reaps keep a group alive in name only, but looking closer is dear.
@@ -228,21 +229,32 @@ def _written(descriptor: int, line: bytes) -> bool:
 
 
 class Alarm:
-    """Ends a session that runs too long: the polite signal, the grace, the hard one. Works with no agent around."""
+    """Ends a session that runs too long: the polite signal, the grace, the hard one. Works with no agent around.
+
+    The kernel's timer stands still while the machine is suspended, so it only says when to look at the boot clock.
+    """
 
     def __init__(self, session: int, seconds: float, grace: float) -> None:
         self.has_rung = False
         self._session = session
         self._grace = grace
-        signal.signal(signal.SIGALRM, self._ring)
-        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+        self._due = clock.seconds() + seconds
+        signal.signal(signal.SIGALRM, self._look)
+        self._arm()
 
-    def _ring(self, number: int, frame: Any) -> None:
+    def _arm(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, min(max(self._due - clock.seconds(), 0.001), LOOK_SECONDS))
+
+    def _look(self, number: int, frame: Any) -> None:
+        if clock.seconds() < self._due:
+            self._arm()
+            return
         hard = self.has_rung or self._grace <= 0
         self.has_rung = True
         processes.signal_session(self._session, signal.SIGKILL if hard else signal.SIGTERM)
         if not hard:
-            signal.setitimer(signal.ITIMER_REAL, self._grace)
+            self._due = clock.seconds() + self._grace
+            self._arm()
 
     def disarm(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -130,7 +130,10 @@ class Runner:
         """Withdraw what has not started; end the rest, politely first. What has ended is no error."""
         begun = self._begun(ids)
         self._orders.override(begun)
-        self.end(begun, grace)
+        self.end([attempt for attempt in begun if not attempt.is_followed], grace)
+        for attempt in begun:
+            if attempt.is_followed:  # an agent before us may have begun to end it
+                self.end([attempt], self._orders.grace_left(attempt, grace))
 
     def ask_to_stop(self, ids: Iterable[str], deadline: float, grace: float, at_once: bool) -> None:
         """Withdraw what has not started; ask the rest to stop at a checkpoint, and end it if it does not in time.
@@ -183,7 +186,8 @@ class Runner:
         begun = self._withdraw(superseded)
         self._orders.override(begun)
         for attempt in begun:
-            self.end([attempt], DEFAULT_GRACE_SECONDS if attempt.grace is None else attempt.grace)
+            grace = DEFAULT_GRACE_SECONDS if attempt.grace is None else attempt.grace
+            self.end([attempt], self._orders.grace_left(attempt, grace))
         absent = [name for name in live if not self._report(name)]
         for slot in list(self.slots.values()):
             if slot.is_empty:
