@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import time
-from typing import Optional, Protocol
+from typing import List, Optional, Protocol
 
-from jobyard.agent import clock, processes, records, results, watch
+from jobyard.agent import clock, memory_groups, processes, records, results, watch
 from jobyard.agent.attempts import HANDED, Attempt, Slot
 from jobyard.agent.containers import Sweeper
 from jobyard.agent.forking import Background
 from jobyard.agent.lane import DEFAULT_GRACE_SECONDS, close_note, read_note
 from jobyard.agent.outbox import Outbox
+from jobyard.agent.processes import Process
 from jobyard.agent.records import Record
 from jobyard.agent.timers import Timers
 
@@ -185,6 +187,8 @@ class Follower:
         """Its process is gone. A container may go on without it: it is not over before that is ended too."""
         path = records.paths(self._state_dir, attempt.id).record
         record = records.read(path) or Record()
+        if record.boot_id == self._boot_id:
+            reason = self._end_the_rest(attempt, record, reason)
         if record.container is None or record.boot_id != self._boot_id:
             self._write_end_down(attempt, path, reason)
             return
@@ -192,6 +196,23 @@ class Follower:
             self._sweeper.remove(record.runtime, record.container, lambda: self._write_end_down(attempt, path, reason))
         except OSError:  # too many processes on this machine: that may pass
             self._timers.after(_RETRY_SECONDS, lambda: self._write_end(attempt, reason))
+
+    def _end_the_rest(self, attempt: Attempt, record: Record, reason: str) -> str:
+        """No lane saw it off: end what it left behind. Returns why it ended, which its cgroup may know better."""
+        if record.memory_group:
+            if reason == "Unknown" and memory_groups.has_killed(record.memory_group):
+                reason = "OutOfMemory"
+            memory_groups.remove(record.memory_group)
+        if record.over_kib and reason == "Unknown":
+            reason = "OutOfMemory"
+        mark = "YARD_ERROR_FILE=" + records.paths(self._state_dir, attempt.id).error
+        left = list(processes.with_environment(mark))
+        for process in left:
+            processes.send(process.pid, signal.SIGTERM)
+        if left:
+            grace = DEFAULT_GRACE_SECONDS if record.grace is None else record.grace
+            self._timers.after(grace, lambda: _kill(left))
+        return reason
 
     def _write_end_down(self, attempt: Attempt, path: str, reason: str) -> None:
         try:
@@ -237,3 +258,9 @@ class Follower:
         attempt.slot.outliving.discard(attempt.id)
         self._owner.feed(attempt.slot)
         self._outbox.flush()
+
+
+def _kill(left: List[Process]) -> None:
+    for process in left:
+        if processes.is_alive(process.pid, process.start_time):
+            processes.send(process.pid, signal.SIGKILL)
