@@ -28,35 +28,13 @@ from jobyard.scheduling.explain import may_match
 from jobyard.scheduling.snapshot import Request, Snapshot
 from jobyard.server.clusters import nodes_of, with_cluster
 from jobyard.server.containers import check_runtime
+from jobyard.server.finding import find_job
 from jobyard.server.from_token import check_machines
 from jobyard.server.rounds import Command
 from jobyard.wire.requests import CancelJob, RetryJob, SubmitJob
 
 PRIORITY_RANGE = (-1_000_000, 1_000_000)
 TASKS_MOST = 100_000_000
-
-
-def find_job(state: YardState, selector: str) -> JobRecord:
-    """By id, name (the newest), number, unique prefix of an id, or `last`. Raises NotFound or UserError."""
-    if not state.jobs:
-        raise NotFound(f"no job {selector!r}: the yard is empty; `yard run -- CMD` makes the first")
-    if selector in ("last", "@"):
-        return max(state.jobs.values(), key=lambda job: job.number)
-    if job := state.jobs.get(selector):
-        return job
-    named = [job for job in state.jobs.values() if job.spec.name == selector]
-    if named:
-        return max(named, key=lambda job: job.number)
-    if selector.isdigit():  # before prefixes: half of all ids begin with a digit
-        for job in state.jobs.values():
-            if job.number == int(selector):
-                return job
-    begin = [job for key, job in state.jobs.items() if key.startswith(selector)] if selector else []
-    if len(begin) == 1:
-        return begin[0]
-    if begin:
-        raise UserError(f"job {selector!r} could be {', '.join(job.id for job in begin[:5])}; give more letters")
-    raise NotFound(f"no job {selector!r}; `yard ls -a` lists them")
 
 
 def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:

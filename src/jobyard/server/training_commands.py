@@ -10,7 +10,8 @@ from jobyard.errors import UserError
 from jobyard.model.events import ScaleRequested, YieldRequested
 from jobyard.model.job import Reason
 from jobyard.model.training import ALL, Elastic, Size
-from jobyard.server.commands import check_gang, find_job
+from jobyard.server.commands import check_gang
+from jobyard.server.finding import find_job
 from jobyard.server.rounds import Command
 from jobyard.wire.requests import ScaleJob
 

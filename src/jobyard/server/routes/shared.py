@@ -13,7 +13,7 @@ from fastapi.responses import Response, StreamingResponse
 from jobyard.engine.job_record import JobRecord
 from jobyard.model.codec import encode
 from jobyard.model.task import AttemptId
-from jobyard.server.commands import find_job
+from jobyard.server.finding import find_job
 from jobyard.server.logs import tail_lines
 from jobyard.server.problems import PlainJSON
 from jobyard.server.views import job_view, unshowable
