@@ -8,12 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-import click
-
 from jobyard.cli.build_flags import BuildWords
 from jobyard.cli.default_cluster import add_default_cluster
 from jobyard.cli.interrupts import exit_on_hang_up
-from jobyard.cli.output.text import harmless, say
+from jobyard.cli.output.text import echo, harmless, say
 from jobyard.cli.reaching import place_named, pods_module
 from jobyard.cli.session import Session
 from jobyard.errors import BuildFailed, NotFound, UserError
@@ -145,11 +143,11 @@ def _builder(session: Session, options: BuildOptions, on: str) -> Iterator[Build
 
 
 def say_sentence(sentence: str) -> None:
-    say(harmless(sentence), **({"fg": "yellow"} if sentence.startswith("warning") else {}))
+    say(sentence, **({"fg": "yellow"} if sentence.startswith("warning") else {}))
 
 
 def echo_line(line: str) -> None:
-    click.echo(harmless(line), err=True)
+    echo(line, err=True)
 
 
 def _drop(line: str) -> None:

@@ -15,6 +15,7 @@ import click
 
 from jobyard import __version__, settings
 from jobyard.cli.group import yard
+from jobyard.cli.output.text import harmless
 from jobyard.errors import YardError
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it
@@ -92,7 +93,7 @@ def _say(sentence: str, code: int, error: BaseException, program: str = "yard") 
     with suppress(OSError):
         if os.environ.get("YARD_DEBUG", "0") not in ("", "0"):
             sys.stderr.write("".join(traceback.format_exception(error)))
-        sys.stderr.write(f"{program}: {' '.join(sentence.split())}\n")
+        sys.stderr.write(f"{program}: {harmless(' '.join(sentence.split()))}\n")
     return code
 
 

@@ -83,7 +83,7 @@ def identity_flags(function: Callable[..., int]) -> Callable[..., int]:
 def _way_to_machine(unit: UnitView) -> str:
     there = f"task {unit.task} of job {unit.job} is a process on {unit.node}, not a pod"
     if unit.host:
-        return f"{there}; go there: ssh {unit.host}"
+        return f"{there}; go there: ssh {shlex.quote(unit.host)}"
     return f"{there}; go to its directory: cd {shlex.quote(unit.workdir)}"
 
 

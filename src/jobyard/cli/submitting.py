@@ -17,7 +17,7 @@ from jobyard.cli.build_flags import BuildWords
 from jobyard.cli.default_cluster import add_default_cluster
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_fields
-from jobyard.cli.output.text import harmless, say
+from jobyard.cli.output.text import echo, echo_text, say
 from jobyard.cli.session import Session
 from jobyard.errors import UserError
 from jobyard.manifests.command import spec_from_command
@@ -71,8 +71,7 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
     @click.option("-p", "--priority", type=int, metavar="N", help="Higher goes first; default 0.")
     @click.option("-t", "--timeout", metavar="TIME", help="Of each attempt: 90s, 1h30m, 02:30:00.")
     @click.option("-c", "--cpus", metavar="N", help="Cores for each task: 2, 0.5, 500m.")
-    @click.option("--mem", metavar="SIZE", help="Memory for each task: 512M, 24GiB. One that uses more is ended.")
-    @click.option("--mem-limit", metavar="on|off", help="off: memory is reserved, and no limit.")
+    @click.option("--mem", metavar="SIZE", help="Memory for each task: 512M, 24GiB.")
     @click.option(
         "-G", "--gpus", metavar="N|A..B", help="GPUs for each task; a range (1..8, 1..) for training that is resized."
     )
@@ -205,7 +204,7 @@ def show_plan(session: Session, spec: JobSpec, *, render: bool) -> int:
     if session.is_json:
         print_json(plan)
     elif render:
-        click.echo(plan.rendered, nl=not plan.rendered.endswith("\n"))
+        echo_text(plan.rendered if plan.rendered.endswith("\n") else f"{plan.rendered}\n")
     else:
         print_plan(plan)
     return 0
@@ -215,20 +214,20 @@ def print_plan(plan: PlanView) -> None:
     job = plan.job
     print_fields(
         [
-            ("job", harmless(job.name)),
+            ("job", job.name),
             ("tasks", str(job.counts.total)),
             ("each", "; ".join(f"{group.name or 'task'}: {group.resources}" for group in job.groups)),
             ("size", f"may be {job.training.sizes}" if job.training and job.training.sizes else ""),
-            ("command", harmless(job.command)),
-            ("workdir", harmless(job.workdir)),
+            ("command", job.command),
+            ("workdir", job.workdir),
             ("after", ", ".join(job.after)),
         ]
     )
     for sentence in (*plan.placements, *job.notes):
-        click.echo(f"- {harmless(sentence)}")
-    click.echo("nothing was submitted (--dry-run)")
+        echo(f"- {sentence}")
+    echo("nothing was submitted (--dry-run)")
 
 
 def say_notes(view: JobView) -> None:
     for note in view.notes:
-        say(f"note: {harmless(note)}")
+        say(f"note: {note}")

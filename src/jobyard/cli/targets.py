@@ -55,6 +55,8 @@ def config_of(
     else:
         config = config_from_words(target)
     config = replace(config, id=name or config.id, labels=tuple(labels))
+    if config.odd_login:
+        raise UserError(f"cannot read {target!r} as a machine: {config.odd_login!r} is no name of a host or user")
     if not _ID.fullmatch(config.id):
         given = "--name" if name else target
         raise UserError(

@@ -234,7 +234,11 @@ class YardClient:
 
     def remove_cluster(self, cluster: str, *, force: bool = False) -> None:
         """Refused while its jobs have not ended; forced, they are cancelled."""
-        self._call("DELETE", f"/clusters/{quote(cluster, safe='')}" + _query({"force": force}), is_long=True)
+        self._call(
+            "DELETE",
+            f"/clusters/{_quoted(cluster)}" + _query({"force": force}),
+            is_long=True,
+        )
 
     def events(self, since: int) -> Iterator[Event]:
         """Every journalled event after this number, and those to come, without end.
@@ -275,7 +279,7 @@ class YardClient:
         return self._view(TokenView, self._call("POST", "/tokens", body, is_repeatable=False))
 
     def revoke_token(self, token: str) -> None:
-        self._call("DELETE", f"/tokens/{quote(token, safe='')}")
+        self._call("DELETE", f"/tokens/{_quoted(token)}")
 
     # -- below
 
@@ -350,12 +354,17 @@ class YardClient:
         return self._view(tuple[kind, ...], data)  # type: ignore[valid-type]
 
 
+def _quoted(name: str) -> str:
+    """As part of a path; a word of the command line that is no UTF-8 names nothing, but is no bug."""
+    return quote(name, safe="", errors="surrogateescape")
+
+
 def _job(selector: str, below: str = "") -> str:
-    return f"/jobs/{quote(selector, safe='')}{below}"
+    return f"/jobs/{_quoted(selector)}{below}"
 
 
 def _node(node: str, below: str = "") -> str:
-    return f"/nodes/{quote(node, safe='')}{below}"
+    return f"/nodes/{_quoted(node)}{below}"
 
 
 def _query(values: Query) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+# What OpenSSH refuses too, in hosts: its ProxyCommand goes through a shell. A leading dash would be an option.
+_ODD_LOGIN = re.compile(r"^-|[\s\x00-\x1f\x7f'`\"$;&<>|(){}]")
 
 
 class NodeState(StrEnum):
@@ -56,6 +60,11 @@ class NodeConfig:
     port: int | None = None
     key_path: str = ""
     labels: tuple[str, ...] = ()
+
+    @property
+    def odd_login(self) -> str:
+        """The host or user that would mean more to ssh, or to a shell, than a name. Empty: neither does."""
+        return next((word for word in (self.host, self.user) if _ODD_LOGIN.search(word)), "")
 
 
 @dataclass(frozen=True, slots=True)

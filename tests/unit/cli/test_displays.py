@@ -116,7 +116,7 @@ def test_the_first_failure_is_said_once(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_text_of_a_job_cannot_steer_the_terminal() -> None:
-    assert harmless("a\x1b[2Jb\x1b]0;title\x07c\td\ne\x9bf") == "abc d ef"
+    assert harmless("a\x1b[2Jb\x1b]0;title\x07c\td\ne\x9b2Jf") == "abc d ef"
 
 
 def test_wide_characters_keep_the_columns_straight(capsys: pytest.CaptureFixture[str]) -> None:

@@ -139,3 +139,9 @@ def test_a_bad_machine_file_gets_file_line_and_key(text: str, complaint: str) ->
     with pytest.raises(UserError, match=complaint) as raised:
         config_of("box.yaml")
     assert str(raised.value).startswith("box.yaml: ")
+
+
+@pytest.mark.parametrize("target", ["-oProxyCommand=x", "a@-oProxyCommand=x", "$(touch x)", "h;touch", "a`b`@h", "a'b"])
+def test_what_ssh_or_a_shell_would_take_for_more_than_a_name_is_refused(target: str) -> None:
+    with pytest.raises(UserError, match="as a machine"):
+        config_of(target, name="evil")

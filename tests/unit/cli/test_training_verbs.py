@@ -88,7 +88,7 @@ def test_ls_shows_how_far_training_is(yard: Yard, standin: StandIn) -> None:
     lines = yard("ls").out.splitlines()
     assert "epoch 3/6" in lines[1]
     assert lines[1].split()[-3:] == ["12m06s", "python", "train.py"]
-    assert lines[2].split()[3] == "0/1"
+    assert lines[2].split()[4] == "0/1"
     assert lines[3].split()[-3] == "-"
 
 
@@ -240,7 +240,7 @@ def test_tensorboard_is_started_on_the_logs(
     assert result.code == 0, result.err
     address = result.out.strip()
     port = address.rsplit(":", 1)[1].rstrip("/")
-    assert (tmp_path / "words").read_text() == f"--logdir {tmp_path}/runs --host 127.0.0.1 --port {port}"
+    assert (tmp_path / "words").read_text() == f"--logdir={tmp_path}/runs --host 127.0.0.1 --port {port}"
     a_tensorboard(tmp_path, "sys.exit(3)")
     failed = yard("tensorboard", "j1", "-o", "json")
     assert (failed.code, json.loads(failed.out)["log_dir"]) == (1, f"{tmp_path}/runs")

@@ -65,8 +65,8 @@ def test_ls_is_a_table_for_people_and_a_list_for_programs(yard: Yard, standin: S
     evil = a_job_view(State.FAILED, name="\x1b[31mevil\nname", counts=Counts(total=10, succeeded=9, failed=1))
     standin.on("GET /jobs", Said(data=(evil,)))
     lines = yard("ls", "--all", "--state", "failed", "-n", "5").out.splitlines()
-    assert lines[0].split() == ["ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT"]
-    assert lines[1].split()[:5] == ["j1", "evil", "name", "FAILED", "10/10"]
+    assert lines[0].split() == ["JOB", "ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT"]
+    assert lines[1].split()[:6] == ["1", "j1", "evil", "name", "FAILED", "10/10"]
     assert standin.calls("GET /jobs")[0].query == {"all": "true", "state": "FAILED", "limit": "5"}
     assert json.loads(yard("ls", "-o", "json").out)[0]["counts"]["pending"] == 0
     assert yard("ls", "-q").out == "j1\n"
@@ -145,6 +145,13 @@ def test_cancel_looks_all_jobs_up_before_it_stops_any(yard: Yard, standin: Stand
     assert standin.calls("POST /jobs/j1/cancel") == []
     assert "job j1 (train) stopping" in yard("cancel", "j1", "--force").out
     assert standin.calls("POST /jobs/j1/cancel")[0].body == {"force": True}
+
+
+def test_cancel_of_what_has_ended_says_so_and_is_no_error(yard: Yard, standin: StandIn) -> None:
+    standin.on("GET /jobs/j1", Said(data=a_job_view(State.SUCCEEDED)))
+    standin.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.SUCCEEDED)))
+    result = yard("cancel", "j1")
+    assert (result.code, result.out) == (0, "job j1 (train) had ended before (succeeded): nothing was cancelled\n")
 
 
 def test_cancel_all_asks_for_every_job_that_has_not_ended(yard: Yard, standin: StandIn) -> None:

@@ -9,6 +9,7 @@ import click
 from jobyard.cli.build_flags import BuildWords, build_flags
 from jobyard.cli.building import build_here, check_cluster, options_of
 from jobyard.cli.output.json import print_json
+from jobyard.cli.output.text import echo
 from jobyard.cli.session import Session, with_session
 from jobyard.cli.submitting import user_here
 
@@ -35,5 +36,5 @@ def command(session: Session, words: BuildWords, on: str, quiet: bool) -> int:
         data = {"image": built.pinned, "name": built.name, "digest": built.digest, "tag": built.tag}
         print_json({**data, "is_reused": built.is_reused, "git": replace(git, diff="")})
     else:
-        click.echo(built.pinned)
+        echo(built.pinned)
     return 0

@@ -6,7 +6,7 @@ import click
 
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.summary import title
-from jobyard.cli.output.text import say
+from jobyard.cli.output.text import echo, say
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import UserError
 from jobyard.wire.views import JobView
@@ -24,9 +24,10 @@ from jobyard.wire.views import JobView
 def command(
     session: Session, jobs: tuple[str, ...], tasks: tuple[str, ...], force: bool, checkpoint: bool, all_jobs: bool
 ) -> int:
-    """Stop jobs or some of their tasks. Each JOB is an id, the beginning of one, a name, or `last`.
+    """Stop jobs or some of their tasks. Each JOB is a number, an id or its beginning, a name, or `last`.
 
-    Returns when the request is on disk; `yard wait JOB` waits for the end.
+    Returns when the request is on disk; `yard wait JOB` waits for the end. Of a job that has ended it says so, and that
+    is no error.
     """
     if all_jobs == bool(jobs):
         raise UserError("cancel: name jobs, or give --all for every job that has not ended")
@@ -38,12 +39,13 @@ def command(
             raise UserError(f"--checkpoint: it is for whole jobs that you name; leave {other} out")
         return _stop_at_checkpoint(session, _targets(session, jobs))
     targets = _targets(session, jobs)
+    ended = {view.id for view in targets if view.state.is_final}
     asked = [session.client.cancel(view.id, tasks=tasks, force=force) for view in targets]
     if session.is_json:
         print_json(asked)
         return 0
     for view in asked:
-        click.echo(_sentence(view, tasks))
+        echo(_sentence(view, tasks, has_ended=view.id in ended))
     if not asked:
         say("nothing to cancel")
     return 0
@@ -61,7 +63,7 @@ def _stop_at_checkpoint(session: Session, targets: list[JobView]) -> int:
         print_json(asked)
     else:
         for view in asked:
-            click.echo(f"{title(view)} stops at its next checkpoint and waits again")
+            echo(f"{title(view)} stops at its next checkpoint and waits again")
     if refusals:
         raise UserError("; ".join(refusals))
     return 0
@@ -74,7 +76,9 @@ def _targets(session: Session, jobs: tuple[str, ...]) -> list[JobView]:
     return list(session.client.jobs(unfinished=True))
 
 
-def _sentence(view: JobView, tasks: tuple[str, ...]) -> str:
+def _sentence(view: JobView, tasks: tuple[str, ...], *, has_ended: bool) -> str:
+    if has_ended:
+        return f"{title(view)} had ended before ({view.state.value.lower()}): nothing was cancelled"
     if tasks:
         return f"{title(view)}: stopping task{'s' if len(tasks) > 1 else ''} {', '.join(tasks)}"
     return f"{title(view)} {view.state.value.lower()}"

@@ -11,7 +11,7 @@ from jobyard.cli.default_cluster import config_of, where
 from jobyard.cli.kubeconfig import DEFAULT, ClusterWords
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_table
-from jobyard.cli.output.text import harmless, say
+from jobyard.cli.output.text import Painted, echo, say
 from jobyard.cli.session import Session, with_session
 from jobyard.wire.views import ClusterView
 
@@ -34,7 +34,7 @@ def ls(session: Session) -> int:
         print_table(HEADERS, [_row(cluster) for cluster in clusters])
         for cluster in clusters:
             if cluster.problem:
-                click.echo(f"{cluster.id}: {harmless(cluster.problem)}")
+                echo(f"{cluster.id}: {cluster.problem}")
     else:
         say("no clusters; `yard clusters add` adds the one that kubectl uses")
     return 0
@@ -59,7 +59,7 @@ def add(session: Session, force: bool, **words: Any) -> int:
     if session.is_json:
         print_json(view)
     else:
-        click.echo(f"{view.id} added: {_has(view)}")
+        echo(f"{view.id} added: {_has(view)}")
     return 0
 
 
@@ -73,7 +73,7 @@ def rm(session: Session, name: str, force: bool) -> int:
     if session.is_json:
         print_json({"removed": name})
     else:
-        click.echo(f"{name} removed")
+        echo(f"{name} removed")
     return 0
 
 
@@ -93,13 +93,13 @@ def _row(cluster: ClusterView) -> tuple[str, ...]:
 
 def _state(cluster: ClusterView) -> str:
     if cluster.is_connected and not cluster.problem:
-        return click.style("connected", fg="green")
-    return click.style("problem", fg="red") if cluster.problem else click.style("connecting", fg="yellow")
+        return Painted("connected", "green")
+    return Painted("problem", "red") if cluster.problem else Painted("connecting", "yellow")
 
 
 def _has(cluster: ClusterView) -> str:
     if cluster.problem or not cluster.is_connected:
-        return f"it cannot be used yet: {harmless(cluster.problem) or 'it does not answer'}"
+        return f"it cannot be used yet: {cluster.problem or 'it does not answer'}"
     nodes = "1 node" if cluster.nodes_up == 1 else f"{cluster.nodes_up} nodes"
     namespace = f"namespace {cluster.namespace}" if cluster.namespace else "its own namespace"
     return f"{nodes}, {cluster.gpus_free} of {cluster.gpus} GPUs free, {namespace}"

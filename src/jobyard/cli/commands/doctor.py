@@ -13,7 +13,7 @@ import click
 
 from jobyard import settings
 from jobyard.cli.output.json import print_json
-from jobyard.cli.output.text import harmless
+from jobyard.cli.output.text import Painted, echo
 from jobyard.cli.session import Session, with_session
 from jobyard.client.api import YardClient
 from jobyard.errors import YardError
@@ -91,7 +91,7 @@ def server_checks(server: ServerView, address: str) -> list[Check]:
         Check(
             each.what,
             WARN,
-            f"{each.count} failed since it began; the last: {harmless(each.last)}",
+            f"{each.count} failed since it began; the last: {each.last}",
             "see `yard server logs`",
         )
         for each in server.troubles
@@ -126,7 +126,7 @@ def cluster_check(cluster: ClusterView) -> Check:
         room = f"{cluster.nodes_up} of {cluster.nodes} nodes are up, {cluster.gpus_free} of {cluster.gpus} GPUs free"
         return Check("cluster", OK, f"{cluster.id}: {room}")
     way_out = f"`yard clusters add {cluster.id}` changes how it is reached"
-    return Check("cluster", WARN, f"{cluster.id}: {harmless(cluster.problem) or 'it does not answer'}", way_out)
+    return Check("cluster", WARN, f"{cluster.id}: {cluster.problem or 'it does not answer'}", way_out)
 
 
 def _server_with_agents(client: YardClient) -> ServerView:
@@ -146,6 +146,6 @@ def _show(session: Session, checks: list[Check], server: ServerView | None, node
         print_json({"server": data, "agents": agents, "nodes": nodes, "checks": checks})
         return
     for check in checks:
-        mark = click.style(check.status.ljust(4), fg=COLOURS[check.status])
+        mark = Painted(check.status.ljust(4), COLOURS[check.status])
         way_out = f"; {check.way_out}" if check.way_out else ""
-        click.echo(f"{mark}  {check.name.ljust(7)}  {check.message}{way_out}")
+        echo(mark, f"  {check.name.ljust(7)}  {check.message}{way_out}")

@@ -6,14 +6,14 @@ import click
 
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_table, say_more
-from jobyard.cli.output.text import age, run_time, say, state_text
+from jobyard.cli.output.text import age, echo, run_time, say, state_text
 from jobyard.cli.output.training import progress_text
 from jobyard.cli.session import Session, with_session
 from jobyard.model.job import State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import JobView
 
-HEADERS = ("ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT")
+HEADERS = ("JOB", "ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT")
 ROWS_MOST = 50  # of a table, unless -n says otherwise
 
 
@@ -32,7 +32,7 @@ def command(session: Session, show_all: bool, state: str | None, limit: int | No
         print_json(jobs)
     elif quiet:
         for job in jobs:
-            click.echo(job.id)
+            echo(job.id)
     elif jobs:
         rows = jobs if limit else jobs[:ROWS_MOST]
         print_table(HEADERS, [_row(job) for job in rows])
@@ -48,6 +48,7 @@ def _row(job: JobView) -> tuple[str, ...]:
     waits = not job.state.is_active or job.state is State.STARTING
     what = job.message if job.message and waits else job.command
     return (
+        str(job.number),
         job.id,
         job.name,
         state_text(job.state),

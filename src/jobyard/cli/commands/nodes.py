@@ -13,7 +13,7 @@ import click
 
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_table
-from jobyard.cli.output.text import harmless, say
+from jobyard.cli.output.text import Painted, echo, say
 from jobyard.cli.session import Session, with_session
 from jobyard.cli.targets import check_key, config_of
 from jobyard.errors import Unreachable, UserError, YardError
@@ -58,7 +58,7 @@ def ls(session: Session, show_all: bool) -> int:
         large = {} if show_all else _large_clusters(nodes)
         _print([node for node in nodes if place_of(node.id) not in large])
         for cluster, own in large.items():
-            click.echo(_summary(cluster, own))
+            echo(_summary(cluster, own))
     else:
         say("no nodes yet; `yard doctor` says why")
     return 0
@@ -94,7 +94,7 @@ def add(session: Session, targets: tuple[str, ...], labels: tuple[str, ...], nam
     if session.is_json:
         print_json(list(added.done.values()))
     for view in () if session.is_json else added.done.values():
-        click.echo(f"{view.id} added: {_has(view)}")
+        echo(f"{view.id} added: {_has(view)}")
     return _exit_code(len(added.done), configs.failures + added.failures)
 
 
@@ -143,7 +143,7 @@ def rm(session: Session, nodes: tuple[str, ...], force: bool) -> int:
     if session.is_json:
         print_json({"removed": list(gone.done)})
     for node in () if session.is_json else gone.done:
-        click.echo(f"{node} removed")
+        echo(f"{node} removed")
     return _exit_code(len(gone.done), gone.failures)
 
 
@@ -182,7 +182,7 @@ def _change(
     if session.is_json:
         print_json(list(changed.done.values()))
     for view in () if session.is_json else changed.done.values():
-        click.echo(sentence(view))
+        echo(sentence(view))
     return _exit_code(len(changed.done), changed.failures)
 
 
@@ -220,26 +220,26 @@ def _print(nodes: Sequence[NodeView]) -> None:
         print_table(HEADERS, [_row(node) for node in nodes])
     devices = [row for node in nodes for row in _device_rows(node)]
     if devices:
-        click.echo()
+        echo()
         print_table(DEVICE_HEADERS, devices)
     for node in nodes:
         if node.holders:
-            click.echo(f"{node.id}: also used by {harmless(', '.join(node.holders))}")
+            echo(f"{node.id}: also used by {', '.join(node.holders)}")
         for doubt in node.doubts:
-            click.echo(f"{node.id}: {harmless(doubt)}")
+            echo(f"{node.id}: {doubt}")
         if node.problem:
-            click.echo(_problem(node))
+            echo(_problem(node))
 
 
 def _problem(node: NodeView) -> str:
-    text = harmless(node.problem)
+    text = node.problem
     return text if text.startswith(f"node {node.id}:") else f"node {node.id}: {text}"
 
 
 def _row(node: NodeView) -> tuple[str, ...]:
     return (
         node.id,
-        click.style(node.state.value, fg=STATE_COLOURS[node.state]),
+        Painted(node.state.value, STATE_COLOURS[node.state]),
         node.executor,
         _of(node.cpu_millis_reserved, node.cpu_millis, node.cpu_millis_foreign, show_cpus),
         _of(node.memory_mib_reserved, node.memory_mib, node.memory_mib_foreign, show_mib),

@@ -7,7 +7,7 @@ import click
 from jobyard.cli.follow import FollowOptions, run_to_end
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.summary import title
-from jobyard.cli.output.text import counts_text
+from jobyard.cli.output.text import counts_text, echo
 from jobyard.cli.session import Session, with_session
 
 
@@ -27,5 +27,5 @@ def command(session: Session, job: str, tasks: tuple[str, ...], follow: bool, pa
     if session.is_json:
         print_json(view)
     else:
-        click.echo(view.id if quiet else f"{title(view)} tries again: {counts_text(view.counts)}")
+        echo(view.id if quiet else f"{title(view)} tries again: {counts_text(view.counts)}")
     return 0

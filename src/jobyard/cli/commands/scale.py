@@ -6,6 +6,7 @@ import click
 
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.summary import title
+from jobyard.cli.output.text import echo
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import UserError
 
@@ -34,7 +35,7 @@ def command(session: Session, job: str, size: str | None, gpus: int | None, work
     unit = "workers" if view.training and view.training.sizes.endswith("workers") else "GPUs"
     wanted = [_count(gpus, "GPUs"), _count(workers, "workers"), _count(number, unit)]
     what = "what the scheduler chooses" if size == AUTO else " and ".join(filter(None, wanted))
-    click.echo(f"{title(view)} gets {what}, from its next checkpoint or start")
+    echo(f"{title(view)} gets {what}, from its next checkpoint or start")
     return 0
 
 

@@ -10,8 +10,7 @@ import click
 from jobyard import settings
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_fields
-from jobyard.cli.output.tasklog import write_bytes
-from jobyard.cli.output.text import age, say, warn
+from jobyard.cli.output.text import age, echo_text, say, warn
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import UserError
 from jobyard.model import codec
@@ -82,11 +81,11 @@ def logs(session: Session, follow: bool, tail: int) -> int:
         if session.is_json:
             print_json({"path": str(path), "lines": [line.decode("utf-8", "replace").rstrip("\n") for line in lines]})
             return 0
-        write_bytes(b"".join(lines))
+        echo_text(b"".join(lines))
         while follow:
             if not (piece := file.read()):
                 time.sleep(POLL_SECONDS)
-            write_bytes(piece)
+            echo_text(piece)
     return 0
 
 

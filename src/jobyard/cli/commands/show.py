@@ -7,7 +7,7 @@ import click
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.summary import failure_lines
 from jobyard.cli.output.table import print_fields, print_table, say_more
-from jobyard.cli.output.text import counts_text, harmless, local_time, outcome_text, run_time, state_text
+from jobyard.cli.output.text import counts_text, echo, echo_text, local_time, outcome_text, run_time, state_text
 from jobyard.cli.output.training import training_fields
 from jobyard.cli.session import Session, with_session
 from jobyard.model import codec
@@ -27,9 +27,9 @@ TASKS_AT_ONCE = 5000  # asked for in one call
 @click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="With --tasks: at most N tasks.")
 @click.option("--diff", "only_diff", is_flag=True, help="Only what its image has beyond the commit, for `git apply`.")
 def command(session: Session, job: str, with_tasks: bool, limit: int | None, only_diff: bool) -> int:
-    """Show one job. JOB is an id, the beginning of one, a name, or `last`."""
+    """Show one job. JOB is a number, an id or its beginning, a name, or `last`."""
     if only_diff:
-        click.echo(session.client.diff(job), nl=False)
+        echo_text(session.client.diff(job))
         return 0
     view = session.client.job(job)
     most = limit or (view.counts.total if session.is_json else ROWS_MOST)
@@ -40,9 +40,10 @@ def command(session: Session, job: str, with_tasks: bool, limit: int | None, onl
         return 0
     print_fields(_fields(view))
     if view.first_failure is not None:
-        click.echo("\n".join(failure_lines(view.first_failure)).replace("yard: first", "first", 1))
+        for line in failure_lines(view.first_failure):
+            echo(line.removeprefix("yard: "))
     if tasks:
-        click.echo()
+        echo()
         if view.cluster:
             print_table(POD_HEADERS, [_pod_row(task) for task in tasks])
         else:
@@ -67,22 +68,22 @@ def _tasks(session: Session, view: JobView, most: int) -> tuple[TaskView, ...]:
 def _fields(job: JobView) -> list[tuple[str, str]]:
     eta = [("eta", show_seconds(job.eta_seconds) if job.eta_seconds is not None else "")]
     return [
-        ("job", job.id),
-        ("name", harmless(job.name)),
+        ("job", f"{job.number} (id {job.id})"),
+        ("name", job.name),
         ("user", job.user),
-        ("state", state_text(job.state) + (f" ({job.reason.value})" if job.reason else "")),
-        ("message", harmless(job.message)),
+        ("state", state_text(job.state, f" ({job.reason.value})" if job.reason else "")),
+        ("message", job.message),
         ("tasks", counts_text(job.counts)),
         ("each", "; ".join(f"{group.name or 'task'}: {group.resources}" for group in job.groups)),
         ("priority", str(job.priority)),
-        ("command", harmless(job.command)),
+        ("command", job.command),
         ("cluster", job.cluster),
         ("kind", job.kind),
-        ("image", harmless(job.image) + (" (in containers)" if job.container else "")),
-        ("built from", harmless(str(job.git)) if job.git else ""),
-        ("remote", harmless(job.git.remote) if job.git else ""),
-        ("workdir", "" if job.cluster else harmless(job.workdir)),
-        ("env", ", ".join(f"{name}={harmless(value)}" for name, value in job.env.items())),
+        ("image", job.image + (" (in containers)" if job.container else "")),
+        ("built from", str(job.git) if job.git else ""),
+        ("remote", job.git.remote if job.git else ""),
+        ("workdir", "" if job.cluster else job.workdir),
+        ("env", ", ".join(f"{name}={value}" for name, value in job.env.items())),
         ("after", ", ".join(job.after)),
         ("timeout", show_seconds(job.timeout_seconds) if job.timeout_seconds else ""),
         ("retries", str(job.retries or "")),
@@ -93,7 +94,7 @@ def _fields(job: JobView) -> list[tuple[str, str]]:
         ("finished", local_time(job.finished_at) if job.finished_at else ""),
         ("time", run_time(job) if job.started_at else ""),
         *(training_fields(job.training) if job.training is not None else eta),
-        ("notes", "; ".join(map(harmless, job.notes))),
+        ("notes", "; ".join(job.notes)),
     ]
 
 

@@ -10,6 +10,7 @@ from jobyard.cli.follow import FollowOptions, run_to_end
 from jobyard.cli.launching import Launch
 from jobyard.cli.mounted_secrets import MountedSecrets, mount_secret_flag
 from jobyard.cli.output.json import print_json
+from jobyard.cli.output.text import echo
 from jobyard.cli.session import Session, with_session
 from jobyard.cli.submitting import Asked, FileOrCommand, say_notes, show_plan, submit_flags
 from jobyard.model.job import JobSpec
@@ -63,7 +64,7 @@ def submit_detached(session: Session, spec: JobSpec, secrets: MountedSecrets, *,
     if session.is_json:
         print_json(job)
         return 0
-    click.echo(job.id)
+    echo(job.id)
     if not quiet:
         say_notes(job)
     return 0
@@ -83,5 +84,5 @@ def _submit_now(session: Session, spec: JobSpec, secrets: MountedSecrets, *, qui
     if not quiet:
         say_notes(job)
     elif not session.is_json:
-        click.echo(job.id)
+        echo(job.id)
     return job

@@ -12,7 +12,7 @@ import click
 from jobyard import settings
 from jobyard.cli.logdirs import find_log_dir
 from jobyard.cli.output.json import print_json_line
-from jobyard.cli.output.text import harmless, say
+from jobyard.cli.output.text import echo, harmless, say
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import UserError, YardError
 
@@ -42,10 +42,10 @@ def command(session: Session, job: str, port: int | None) -> int:
     if session.is_json:
         print_json_line({"address": address, "log_dir": log_dir})
     else:
-        click.echo(address)
+        echo(address)
         say(f"logs of job {view.id} in {harmless(log_dir)}; Ctrl-C ends TensorBoard")
     sys.stdout.flush()
-    return _run([*program, "--logdir", log_dir, "--host", HOST, "--port", str(port)])
+    return _run([*program, f"--logdir={log_dir}", "--host", HOST, "--port", str(port)])
 
 
 def tensorboard_words(log_dir: str) -> list[str]:

@@ -6,7 +6,7 @@ import click
 
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_table
-from jobyard.cli.output.text import age, say
+from jobyard.cli.output.text import age, echo, say
 from jobyard.cli.session import Session, with_session
 
 HEADERS = ("ID", "KIND", "AGE", "LAST USED", "NAME")
@@ -27,7 +27,7 @@ def create(session: Session, name: str, admin: bool) -> int:
     if session.is_json:
         print_json(token)
         return 0
-    click.echo(token.secret)
+    echo(token.secret)
     say(f"{token.kind} token {token.id} ({name}): set it as YARD_TOKEN; it is not shown again")
     return 0
 

@@ -9,7 +9,7 @@ import click
 from jobyard.cli.feed import Broken, Ended, Feed
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.summary import exit_code_of, summary_lines, title
-from jobyard.cli.output.text import say
+from jobyard.cli.output.text import echo, say
 from jobyard.cli.session import Session, with_session
 from jobyard.model.units import parse_duration_seconds
 from jobyard.wire.views import JobView
@@ -24,7 +24,7 @@ FOREVER_SECONDS = 3600.0  # of one look at the feed
 @click.option("--timeout", metavar="TIME", help="Give up after this long (exit code 124); the jobs go on.")
 @click.option("--exit-code", "pass_exit_code", is_flag=True, help="Exit with a single task's own code.")
 def command(session: Session, jobs: tuple[str, ...], timeout: str | None, pass_exit_code: bool) -> int:
-    """Wait until jobs have ended. Each JOB is an id, the beginning of one, a name, or `last`.
+    """Wait until jobs have ended. Each JOB is a number, an id or its beginning, a name, or `last`.
 
     Exit codes: 0 all succeeded, 1 something failed, 124 timed out, 130 interrupted (the jobs go on).
     """
@@ -37,7 +37,8 @@ def command(session: Session, jobs: tuple[str, ...], timeout: str | None, pass_e
     else:
         for view in ended:
             if view.state.is_final:
-                click.echo("\n".join(summary_lines(view, was_streamed=False)), err=True)
+                for line in summary_lines(view, was_streamed=False):
+                    echo(line, err=True)
     for view in unfinished:
         say(f"{title(view)} has not ended after {timeout}; it is {view.state.value.lower()}")
     codes = [exit_code_of(view, pass_through=pass_exit_code and len(ended) == 1) for view in ended]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from jobyard.cli.output.json import print_json
-from jobyard.cli.output.text import harmless, state_text
+from jobyard.cli.output.text import echo, state_text
 from jobyard.cli.session import Session, with_session
 
 
@@ -19,7 +19,7 @@ def command(session: Session, job: str) -> int:
         print_json(view)
         return 0
     reason = f" ({view.reason.value})" if view.reason else ""
-    click.echo(f"job {view.job} is {state_text(view.state)}{reason}")
+    echo(f"job {view.job} is ", state_text(view.state), reason)
     for sentence in view.sentences:
-        click.echo(f"- {harmless(sentence)}")
+        echo(f"- {sentence}")
     return 0

@@ -11,8 +11,11 @@ from jobyard.model import codec
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout: a noun of `wire`, or plain data that holds some."""
-    click.echo(json.dumps(codec.encode(value, defaults=True), indent=2, ensure_ascii=False))
+    """One JSON document on stdout: a noun of `wire`, or plain data that holds some.
+
+    In ASCII: JSON's own escapes keep whatever a name holds, and no terminal acts on it.
+    """
+    click.echo(json.dumps(codec.encode(value, defaults=True), indent=2))
 
 
 def print_json_line(value: Any) -> None:

@@ -9,14 +9,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-import click
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
 from rich.text import Text
 
 from jobyard.cli.output.plain import QuietDisplay
 from jobyard.cli.output.summary import SHOWN_LINES, summary_lines
-from jobyard.cli.output.text import harmless, harmless_lines, outcome_text
+from jobyard.cli.output.text import echo, harmless, harmless_lines, outcome_text
 from jobyard.cli.output.training import eta_text, progress_text
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import Counts, JobView
@@ -59,12 +58,12 @@ class LiveDisplay(QuietDisplay):
         self._picture = Picture(view, self._rate.per_second(now))
 
     def say(self, sentence: str) -> None:
-        self._console.print(Text(f"yard: {sentence}"))
+        self._console.print(Text(f"yard: {harmless(sentence)}"))
 
     def summary(self, view: JobView) -> None:
         """After the display was closed."""
         for line in summary_lines(view, was_streamed=False):
-            click.echo(line, err=True)
+            echo(line, err=True)
 
     def _draw(self) -> Picture | Text:
         return self._picture or Text("")
@@ -144,7 +143,7 @@ class Picture:
         failure = self.view.first_failure
         if failure is None:
             return []
-        head = Text(f"first failure: task {failure.task.label}, {outcome_text(failure.task)}", "red")
+        head = Text(harmless(f"first failure: task {failure.task.label}, {outcome_text(failure.task)}"), "red")
         return [head, *(Text(f"  {line}", "dim") for line in harmless_lines(failure.last_lines[-SHOWN_LINES:]))]
 
 

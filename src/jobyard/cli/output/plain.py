@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import click
-
 from jobyard.cli.output.summary import failure_lines, summary_lines, title
-from jobyard.cli.output.text import harmless, say
+from jobyard.cli.output.text import echo, harmless, say
 from jobyard.model.job import State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import JobView
@@ -63,7 +61,7 @@ class PlainDisplay(QuietDisplay):
         if view.first_failure is not None and not self._said_failure and not self._is_streamed:
             self._said_failure = True
             for line in failure_lines(view.first_failure):
-                click.echo(line, err=True)
+                echo(line, err=True)
         self.tick()
 
     def tick(self) -> None:
@@ -74,7 +72,7 @@ class PlainDisplay(QuietDisplay):
 
     def summary(self, view: JobView) -> None:
         for line in summary_lines(view, was_streamed=self._is_streamed):
-            click.echo(line, err=True)
+            echo(line, err=True)
 
     def _say_waiting(self, view: JobView) -> None:
         reason = harmless(view.message)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 
-import click
-
-from jobyard.cli.output.text import counts_text, harmless, harmless_lines, outcome_text
+from jobyard.cli.output.text import Painted, counts_text, harmless, harmless_lines, outcome_text
 from jobyard.model.job import Reason, State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import FailureView, JobView
@@ -21,7 +19,7 @@ def title(view: JobView) -> str:
 
 def summary_lines(view: JobView, *, was_streamed: bool) -> list[str]:
     """Counts, wall time, the first failure, where the logs are. What was streamed already is not said again."""
-    lines = [click.style(f"yard: {_headline(view)}", fg=COLOURS.get(view.state))]
+    lines: list[str] = [Painted(f"yard: {_headline(view)}", COLOURS.get(view.state))]
     failure = view.first_failure
     if failure is not None:
         if view.counts.total > 1 or not was_streamed:
@@ -41,7 +39,7 @@ def failure_lines(failure: FailureView) -> list[str]:
     # "exit code 3: exited with code 3" would say it twice.
     is_plain = task.reason in (Reason.EXIT_CODE, Reason.SIGNAL)
     message = f": {harmless(task.message)}" if task.message and not is_plain else ""
-    head = click.style(f"yard: first failure: task {task.label}{where}, {outcome_text(task)}{message}", fg="red")
+    head = Painted(f"yard: first failure: task {task.label}{where}, {outcome_text(task)}{message}", "red")
     return [head, *(f"    {line}" for line in harmless_lines(failure.last_lines[-SHOWN_LINES:]))]
 
 

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 import click
 
-from jobyard.cli.output.text import harmless, say, shortened, width
+from jobyard.cli.output.text import harmless, say, shortened, shown, width
 
 GAP = "  "
 LEAST_COLUMNS = 10  # of a cell that is cut
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """On stdout. Cells may be styled with click.style; the last column is the one that is cut."""
-    plain = [[harmless(click.unstyle(cell)) for cell in row] for row in rows]
+    """On stdout. Cells may be Painted; the last column is the one that is cut, and has no colour."""
+    plain = [[harmless(cell) for cell in row] for row in rows]
     widths = [max(width(cell) for cell in column) for column in zip(headers, *plain, strict=True)]
     last_width = _room_for_last(widths)
     click.echo(click.style(_line(headers, headers, widths, last_width), bold=True))
@@ -35,14 +35,13 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
     label_width = max((len(name) for name, value in fields if value), default=0)
     for name, value in fields:
         if value:
-            click.echo(f"{click.style(name.ljust(label_width), bold=True)}{GAP}{value}")
+            click.echo(f"{click.style(harmless(name).ljust(label_width), bold=True)}{GAP}{shown(value)}")
 
 
 def _line(row: Sequence[str], plain: Sequence[str], widths: Sequence[int], last_width: int) -> str:
     cells = []
-    for shown, text, columns in zip(row[:-1], plain[:-1], widths[:-1], strict=True):
-        cell = shown if click.unstyle(shown) == text else text
-        cells.append(cell + " " * (columns - width(text)))
+    for cell, text, columns in zip(row[:-1], plain[:-1], widths[:-1], strict=True):
+        cells.append(shown(cell) + " " * (columns - width(text)))
     cells.append(shortened(plain[-1], last_width))
     return GAP.join(cells).rstrip()
 

@@ -7,6 +7,7 @@ from typing import BinaryIO, Protocol
 
 import click
 
+from jobyard.cli.output.text import harmless
 from jobyard.wire.views import LogChunk
 
 COLOURS = ("cyan", "green", "yellow", "blue", "magenta", "bright_cyan", "bright_green", "bright_yellow", "bright_blue")
@@ -87,7 +88,7 @@ class MergedLog:
             _write(self._stream.buffer, b"\n")
 
     def _prefix(self, task: str) -> bytes:
-        text = f"{task}| "
+        text = f"{harmless(task)}| "
         # Not hash(): a task keeps its colour from one call to the next.
         return (
             click.style(text, fg=COLOURS[sum(task.encode()) % len(COLOURS)]) if self._is_coloured else text

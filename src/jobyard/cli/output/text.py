@@ -1,8 +1,13 @@
-"""How are sentences, states, times and other people's text shown?"""
+"""How are sentences, states, times and other people's text shown?
+
+Whatever is printed for people goes through `echo` or `say`, and there through `harmless`: names, messages and paths
+come from outside, and must not steer a terminal. Only what tasks wrote (`tasklog.py`) is passed on as it is.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 import time
 import unicodedata
 
@@ -12,8 +17,12 @@ from jobyard.model.job import Reason, State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import Counts, JobView, TaskView
 
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Control sequences with what belongs to them, in 7 and 8 bits: CSI; OSC, DCS, SOS, PM and APC to their end; the rest.
+_ESCAPE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
+    r"|(?:\x1b[]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b.?"
+)
 STATE_COLOURS = {
     State.RUNNING: "cyan",
     State.STARTING: "cyan",
@@ -24,9 +33,38 @@ STATE_COLOURS = {
 }
 
 
+class Painted(str):
+    """Text of our own making with a colour, which it has only where `echo`, a table or a list of fields prints it."""
+
+    colour: str | None
+
+    def __new__(cls, text: str, colour: str | None) -> Painted:
+        painted = super().__new__(cls, text)
+        painted.colour = colour
+        return painted
+
+
+def shown(text: str) -> str:
+    """As it may reach a terminal."""
+    return click.style(harmless(text), fg=text.colour) if isinstance(text, Painted) else harmless(text)
+
+
+def echo(*parts: str, err: bool = False) -> None:
+    """One line of a result, on stdout."""
+    click.echo("".join(map(shown, parts)), err=err)
+
+
+def echo_text(text: str | bytes) -> None:
+    """Several lines, on stdout: as they are to a program, harmless to a terminal."""
+    if sys.stdout.isatty():
+        whole = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        text = "\n".join(harmless(line.expandtabs()) for line in whole.split("\n"))
+    click.echo(text, nl=False)
+
+
 def say(sentence: str, **style: bool | str) -> None:
     """One line for the person, on stderr: stdout belongs to results."""
-    click.echo(click.style(f"yard: {sentence}", **style), err=True)  # type: ignore[arg-type]
+    click.echo(click.style(f"yard: {harmless(sentence)}", **style), err=True)  # type: ignore[arg-type]
 
 
 def warn(sentence: str) -> None:
@@ -34,8 +72,14 @@ def warn(sentence: str) -> None:
 
 
 def harmless(text: str) -> str:
-    """Text of a job on one line, without what could steer a terminal."""
-    return " ".join(_CONTROL.sub("", _ESCAPE.sub("", line)) for line in text.splitlines()).replace("\t", " ")
+    """Text from outside on one line, without what could steer a terminal or hide in it.
+
+    Control characters, escape sequences, directions of writing, characters without a width and lone surrogates go.
+    """
+    if text.isprintable():
+        return str(text)
+    line = " ".join(_ESCAPE.sub("", line) for line in text.splitlines())
+    return "".join(c if c.isprintable() else " " for c in line if c.isprintable() or c.isspace())
 
 
 def harmless_lines(lines: tuple[str, ...]) -> list[str]:
@@ -57,8 +101,8 @@ def shortened(text: str, columns: int) -> str:
     return f"{text}…"
 
 
-def state_text(state: State) -> str:
-    return click.style(state.value, fg=STATE_COLOURS.get(state))
+def state_text(state: State, more: str = "") -> Painted:
+    return Painted(f"{state.value}{more}", STATE_COLOURS.get(state))
 
 
 def age(since: float | None) -> str:

@@ -10,7 +10,7 @@ import click
 
 from jobyard.cli.main import exit_with, guarded
 from jobyard.cli.output.table import print_table
-from jobyard.cli.output.text import harmless
+from jobyard.cli.output.text import echo, harmless
 from jobyard.cli.submitting import user_here
 from jobyard.compat.genai.deploying import deploy, spec_to_deploy
 from jobyard.compat.genai.here import CLUSTER, desk_here
@@ -39,7 +39,7 @@ def deploy_command(filename: str) -> int:
     """Run what a manifest describes, as large as fits between its requests and limits of nvidia.com/gpu."""
     context = SubmitContext(os.getcwd(), dict(os.environ), user_here())
     spec = spec_to_deploy(filename, context, os.environ.get(CLUSTER) or "kubernetes")
-    click.echo(deploy(desk_here(), spec))
+    echo(deploy(desk_here(), spec))
     return 0
 
 
@@ -47,7 +47,7 @@ def deploy_command(filename: str) -> int:
 @click.option("-n", "--name", metavar="NAME", help="Which job; without it, the one that is next.")
 def scale_command(name: str | None) -> int:
     """Give a job as many GPUs as fit."""
-    click.echo(desk_here().scale(name))
+    echo(desk_here().scale(name))
     return 0
 
 
@@ -58,9 +58,9 @@ def delete_command(names: tuple[str, ...]) -> int:
     desk, code = desk_here(), 0
     for name in names:
         try:
-            click.echo(desk.delete(name))
+            echo(desk.delete(name))
         except NotFound as error:
-            click.echo(f"404: {error}")
+            echo(f"404: {error}")
             code = 1
     return code
 

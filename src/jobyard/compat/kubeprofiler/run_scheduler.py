@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 
+from jobyard.cli.output.text import echo
 from jobyard.compat.kubeprofiler import entry
 from jobyard.compat.kubeprofiler.flags import parse_run
 from jobyard.compat.kubeprofiler.job import spec_of
@@ -25,9 +25,9 @@ def run(words: Sequence[str]) -> int:
             "YARD_URL points at a yard elsewhere, where these directories are not; log in there, or unset it"
         )
     view = session.client.submit(spec_of(flags, _here(), dict(os.environ), entry.user()))
-    sys.stdout.write(f"{view.id}\n")
+    echo(view.id)
     for note in view.notes:
-        sys.stderr.write(f"run-scheduler: note: {note}\n")
+        echo(f"run-scheduler: note: {note}", err=True)
     return 0
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobyard.cli.output.table import print_table
-from jobyard.cli.output.text import local_time, run_time, state_text
+from jobyard.cli.output.text import echo, local_time, run_time, state_text
 from jobyard.cli.output.training import eta_text, progress_text, seconds_text
 from jobyard.compat.kubeprofiler import entry
 from jobyard.errors import UserError
@@ -38,7 +37,7 @@ def run(words: Sequence[str]) -> int:
     mine = [job for job in jobs if flags.all_users or job.user == entry.user()]
     shown = mine[: flags.nlast]
     if not shown:
-        sys.stderr.write(f"{PROGRAM}: no jobs{'' if flags.all_users else ' of yours; --all_users shows all'}\n")
+        echo(f"{PROGRAM}: no jobs{'' if flags.all_users else ' of yours; --all_users shows all'}", err=True)
         return 0
     headers = (*HEADERS, *MORE_HEADERS) if flags.is_extended else HEADERS
     print_table(headers, [row_of(job, is_extended=flags.is_extended) for job in shown])

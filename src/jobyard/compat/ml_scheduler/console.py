@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 
+from jobyard.cli.output.text import echo, echo_text
+
 PROGRAM = "execute_batch"
 
 
 def tell(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
+    echo_text(f"{line}\n")
     sys.stdout.flush()
 
 
 def say(sentence: str) -> None:
-    sys.stderr.write(f"{PROGRAM}: {' '.join(sentence.split())}\n")
+    echo(f"{PROGRAM}: {' '.join(sentence.split())}", err=True)
 
 
 def warn(sentence: str) -> None:

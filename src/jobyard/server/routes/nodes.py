@@ -51,6 +51,10 @@ async def add_node(request: Request, asked: Annotated[AddNode, takes(AddNode)]) 
     check_owner(by, "key", config.key_path, "name the key in the ssh configuration of who runs the server")
     if not NODE_ID.fullmatch(config.id) or config.id in (yard.machines.this_machine, "local", "ssh"):
         raise UserError(f"node name {config.id!r}: use letters, digits, `_`, `.` and `-`, and not this machine's name")
+    if config.odd_login or not config.host:
+        raise UserError(
+            f"node {config.id}: {config.odd_login!r} is neither a host's name nor a user's; write plain names"
+        )
     if config.id in yard.loop.state.clusters:
         raise UserError(f"node name {config.id!r}: a cluster has that name; choose another with --name")
     with yard.lifetime.request():

@@ -1,0 +1,89 @@
+"""No input becomes code, no command hits the wrong thing, and no name steers a terminal: through a real server."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+
+from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
+from tests.conftest import MakeYard
+from tests.security.servers import TeamServer
+from tests.yards import TemporaryYard, until
+
+EVIL = "evil\x1b[31mred\x1b]0;title\x07\x9b2J\u202egnol\u200b"
+
+
+def assert_harmless(text: str) -> None:
+    odd = {c for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs")}
+    assert odd == set()
+
+
+def test_a_line_over_rest_never_becomes_code(yard: TemporaryYard) -> None:
+    yard.ok("ls")
+    entries = Lines.of(["$(touch bad)", "`touch bad`", "';touch bad;'"])
+    command = Command(shell='echo "file: {}"', entries=entries)
+    job = yard.client.submit(JobSpec("x", (GroupSpec(command, completions=3),), workdir=str(yard.work)))
+    yard.ok("wait", job.id)
+    assert sorted(yard.logs(job.id).splitlines()) == sorted(f"{i}| file: {line}" for i, line in enumerate(entries))
+    assert not (yard.work / "bad").exists()
+
+
+@pytest.mark.parametrize("shell", ["bash -c 'echo {}'", "echo $(cat {})", "cat <<E\n{}\nE", "eval {}", "{}"])
+def test_a_request_in_which_a_line_would_be_code_is_refused(team: TeamServer, shell: str) -> None:
+    command = {"shell": shell, "entries": "a\nb\n"}
+    groups = [{"command": command, "completions": 2}]
+    spec = {"name": "x", "groups": groups, "workdir": str(team.served.work)}
+    said = team.ask("POST", "jobs", {"spec": spec}, token=team.token("ann"))
+    assert said.status in (400, 422), said.body
+    assert "YARD_LINE" in said.sentence
+
+
+def test_every_verb_shows_a_name_from_rest_harmless(make_yard: MakeYard) -> None:
+    yard = make_yard()
+    yard.ok("ls")
+    group = GroupSpec(Command(shell=f"true {EVIL!r}; : '{EVIL}'"), name="")
+    job = yard.client.submit(
+        JobSpec("plain", (group,), env={"A": EVIL}, workdir=str(yard.work), notes=(EVIL,)),
+    )
+    yard.ok("wait", job.id)
+    for words in (["ls"], ["show", job.id, "--tasks"], ["why", job.id], ["cancel", job.id], ["wait", job.id]):
+        done = yard.ok(*words)
+        assert_harmless(done.out)
+        assert_harmless(done.err)
+    assert yard.json("show", job.id)["command"].endswith(f"'{EVIL}'")
+
+
+def test_digits_mean_a_number_and_cancel_hits_no_other_job(make_yard: MakeYard) -> None:
+    yard = make_yard()
+    jobs = [yard.submit("--", "sleep 1000") for _ in range(3)]
+    for job in jobs:  # the digits that an id begins with are no way to it
+        digits = job[: next(index for index, char in enumerate(job) if not char.isdigit())]
+        if digits and (digits.startswith("0") or int(digits) > len(jobs)):
+            assert yard.run("cancel", digits).code == 2
+    assert yard.run("cancel", "059").code == 2
+    assert "CANCELLED" not in {yard.job(job)["state"] for job in jobs}
+    yard.ok("cancel", "--force", "2")
+    yard.wait_state(jobs[1], "CANCELLED")
+    assert "CANCELLED" not in {yard.job(jobs[0])["state"], yard.job(jobs[2])["state"]}
+    again = yard.ok("cancel", "2")
+    assert "had ended before (cancelled): nothing was cancelled" in again.out
+    numbers = [line.split()[:2] for line in yard.ok("ls").out.splitlines()[1:]]
+    assert numbers == [["3", jobs[2]], ["2", jobs[1]], ["1", jobs[0]]]
+    yard.ok("cancel", "--force", "--all")
+
+
+@pytest.mark.parametrize("target", ["-oProxyCommand=touch${IFS}bad", "ben@-oProxyCommand=touch", "--", "-F/tmp/x"])
+def test_a_machine_cannot_be_an_option_of_ssh(yard: TemporaryYard, target: str) -> None:
+    done = yard.run("nodes", "add", "--force", "--name", "evil", "--", target)
+    assert done.code == 2
+    assert not (yard.work / "bad").exists()
+    assert "evil" not in [node["id"] for node in yard.json("nodes")]
+
+
+@pytest.mark.parametrize("config", [{"host": "-oProxyCommand=touch bad"}, {"host": "h", "user": "-oProxyCommand=x"}])
+def test_a_machine_over_rest_cannot_be_an_option_of_ssh(team: TeamServer, config: dict[str, str]) -> None:
+    until(team.served.socket.exists)
+    said = team.ask_socket("POST", "nodes", {"config": {"id": "evil", **config}, "force": True})
+    assert said.status in (400, 422), said.body
+    assert "evil" not in [node["id"] for node in team.served.json("nodes")]
