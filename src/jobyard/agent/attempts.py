@@ -65,6 +65,11 @@ class Attempt:
         self.peak_gpu_index = 0
 
     @property
+    def limit_mib(self) -> int:
+        """What it may use of the machine's memory; 0: no limit, or one that its container holds."""
+        return 0 if self.is_contained else int(self.slot.reserve.get("memory_limit_mib") or 0)
+
+    @property
     def devices(self) -> List[int]:
         """The devices that it runs on."""
         return device_indices(self.slot.reserve)

@@ -67,6 +67,10 @@ class Endings:
             return _missed(record, order) if order.signalled_at and record.exit_code != YIELD_EXIT_CODE else ""
         if record.exit_code == 0:
             return ""
+        if attempt.limit_mib or attempt.is_followed:
+            over = self._over_memory(attempt, record, files)
+            if over:
+                return over
         if record.reason == "OutOfMemory":
             if attempt.wants_stop is None:
                 return "killed by the kernel because memory ran out"
@@ -74,6 +78,19 @@ class Endings:
         if record.reason is None and attempt.wants_stop is None:
             return self._gpu_memory(attempt, record, files)
         return ""
+
+    def _over_memory(self, attempt: Attempt, record: Record, files: Paths) -> str:
+        """Was it ended at its limit, by a cgroup or by an agent that watched it?"""
+        kept = records.read(files.record) or Record()
+        if not kept.limit_mib or not (kept.over_kib or (kept.memory_group and record.reason == "OutOfMemory")):
+            return ""
+        record.reason = "OutOfMemory"
+        attempt.peak_mib = max(attempt.peak_mib, -(-kept.over_kib // 1024))
+        peak_mib = max(attempt.peak_mib, -(-kept.peak_kib // 1024) if kept.memory_group else 0)
+        return (
+            "killed because it used more than its memory limit of %d MiB (peak: %d MiB); give it more with --mem, or "
+            "no limit with --mem-limit off" % (kept.limit_mib, peak_mib)
+        )
 
     def _gpu_memory(self, attempt: Attempt, record: Record, files: Paths) -> str:
         pid, start_time = attempt.pid or record.pid, attempt.start_time or record.start_time

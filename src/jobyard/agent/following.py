@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import time
-from typing import Optional, Protocol
+from typing import List, Optional, Protocol
 
-from jobyard.agent import processes, records, results, watch
+from jobyard.agent import clock, memory_groups, processes, records, results, watch
 from jobyard.agent.attempts import HANDED, Attempt, Slot
 from jobyard.agent.containers import Sweeper
 from jobyard.agent.forking import Background
 from jobyard.agent.lane import DEFAULT_GRACE_SECONDS, close_note, read_note
 from jobyard.agent.outbox import Outbox
+from jobyard.agent.processes import Process
 from jobyard.agent.records import Record
 from jobyard.agent.timers import Timers
 
@@ -157,13 +159,12 @@ class Follower:
     def _orphaned(self, attempt: Attempt, record: Record) -> None:
         """Its lane was killed: the exit status is lost, but not the moment, nor its timeout."""
         assert record.pid is not None
-        assert record.started_at is not None
         if not processes.is_alive(record.pid, record.start_time):
             self._write_end(attempt, attempt.end_reason or "Unknown")
             return
         self._when_gone(attempt, record.pid, record.start_time)
         if record.timeout:
-            left = record.started_at + record.timeout - time.time()
+            left = record.timeout - clock.age_seconds(record.start_time)
             self._timers.after(left, lambda: self._time_out(attempt, record.grace))
 
     def _time_out(self, attempt: Attempt, grace: Optional[float]) -> None:
@@ -186,6 +187,8 @@ class Follower:
         """Its process is gone. A container may go on without it: it is not over before that is ended too."""
         path = records.paths(self._state_dir, attempt.id).record
         record = records.read(path) or Record()
+        if record.boot_id == self._boot_id:
+            reason = self._end_the_rest(attempt, record, reason)
         if record.container is None or record.boot_id != self._boot_id:
             self._write_end_down(attempt, path, reason)
             return
@@ -193,6 +196,23 @@ class Follower:
             self._sweeper.remove(record.runtime, record.container, lambda: self._write_end_down(attempt, path, reason))
         except OSError:  # too many processes on this machine: that may pass
             self._timers.after(_RETRY_SECONDS, lambda: self._write_end(attempt, reason))
+
+    def _end_the_rest(self, attempt: Attempt, record: Record, reason: str) -> str:
+        """No lane saw it off: end what it left behind. Returns why it ended, which its cgroup may know better."""
+        if record.memory_group:
+            if reason == "Unknown" and memory_groups.has_killed(record.memory_group):
+                reason = "OutOfMemory"
+            memory_groups.remove(record.memory_group)
+        if record.over_kib and reason == "Unknown":
+            reason = "OutOfMemory"
+        mark = "YARD_ERROR_FILE=" + records.paths(self._state_dir, attempt.id).error
+        left = list(processes.with_environment(mark))
+        for process in left:
+            processes.send(process.pid, signal.SIGTERM)
+        if left:
+            grace = DEFAULT_GRACE_SECONDS if record.grace is None else record.grace
+            self._timers.after(grace, lambda: _kill(left))
+        return reason
 
     def _write_end_down(self, attempt: Attempt, path: str, reason: str) -> None:
         try:
@@ -238,3 +258,9 @@ class Follower:
         attempt.slot.outliving.discard(attempt.id)
         self._owner.feed(attempt.slot)
         self._outbox.flush()
+
+
+def _kill(left: List[Process]) -> None:
+    for process in left:
+        if processes.is_alive(process.pid, process.start_time):
+            processes.send(process.pid, signal.SIGKILL)

@@ -33,7 +33,7 @@ class KernelKills:
         return self._count > before
 
     def _total(self) -> int:
-        return sum(_count_in(path) or 0 for path in self._files)
+        return sum(probe.count_in(path, "oom_kill") or 0 for path in self._files)
 
 
 def counters() -> List[str]:
@@ -43,15 +43,7 @@ def counters() -> List[str]:
         # The innermost that counts: in version 2 it counts what is within it as well.
         for directory in reversed(probe.cgroup_directories("memory")):
             path = directory + "/" + name
-            if _count_in(path) is not None:
+            if probe.count_in(path, "oom_kill") is not None:
                 found.append(path)
                 break
     return found or ["/proc/vmstat"]
-
-
-def _count_in(path: str) -> Optional[int]:
-    for line in probe.read_text(path).splitlines():
-        name, _, value = line.partition(" ")
-        if name == "oom_kill" and value.strip().isdigit():
-            return int(value)
-    return None

@@ -11,17 +11,18 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
-from jobyard.agent import faults, processes, records, results
+from jobyard.agent import clock, faults, memory_groups, processes, records, results, strays
 from jobyard.agent.contained import Contained
 from jobyard.agent.kernel_kills import KernelKills
+from jobyard.agent.memory_groups import MemoryGroups
 from jobyard.agent.records import Paths
 from jobyard.agent.scratch import Scratch
-from jobyard.agent.spawn import CannotStart, Spawner
+from jobyard.agent.spawn import CannotEnter, CannotStart, Spawner
 from jobyard.agent.surroundings import Surroundings
 from jobyard.agent.workplace import Workplace
 
-LINGER_SECONDS = 1.0  # what `cmd > >(tee log)` leaves behind may still write for so long
 DEFAULT_GRACE_SECONDS = 10.0
+LOOK_SECONDS = 10.0  # so much too late a timeout comes at most, if the machine was suspended before it
 _KILLED_CODE = 128 + signal.SIGKILL  # how a shell tells that its command was killed
 _NOTE_BYTES = 512  # an attempt id is at most 300
 
@@ -58,6 +59,9 @@ class Lane:
         self._workplace = Workplace(state_dir)
         self._scratch = Scratch()
         self._contained: Optional[Contained] = None  # set: attempts run in containers
+        self._limit_mib = 0
+        self._memory_groups = MemoryGroups(state_dir)
+        strays.become_subreaper()
         self._note = open_note(state_dir, self._pid, self._start_time)
 
     def run(self) -> None:
@@ -107,6 +111,7 @@ class Lane:
         self._contained = Contained(self._state_dir, container, self._surroundings) if container else None
         slot = {"boot_id": self._boot_id, "slot": message["slot"], "job": message["job"], "reserve": message["reserve"]}
         write_slot(self._note, slot)
+        self._limit_mib = 0 if container else message["reserve"].get("memory_limit_mib") or 0
 
     def _run(self, item: Dict[str, Any]) -> None:
         """The story of one attempt."""
@@ -118,6 +123,8 @@ class Lane:
         # 1. Say where to look, then claim: an agent that comes later finds whatever this lane has begun.
         os.pwrite(self._note, name.ljust(_NOTE_BYTES), 0)
         timeout, grace = item.get("timeout"), item.get("grace")
+        if self._limit_mib:
+            self._memory_groups.find()  # now: whoever meets a record that stays empty takes its lane for dead
         try:
             record = records.create(files.record)
         except FileExistsError:
@@ -125,14 +132,16 @@ class Lane:
             return
         claim = records.claim_line(self._boot_id, self._pid, self._start_time, timeout, grace)
         contain = self._contained.record_line(attempt) if self._contained else b""
-        self._claim(record, files, claim + self._workplace.record_line() + contain)
+        group = self._memory_groups.make(attempt, self._limit_mib) if self._limit_mib else ""
+        limit = records.limit_line(self._limit_mib, group) if self._limit_mib else b""
+        self._claim(record, files, claim + self._workplace.record_line() + contain + limit)
         # 2. Start it.
         grace_seconds = DEFAULT_GRACE_SECONDS if grace is None else grace
         pid = 0
         kernel_kills = self._contained.kernel_kills if self._contained else self._kernel_kills
         kernel_kills.remember()
         try:
-            pid = self._start(item, files)
+            pid = self._start(item, files, record, group)
         except Exception as error:  # whatever this attempt brings along ends this attempt, not the lane
             end = self._not_started(error, files)
         else:
@@ -140,12 +149,14 @@ class Lane:
             with suppress(OSError):  # a full disk: it runs, and the agent hears of it
                 os.write(record, records.start_line(pid, began, now))
             self._report(b"s %s %d %d %.6f\n" % (name, pid, began, now))
-            end = self._wait(pid, timeout, grace_seconds, kernel_kills)
+            end = self._wait(pid, timeout, grace_seconds, kernel_kills, group)
         # 3. Write down how it ended before anything else can go wrong; tell the agent when everything is cleared away.
         is_written = _written(record, b"end " + end + b"\n")
         os.close(record)
         if pid:
-            self._see_off(pid, grace_seconds)
+            self._see_off(pid, grace_seconds, files, group)
+        if group:
+            memory_groups.remove(group)
         faults.point("lane-ended")
         if self._contained is not None:
             self._contained.clear(attempt, files, records.parse(b"end " + end + b"\n"))
@@ -163,7 +174,7 @@ class Lane:
             os.unlink(files.record)
             raise OSError("%s cannot be written" % files.record)
 
-    def _start(self, item: Dict[str, Any], files: Paths) -> int:
+    def _start(self, item: Dict[str, Any], files: Paths, record: int, group: str) -> int:
         env = dict(self._job_env if self._contained else self._env)
         directory = env["PWD"] = self._workplace.prepare(files)
         extra = item.get("env")
@@ -178,42 +189,43 @@ class Lane:
         argv: List[str] = item.get("argv") or ["bash", "-c", item["shell"]]
         if self._contained is not None:
             argv, env = self._contained.call(item["id"], files, directory, argv, env, dict(os.environ))
-        return self._spawner.spawn(argv, env, files)
+        try:
+            return self._spawner.spawn(argv, env, files, group)
+        except CannotEnter:  # then without: its memory is watched
+            memory_groups.remove(group)
+            os.write(record, records.limit_line(self._limit_mib, ""))
+            return self._spawner.spawn(argv, env, files)
 
     def _not_started(self, error: Exception, files: Paths) -> bytes:
         results.say(files.err, str(error))
         code = error.exit_code if isinstance(error, CannotStart) else 126
         return records.end_words(time.time(), code, None, 0)
 
-    def _wait(self, pid: int, timeout: Optional[float], grace: float, kernel_kills: KernelKills) -> bytes:
+    def _wait(self, pid: int, timeout: Optional[float], grace: float, kernel_kills: KernelKills, group: str) -> bytes:
         alarm = Alarm(pid, timeout, grace) if timeout else None
-        _, status, usage = os.wait4(pid, 0)
+        status, usage = strays.await_child(pid)
         now = time.time()
         if alarm is not None:
             alarm.disarm()
         reason = "Timeout" if alarm is not None and alarm.has_rung else ""
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         code = None if number else os.WEXITSTATUS(status)
-        if not reason and (number == signal.SIGKILL or code == _KILLED_CODE) and kernel_kills.has_killed():
-            reason = "OutOfMemory"  # unless the agent says that it was the one who killed
         peak_kib = 0 if self._contained else usage.ru_maxrss  # that of a client would mean nothing
+        if group:
+            peak_kib = max(peak_kib, memory_groups.peak_kib(group))
+        is_killed = number == signal.SIGKILL or code == _KILLED_CODE
+        if not reason and (
+            (group and code != 0 and memory_groups.has_killed(group)) or (is_killed and kernel_kills.has_killed())
+        ):
+            reason = "OutOfMemory"  # unless the agent says that it was the one who killed
         return records.end_words(now, code, number, peak_kib, reason)
 
-    def _see_off(self, pid: int, grace: float) -> None:
-        """An attempt is over when its process group is: wait for what it left behind, then end it."""
-        if not processes.send_group(pid, 0):
-            return
-        steps = ((0, LINGER_SECONDS), (signal.SIGTERM, max(grace, LINGER_SECONDS)), (signal.SIGKILL, 1.0))
-        for number, patience in steps:
-            if number:
-                processes.signal_session(pid, number)
-            deadline, pause = time.monotonic() + patience, 0.001
-            while time.monotonic() < deadline:
-                time.sleep(pause)
-                pause = min(pause * 2, 0.064)
-                # Zombies that nobody reaps keep a group alive in name only, but looking closer is dear.
-                if not processes.send_group(pid, 0) or (pause == 0.064 and not processes.by_session((pid,))[pid]):
-                    return
+    def _see_off(self, pid: int, grace: float, files: Paths, group: str) -> None:
+        undying = strays.see_off(pid, grace, group, is_contained=self._contained is not None)
+        if undying:
+            results.say(files.err, undying)
+            with suppress(OSError), open(files.error, "x") as file:  # what the task says itself counts more
+                file.write(undying + "\n")
 
     def _report(self, line: bytes) -> None:
         with suppress(OSError):  # the agent is gone; the record has it
@@ -228,21 +240,32 @@ def _written(descriptor: int, line: bytes) -> bool:
 
 
 class Alarm:
-    """Ends a session that runs too long: the polite signal, the grace, the hard one. Works with no agent around."""
+    """Ends a session that runs too long: the polite signal, the grace, the hard one. Works with no agent around.
+
+    The kernel's timer stands still while the machine is suspended, so it only says when to look at the boot clock.
+    """
 
     def __init__(self, session: int, seconds: float, grace: float) -> None:
         self.has_rung = False
         self._session = session
         self._grace = grace
-        signal.signal(signal.SIGALRM, self._ring)
-        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+        self._due = clock.seconds() + seconds
+        signal.signal(signal.SIGALRM, self._look)
+        self._arm()
 
-    def _ring(self, number: int, frame: Any) -> None:
+    def _arm(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, min(max(self._due - clock.seconds(), 0.001), LOOK_SECONDS))
+
+    def _look(self, number: int, frame: Any) -> None:
+        if clock.seconds() < self._due:
+            self._arm()
+            return
         hard = self.has_rung or self._grace <= 0
         self.has_rung = True
         processes.signal_session(self._session, signal.SIGKILL if hard else signal.SIGTERM)
         if not hard:
-            signal.setitimer(signal.ITIMER_REAL, self._grace)
+            self._due = clock.seconds() + self._grace
+            self._arm()
 
     def disarm(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)

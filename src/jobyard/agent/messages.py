@@ -131,7 +131,7 @@ def _check_item(item: Any) -> None:
 
 
 def _check_reserve(reserve: Any) -> None:
-    for field in ("cpu_millis", "memory_mib"):
+    for field in ("cpu_millis", "memory_mib", "memory_limit_mib"):
         if not isinstance(reserve.get(field) or 0, int):
             raise ValueError("reserve: %s must be a whole number" % field)
     devices, whole = reserve.get("devices") or {}, reserve.get("whole_devices") or []

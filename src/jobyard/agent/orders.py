@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from typing import Callable, Dict, List, Optional
 
-from jobyard.agent import records, stop_file
+from jobyard.agent import clock, records, stop_file
 from jobyard.agent.attempts import RUNNING, Attempt
 from jobyard.agent.stop_file import StopOrder
 from jobyard.agent.timers import Timers
@@ -30,15 +30,15 @@ class Orders:
     def give(self, attempts: List[Attempt], deadline: float, grace: float, at_once: bool) -> None:
         """Ask these to stop. Asked again, the earlier moment holds. Raises OSError if a file could not be written."""
         trouble: Optional[OSError] = None
-        now = time.time()
+        now = clock.seconds()
         for attempt in attempts:
             order = self.recall(attempt)
             if attempt.wants_stop is not None and (order is None or order.is_overridden):
                 continue  # it is being ended for another reason
             if order is None:
                 order = attempt.order = StopOrder(now, deadline, grace)
-            elif now + deadline < order.asked_at + order.deadline:
-                order.deadline, order.grace = now + deadline - order.asked_at, grace
+            elif deadline < order.due_in(now):
+                order.deadline, order.grace = now + deadline - order.asked_up, grace
             order.at_once = order.at_once or at_once
             order.is_overridden = False
             try:
@@ -62,18 +62,24 @@ class Orders:
             if order is None:
                 # With the SDK, and all ranks of a gang but one have it and report nothing, it takes SIGTERM for a wish:
                 # the file says that this is the end.
-                order = attempt.order = StopOrder(time.time(), 0.0, 0.0)
+                order = attempt.order = StopOrder(clock.seconds(), 0.0, 0.0)
             if not order.is_overridden:
                 order.is_overridden = True
+                order.ended_up = order.ended_up or clock.seconds()  # the signal is next
                 with suppress(OSError):
                     order.write(self._path(attempt))
+
+    def grace_left(self, attempt: Attempt, grace: float) -> float:
+        """The rest of it, where an agent before us has begun to end this attempt."""
+        order = self.recall(attempt)
+        return grace if order is None or not attempt.is_followed else order.grace_left(grace, clock.seconds())
 
     def pursue(self, attempt: Attempt) -> None:
         """End it when its time is over, or now; an order of an agent before us too."""
         order = attempt.order
         if order is None or order.is_overridden:
             return
-        left = 0.0 if order.at_once or order.signalled_at else order.due_in(time.time())
+        left = 0.0 if order.at_once or order.signalled_at else order.due_in(clock.seconds())
         if left > 0:
             self._timers.after(left, lambda: self._is_due(attempt))
         else:
@@ -84,16 +90,17 @@ class Orders:
         if self._attempts.get(attempt.id) is not attempt or order is None or order.is_overridden:
             return
         if not order.signalled_at:
-            self.pursue(attempt)  # the clock may have been set meanwhile
+            self.pursue(attempt)
 
     def _overdue(self, attempt: Attempt, order: StopOrder) -> None:
         if attempt.wants_stop is not None and attempt.state == RUNNING:
             return  # it is being ended
         if not order.signalled_at:
             order.signalled_at = time.time()
+            order.ended_up = order.ended_up or clock.seconds()
             with suppress(OSError):
                 order.write(self._path(attempt))  # before the signal: we may die in between
-        self._end([attempt], order.grace)
+        self._end([attempt], self.grace_left(attempt, order.grace))
 
     def _path(self, attempt: Attempt) -> str:
         return records.paths(self._state_dir, attempt.id).stop

@@ -114,6 +114,15 @@ def machine_id() -> str:
     return host()
 
 
+def count_in(path: str, name: str) -> Optional[int]:
+    """The number beside a name in a file of such lines; None if there is none."""
+    for line in read_text(path).splitlines():
+        found, _, value = line.partition(" ")
+        if found == name and value.strip().isdigit():
+            return int(value)
+    return None
+
+
 def read_text(path: str) -> str:
     try:
         with open(path) as file:

@@ -13,6 +13,7 @@ class Process(NamedTuple):
     pid: int
     name: str
     state: str
+    parent: int
     group: int
     session: int
     start_time: int
@@ -54,8 +55,8 @@ def inspect(pid: int) -> Optional[Process]:
     begin, end = data.index(b"("), data.rindex(b")")
     fields = data[end + 2 :].split(b" ")
     name = data[begin + 1 : end].decode("utf-8", "replace")
-    group, session, ticks, rss = (int(fields[place]) for place in (2, 3, 19, 21))
-    return Process(pid, name, fields[0].decode(), group, session, ticks, rss * _PAGE_KIB)
+    parent, group, session, ticks, rss = (int(fields[place]) for place in (1, 2, 3, 19, 21))
+    return Process(pid, name, fields[0].decode(), parent, group, session, ticks, rss * _PAGE_KIB)
 
 
 def is_alive(pid: int, began: int) -> bool:
@@ -115,8 +116,8 @@ def send(pid: int, number: int) -> None:
         return
 
 
-def find_by_environment(entry: str) -> Optional[Process]:
-    """A session leader that was started with this `NAME=value`; None if there is none that we may see."""
+def with_environment(entry: str) -> Iterator[Process]:
+    """Those that were started with this `NAME=value`, as far as we may see it."""
     wanted = entry.encode()
     for process in scan():
         try:
@@ -124,9 +125,13 @@ def find_by_environment(entry: str) -> Optional[Process]:
                 found = wanted in file.read().split(b"\0")
         except OSError:
             continue
-        if found and process.session in (process.pid, 0):
-            return process
-    return None
+        if found:
+            yield process
+
+
+def find_by_environment(entry: str) -> Optional[Process]:
+    """A session leader that was started with this `NAME=value`; None if there is none that we may see."""
+    return next((process for process in with_environment(entry) if process.session in (process.pid, 0)), None)
 
 
 def default_signals() -> List[int]:

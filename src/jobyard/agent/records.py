@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple, Union
 
 _ATTEMPT = re.compile(r"(?=[^/\0]{1,300}\Z)([A-Za-z0-9_][A-Za-z0-9_.:@+-]*)\.([0-9]{1,15})\.([0-9]{1,9})")
 
@@ -83,6 +83,9 @@ class Record:
         self.copy_back: List[str] = []
         self.container: Optional[str] = None  # set: it runs in a container of this name, which may outlive its process
         self.runtime: List[str] = []  # the command that ends it
+        self.limit_mib = 0  # it is ended if it uses more
+        self.memory_group = ""  # the cgroup that sees to that; empty: an agent does
+        self.over_kib = 0  # so much it used when an agent ended it
 
 
 def parse(data: bytes) -> Record:
@@ -118,6 +121,11 @@ def _take(record: Record, words: List[str]) -> None:
     elif kind == "contain" and record.container is None:
         runtime = json.loads(words[2])
         record.runtime, record.container = [str(word) for word in runtime], words[1]
+    elif kind == "limit":  # the last counts: a lane that may not enter a cgroup does without
+        limit_mib = int(words[1])
+        record.memory_group, record.limit_mib = "" if words[2] == "-" else json.loads(words[2]), limit_mib
+    elif kind == "over" and not record.over_kib:
+        record.over_kib = int(words[1])
     elif kind == "withdrawn" and record.withdrawn_at is None:
         record.withdrawn_at = float(words[1])
 
@@ -160,7 +168,11 @@ def contain_line(name: str, runtime: List[str]) -> bytes:
     return ("contain %s %s\n" % (name, _one_word(runtime))).encode()
 
 
-def _one_word(value: List[str]) -> str:
+def limit_line(limit_mib: int, group: str) -> bytes:
+    return ("limit %d %s\n" % (limit_mib, _one_word(group) if group else "-")).encode()
+
+
+def _one_word(value: Union[str, List[str]]) -> str:
     return json.dumps(value, separators=(",", ":")).replace(" ", "\\u0020")
 
 
@@ -184,6 +196,15 @@ def append_end(path: str, now: float, reason: str) -> None:
     try:
         # The newline first: the dead writer may have left half a line.
         os.write(descriptor, b"\nend " + end_words(now, None, None, 0, reason) + b"\n")
+    finally:
+        os.close(descriptor)
+
+
+def append_over(path: str, used_kib: int) -> None:
+    """It is about to be ended because it uses so much. Raises OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, b"over %d\n" % used_kib)
     finally:
         os.close(descriptor)
 

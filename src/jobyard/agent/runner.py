@@ -10,7 +10,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Collection, Dict, Iterable, List, Optional, Set, Tuple
 
-from jobyard.agent import faults, inherited, processes, records, scratch
+from jobyard.agent import faults, inherited, memory_groups, processes, records, scratch
 from jobyard.agent.attempts import HANDED, QUEUED, RUNNING, Attempt, Slot
 from jobyard.agent.container_words import RUNTIME_FAILED
 from jobyard.agent.containers import Sweeper
@@ -20,6 +20,7 @@ from jobyard.agent.forking import Background
 from jobyard.agent.gpus import Gpus
 from jobyard.agent.lane import DEFAULT_GRACE_SECONDS, close_note, note_reserve
 from jobyard.agent.lanes import LaneHandle, start_lane
+from jobyard.agent.memory_watch import MemoryWatch
 from jobyard.agent.orders import Orders
 from jobyard.agent.outbox import Outbox
 from jobyard.agent.records import Record
@@ -68,6 +69,7 @@ class Runner:
         self.sweeper = Sweeper(background, timers, state_dir, runtimes)
         self._stopper = Stopper(timers, self.attempts)
         self._orders = Orders(timers, self.attempts, state_dir, self.end)
+        self._memory_watch = MemoryWatch(timers, self.attempts, state_dir)
         self.spools = Spools(timers, self.attempts, outbox, state_dir)
         self._endings = Endings(state_dir, gpus, self.spools, self._orders)
         self._base_env = inherited.for_tasks(os.environ)
@@ -82,6 +84,7 @@ class Runner:
     def adopt_all(self) -> None:
         """Take over what lanes of an agent before us still run."""
         self._follower.adopt_all()
+        memory_groups.sweep(self._state_dir, self.attempts)
         for slot in self.slots.values():
             self._reservations.take(slot.id, slot.reserve)
 
@@ -130,7 +133,10 @@ class Runner:
         """Withdraw what has not started; end the rest, politely first. What has ended is no error."""
         begun = self._begun(ids)
         self._orders.override(begun)
-        self.end(begun, grace)
+        self.end([attempt for attempt in begun if not attempt.is_followed], grace)
+        for attempt in begun:
+            if attempt.is_followed:  # an agent before us may have begun to end it
+                self.end([attempt], self._orders.grace_left(attempt, grace))
 
     def ask_to_stop(self, ids: Iterable[str], deadline: float, grace: float, at_once: bool) -> None:
         """Withdraw what has not started; ask the rest to stop at a checkpoint, and end it if it does not in time.
@@ -183,7 +189,8 @@ class Runner:
         begun = self._withdraw(superseded)
         self._orders.override(begun)
         for attempt in begun:
-            self.end([attempt], DEFAULT_GRACE_SECONDS if attempt.grace is None else attempt.grace)
+            grace = DEFAULT_GRACE_SECONDS if attempt.grace is None else attempt.grace
+            self.end([attempt], self._orders.grace_left(attempt, grace))
         absent = [name for name in live if not self._report(name)]
         for slot in list(self.slots.values()):
             if slot.is_empty:
@@ -249,7 +256,7 @@ class Runner:
             "runtime": list(self._runtimes.settle(_RUNTIME_SECONDS)),
             "yard": self._reservations.yard,
             "cpu_millis": slot.reserve.get("cpu_millis") or 0,
-            "memory_mib": slot.reserve.get("memory_mib") or 0,
+            "memory_mib": slot.reserve.get("memory_limit_mib", slot.reserve.get("memory_mib")) or 0,
             "devices": [[device.index, device.uuid] for device in devices],
         }
 
@@ -301,6 +308,8 @@ class Runner:
                 slot.queue.extendleft(reversed(back))
             # Not at once: a lane that cannot live must not be forked in a tight circle.
             self._timers.after(0.05 if lane.has_ended_any else 1.0, lambda: self.feed(slot))
+        if slot is not None and slot.reserve.get("memory_limit_mib"):
+            memory_groups.sweep(self._state_dir, self.attempts)
         if slot is None or not slot.outliving:
             close_note(self._state_dir, lane.pid, lane.start_time)
         self._outbox.flush()
@@ -376,6 +385,8 @@ class Runner:
         if not attempt.is_superseded:
             self._outbox.started(attempt.id, attempt.started_at)
         self.spools.watch()
+        if attempt.limit_mib:
+            self._memory_watch.begin(attempt)
         if attempt.wants_stop is not None:
             self.end([attempt], attempt.wants_stop)
         elif attempt.is_followed and self._orders.recall(attempt) is not None:

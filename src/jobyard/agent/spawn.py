@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Any, Dict, List, Tuple
+import signal
+from typing import Any, Dict, List, NoReturn, Tuple
 
-from jobyard.agent import processes
+from jobyard.agent import memory_groups, processes
 from jobyard.agent.records import Paths
 
 _DEFAULTS = processes.default_signals()
@@ -24,14 +25,18 @@ class CannotStart(Exception):
         self.exit_code = exit_code
 
 
+class CannotEnter(OSError):
+    """The cgroup does not take it; nothing has begun."""
+
+
 class Spawner:
     """Starts commands as leaders of their own sessions. Remembers where programs lie, as shells do."""
 
     def __init__(self) -> None:
         self._found: Dict[Tuple[str, str], str] = {}
 
-    def spawn(self, argv: List[str], env: Dict[str, str], files: Paths) -> int:
-        """The pid of the new process. Raises CannotStart when there is none."""
+    def spawn(self, argv: List[str], env: Dict[str, str], files: Paths, group: str = "") -> int:
+        """The pid of the new process, in a cgroup if one is given. Raises CannotStart when there is none."""
         actions = [
             (_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
             (_OPEN, 1, files.out, _APPEND, 0o600),
@@ -41,15 +46,17 @@ class Spawner:
         try:
             for fresh in (False, True):
                 try:
-                    return _posix_spawn(self._program(key, fresh), argv, env, actions)
+                    return _begin(self._program(key, fresh), argv, env, actions, group)
                 except FileNotFoundError:
                     if fresh or "/" in argv[0]:
                         raise
             raise AssertionError("unreachable")
+        except CannotEnter:
+            raise
         except OSError as error:
             if error.errno == errno.ENOEXEC:  # a script without #!: every shell runs it with sh
                 script = self._program(key, False)
-                return _posix_spawn("/bin/sh", ["sh", script, *argv[1:]], env, actions)
+                return _begin("/bin/sh", ["sh", script, *argv[1:]], env, actions, group)
             raise _explained(argv[0], error) from error
         except (ValueError, TypeError) as error:  # a NUL byte, a name with "=", a value that is no string
             raise CannotStart(126, "cannot start %s: %s" % (argv[0], error)) from error
@@ -73,6 +80,53 @@ def _look_up(name: str, search: str) -> str:
                 return path
             denied = True
     raise OSError(errno.EACCES if denied else errno.ENOENT, os.strerror(errno.EACCES if denied else errno.ENOENT))
+
+
+def _begin(path: str, argv: List[str], env: Dict[str, str], actions: Any, group: str) -> int:
+    return _fork_into(group, path, argv, env, actions) if group else _posix_spawn(path, argv, env, actions)
+
+
+def _fork_into(group: str, path: str, argv: List[str], env: Dict[str, str], actions: Any) -> int:
+    """The same as by posix_spawn, which cannot do it: it is in its cgroup before it is anything. Raises OSError."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _become(group, path, argv, env, actions, writer)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        told = file.read()
+    if not told:
+        return pid
+    os.waitpid(pid, 0)
+    kind, _, number = told.decode().partition(" ")
+    if kind == "enter":
+        raise CannotEnter(int(number), os.strerror(int(number)))
+    if kind == "words":
+        raise ValueError(number)
+    raise OSError(int(number), os.strerror(int(number)))
+
+
+def _become(group: str, path: str, argv: List[str], env: Dict[str, str], actions: Any, writer: int) -> NoReturn:
+    """The child's side of the fork. What goes wrong is told through the pipe, which a successful exec closes."""
+    try:
+        os.setsid()
+        for _, target, name, flags, mode in actions:
+            descriptor = os.open(name, flags, mode)
+            os.dup2(descriptor, target)
+        for number in _DEFAULTS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        try:
+            memory_groups.enter(group)
+        except OSError as error:
+            os.write(writer, b"enter %d" % (error.errno or 0))
+            os._exit(126)
+        os.execve(path, argv, env)
+    except OSError as error:
+        os.write(writer, b"exec %d" % (error.errno or 0))
+    except BaseException as error:
+        os.write(writer, ("words %s" % error).encode("utf-8", "replace")[:1000])
+    os._exit(126)
 
 
 def _posix_spawn(path: str, argv: List[str], env: Dict[str, str], actions: Any) -> int:

@@ -7,28 +7,32 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from contextlib import suppress
 from typing import Any, Dict, Optional
 
-from jobyard.agent import messages
+from jobyard.agent import clock, messages
 
 YIELD_EXIT_CODE = 85  # of a task that stopped at a checkpoint because it was asked to
 
 
 class StopOrder:
-    """What one attempt was asked. Times are of the wall clock: the next agent, and its boot, must know them."""
+    """What one attempt was asked, kept for the next agent. Times `_up` are of the boot clock, `_at` of the wall's."""
 
-    def __init__(self, asked_at: float, deadline: float, grace: float) -> None:
-        self.asked_at = asked_at
+    def __init__(self, asked_up: float, deadline: float, grace: float) -> None:
+        self.asked_up = asked_up
         self.deadline = deadline  # seconds from then
         self.grace = grace
+        self.ended_up = 0.0  # when we first sent SIGTERM, for whatever reason; 0: not yet
         self.at_once = False
         self.signalled_at = 0.0  # when we sent SIGTERM because of it, or were about to; 0: not yet
         self.is_overridden = False  # a plain stop came later
 
-    def due_in(self, now: float) -> float:
-        return self.asked_at + self.deadline - now
+    def due_in(self, now_up: float) -> float:
+        return self.asked_up + self.deadline - now_up
+
+    def grace_left(self, grace: float, now_up: float) -> float:
+        """Of a grace that began when it was first signalled; an agent before us may have done that."""
+        return max(0.0, grace - (now_up - self.ended_up)) if self.ended_up else grace
 
     def write(self, path: str) -> None:
         """The file is there at every moment from the first time on. Raises OSError."""
@@ -56,11 +60,12 @@ def read(path: str) -> Optional[StopOrder]:
 
 def _order_from(content: Dict[str, Any]) -> StopOrder:
     try:
-        times = [messages.seconds(content.get(name), name) for name in ("asked_at", "deadline", "grace")]
+        times = [messages.seconds(content.get(name), name) for name in ("asked_up", "deadline", "grace")]
         order = StopOrder(*times)
     except ValueError:
-        order = StopOrder(time.time(), 365 * 86400.0, 10.0)
+        order = StopOrder(clock.seconds(), 365 * 86400.0, 10.0)
     order.at_once, order.is_overridden = bool(content.get("at_once")), bool(content.get("is_overridden"))
-    with suppress(ValueError):
-        order.signalled_at = messages.seconds(content.get("signalled_at"), "signalled_at")
+    for name in ("signalled_at", "ended_up"):
+        with suppress(ValueError):
+            setattr(order, name, messages.seconds(content.get(name), name))
     return order

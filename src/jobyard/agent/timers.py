@@ -1,11 +1,15 @@
-"""What has to be done later, and how long may the loop sleep until then?"""
+"""What has to be done later, and how long may the loop sleep until then?
+
+A loop that sleeps through a suspend wakes late: the agent has a timer every second, so late by no more than that.
+"""
 
 from __future__ import annotations
 
 import heapq
 import itertools
-import time
 from typing import Callable, List, Optional, Tuple
+
+from jobyard.agent import clock
 
 
 class Timer:
@@ -26,18 +30,18 @@ class Timers:
     def after(self, seconds: float, call: Callable[[], None]) -> Timer:
         """Make this call once, not before so many seconds have passed."""
         timer = Timer(call)
-        heapq.heappush(self._heap, (time.monotonic() + max(seconds, 0.0), next(self._order), timer))
+        heapq.heappush(self._heap, (clock.seconds() + max(seconds, 0.0), next(self._order), timer))
         return timer
 
     def seconds_to_next(self) -> Optional[float]:
         """How long nothing is due; None when nothing waits."""
         while self._heap and self._heap[0][2].call is None:
             heapq.heappop(self._heap)
-        return max(0.0, self._heap[0][0] - time.monotonic()) if self._heap else None
+        return max(0.0, self._heap[0][0] - clock.seconds()) if self._heap else None
 
     def run_due(self) -> None:
         """Make the calls whose time has come; ones that they add wait for the next round."""
-        now, due = time.monotonic(), []
+        now, due = clock.seconds(), []
         while self._heap and self._heap[0][0] <= now:
             due.append(heapq.heappop(self._heap)[2])
         for timer in due:

@@ -71,7 +71,8 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
     @click.option("-p", "--priority", type=int, metavar="N", help="Higher goes first; default 0.")
     @click.option("-t", "--timeout", metavar="TIME", help="Of each attempt: 90s, 1h30m, 02:30:00.")
     @click.option("-c", "--cpus", metavar="N", help="Cores for each task: 2, 0.5, 500m.")
-    @click.option("--mem", metavar="SIZE", help="Memory for each task: 512M, 24GiB.")
+    @click.option("--mem", metavar="SIZE", help="Memory for each task: 512M, 24GiB. One that uses more is ended.")
+    @click.option("--mem-limit", metavar="on|off", help="off: memory is reserved, and no limit.")
     @click.option(
         "-G", "--gpus", metavar="N|A..B", help="GPUs for each task; a range (1..8, 1..) for training that is resized."
     )

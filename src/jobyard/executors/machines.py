@@ -35,6 +35,7 @@ from jobyard.model.events import (
 )
 from jobyard.model.job import JobSpec, Reason
 from jobyard.model.node import Device, Node
+from jobyard.model.resources import Resources
 from jobyard.model.task import AttemptId, Outcome, Slot
 
 PROTOCOL = 1
@@ -515,9 +516,15 @@ def _reserve(slot: Slot) -> dict[str, Any]:
     return {
         "cpu_millis": ask.cpu_millis,
         "memory_mib": ask.memory_mib,
+        **_memory_limit(ask),
         "devices": {str(piece.index): piece.memory_mib for piece in slot.placement.devices},
         "whole_devices": [] if ask.shares_gpus else [piece.index for piece in slot.placement.devices],
     }
+
+
+def _memory_limit(ask: Resources) -> dict[str, int]:
+    """Only what was said: a container without a word has its reservation as a limit, a process has none."""
+    return {} if ask.memory_limit is None else {"memory_limit_mib": ask.memory_mib if ask.memory_limit else 0}
 
 
 def _container(spec: JobSpec) -> dict[str, Any]:

@@ -121,6 +121,7 @@ RESOURCES = Record(
     {
         "cpus": Field(CPUS, "Cores of one task; fractions and 500m are understood.", 1),
         "memory": Field(SIZE, "Memory of one task: 512M, 24GB, or a number of MiB. Left out: not reserved."),
+        "memory_limit": Field(Flag(), "End a task that uses more memory than it asked for. Left out: yes, if it did."),
         "gpus": Field(_span(0), "GPUs of one task: 2; or a range, 1..8 or 1.., for training that can be resized.", 0),
         "gpu_memory": Field(
             SIZE, "Memory on each GPU; the rest is shared with others. Left out: whole GPUs. Alone it means one GPU."
@@ -376,7 +377,7 @@ def _refuse_impossible_sizes(document: Part, spec: JobSpec, given: Mapping[str, 
 
 
 def _resources(inherited: Resources, own: Mapping[str, Any], document: Part, path: str) -> Resources:
-    names = {"mem": "memory", "gpu-mem": "gpu_memory", "gpu-util": "gpu_utilization"}
+    names = {"mem": "memory", "mem-limit": "memory_limit", "gpu-mem": "gpu_memory", "gpu-util": "gpu_utilization"}
     amounts = {**own, "gpus": own["gpus"][0]} if "gpus" in own else own  # of a range: the smallest
     try:
         return resources_with(inherited, Amounts(**amounts), field="{}")

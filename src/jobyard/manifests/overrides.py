@@ -45,6 +45,7 @@ class Overrides(TrainingWords):
     timeout: str | None = None
     cpus: str | None = None
     mem: str | None = None
+    mem_limit: str | None = None  # on or off: is a task ended that uses more memory than that?
     gpus: str | int | None = None  # 2, 1..8, 1..
     workers: str | int | None = None
     gpu_mem: str | None = None
@@ -303,6 +304,7 @@ class Amounts:
 
     cpus: str | None = None
     memory: str | None = None
+    memory_limit: bool | None = None
     gpus: int | None = None
     gpu_memory: str | None = None
     gpu_utilization: str | None = None
@@ -314,7 +316,14 @@ def resources_with(resources: Resources, said: Amounts, field: str) -> Resources
     if said.cpus is not None:
         resources = replace(resources, cpu_millis=parse_cpu_millis(said.cpus, field.format("cpus")))
     if said.memory is not None:
-        resources = replace(resources, memory_mib=parse_size_mib(said.memory, field.format("mem")))
+        limit = True if resources.memory_limit is None else resources.memory_limit  # what was asked for is held
+        mib = parse_size_mib(said.memory, field.format("mem"))
+        resources = replace(resources, memory_mib=mib, memory_limit=limit)
+    if said.memory_limit is not None:
+        if said.memory_limit and not resources.memory_mib:
+            name = field.format("mem-limit")
+            raise UserError(f"{name}: no amount of memory was asked for that could be a limit; say how much, as in 4G")
+        resources = replace(resources, memory_limit=said.memory_limit)
     if said.whole_node is not None:
         resources = replace(resources, whole_node=said.whole_node)
     if said.gpus is not None:
@@ -335,11 +344,19 @@ def resources_with(resources: Resources, said: Amounts, field: str) -> Resources
 
 def _with_flags(group: GroupSpec, overrides: Overrides, env: Mapping[str, str]) -> GroupSpec:
     gpus = None if overrides.gpus is None else parse_span(overrides.gpus, "--gpus")[0]
-    said = Amounts(overrides.cpus, overrides.mem, gpus, overrides.gpu_mem, overrides.gpu_util, overrides.whole_node)
+    limit = None if overrides.mem_limit is None else parse_switch(overrides.mem_limit, "--mem-limit")
+    amounts = (overrides.cpus, overrides.mem, limit, gpus, overrides.gpu_mem, overrides.gpu_util, overrides.whole_node)
+    said = Amounts(*amounts)
     if overrides.min_gpu_mem is not None:
         group = replace(group, least_device_mib=parse_device_mib(overrides.min_gpu_mem, "--min-gpu-mem"))
     own_env = {name: value for name, value in group.env.items() if name not in env}  # a flag wins over a group too
     return replace(group, resources=resources_with(group.resources, said, field="--{}"), env=own_env)
+
+
+def parse_switch(text: str, field: str) -> bool:
+    if text not in ("on", "off"):
+        raise UserError(f"{field}: {text!r} is neither on nor off; write one of them")
+    return text == "on"
 
 
 def parse_device_mib(text: str, field: str) -> int:

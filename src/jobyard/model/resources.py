@@ -21,6 +21,8 @@ class Resources:
     gpu_percent: int = 0  # of each GPU's compute; 0: not asked, a shared GPU is then shared by memory alone
     whole_node: bool = False  # nothing else of this yard, or of another one, beside it
     least_device_mib: int = 0  # no GPU that has less memory in all; 0: any
+    # Is it ended when it uses more memory than it asked for? None: nobody said; a container is, a process is not.
+    memory_limit: bool | None = None
 
     @property
     def shares_gpus(self) -> bool:

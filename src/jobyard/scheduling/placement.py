@@ -84,7 +84,8 @@ class Room:
         """All that the node has, if nobody has any of it."""
         if self.slots or self.has_others or not gpu_instances(self.node, ask):
             return None
-        everything = Resources(self.cpu_millis, max(0, self.memory_mib), len(self.devices), whole_node=True)
+        memory_mib, gpus = max(0, self.memory_mib), len(self.devices)
+        everything = Resources(self.cpu_millis, memory_mib, gpus, whole_node=True, memory_limit=ask.memory_limit)
         devices = tuple(DeviceSlice(device.index, device.total_mib) for device in self.devices)
         return Placement(self.node.id, everything, devices)
 

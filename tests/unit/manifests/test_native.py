@@ -47,7 +47,7 @@ def test_every_field_arrives(load: Load) -> None:
     spec = load(EVERYTHING)
     (group,) = spec.groups
     assert group.command == Command(argv=("python", "train.py", "1", "true"))
-    assert group.resources == Resources(500, 4096, 2, 10240)
+    assert group.resources == Resources(500, 4096, 2, 10240, memory_limit=True)
     assert spec.env == {"SEED": "42", "DEBUG": "true", "RATE": "1e-3", "TIME": "02:30", "EMPTY": ""}
     assert (group.completions, spec.limit, spec.name, spec.priority) == (10, 3, "train", -5)
     assert (spec.timeout_seconds, spec.deadline_seconds, spec.grace_seconds) == (9000, 86400, 0)
@@ -83,7 +83,11 @@ groups:
 """
     )
     boss, plain, worker = spec.groups
-    assert (boss.command.shell, boss.resources, boss.env) == ("echo boss", Resources(2000, 2048), {"A": "b"})
+    assert (boss.command.shell, boss.resources, boss.env) == (
+        "echo boss",
+        Resources(2000, 2048, memory_limit=True),
+        {"A": "b"},
+    )
     assert (worker.command.shell, worker.resources.memory_mib, worker.size) == ("echo top", 1024, 6)
     assert (worker.parallelism, plain.count, spec.gang, spec.size) == (2, 1, True, 8)
 
@@ -170,7 +174,7 @@ def test_flags_win_over_the_manifest(load: Load) -> None:
         ("command: x\nresources: {gpus: 0, gpu_memory: 4G}", "resources.gpu_memory: '4G' of no GPU"),
         (
             "command: x\nresources: 4",
-            "resources: must be a mapping of cpus, memory, gpus, gpu_memory, gpu_utilization, whole_node, not 4",
+            "resources: must be a mapping of cpus, memory, memory_limit, gpus, gpu_memory, gpu_utilization, whole_node",
         ),
         (
             "command: x\nresources:\n  gpu_utilization: 50",

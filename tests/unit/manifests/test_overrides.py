@@ -31,7 +31,29 @@ def test_no_flags_change_nothing(context: SubmitContext) -> None:
 
 def test_amounts_replace_those_of_every_group(context: SubmitContext) -> None:
     changed = apply(TWO, Overrides(cpus="0.1", mem="2G", gpus=1, gpu_mem="4G"), context)
-    assert {group.resources for group in changed.groups} == {Resources(100, 2048, 1, 4096)}
+    assert {group.resources for group in changed.groups} == {Resources(100, 2048, 1, 4096, memory_limit=True)}
+
+
+def test_memory_that_is_asked_for_is_a_limit_and_nothing_else_is(context: SubmitContext) -> None:
+    def limit(mem: str | None = None, mem_limit: str | None = None) -> bool | None:
+        return apply(ONE, Overrides(mem=mem, mem_limit=mem_limit), context).groups[0].resources.memory_limit
+
+    assert limit() is None
+    assert limit(mem="2G") is True
+    assert limit(mem="2G", mem_limit="on") is True
+    assert limit(mem="2G", mem_limit="off") is False
+
+
+def test_a_flag_with_more_memory_leaves_a_limit_off_that_the_file_left_off(context: SubmitContext) -> None:
+    written = apply(ONE, Overrides(mem="2G", mem_limit="off"), context)
+    assert apply(written, Overrides(mem="4G"), context).groups[0].resources.memory_limit is False
+    assert apply(written, Overrides(mem_limit="on"), context).groups[0].resources.memory_limit is True
+
+
+@pytest.mark.parametrize(("text", "says"), [("on", "no amount of memory"), ("x", "'x' is neither on nor off")])
+def test_a_limit_of_nothing_is_refused(text: str, says: str, context: SubmitContext) -> None:
+    with pytest.raises(UserError, match=f"--mem-limit: {says}"):
+        apply(ONE, Overrides(mem_limit=text), context)
 
 
 def test_gpu_memory_alone_means_one_gpu_but_keeps_more(context: SubmitContext) -> None:

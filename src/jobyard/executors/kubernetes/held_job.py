@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from jobyard.agent import records
+from jobyard.agent import clock, records
 from jobyard.agent.progress import Fold
 from jobyard.agent.stop_file import StopOrder
 from jobyard.errors import ExecutorError
@@ -368,7 +368,7 @@ class HeldJob:
         """What it was asked; by an earlier server, where the yard knows of it and we do not."""
         order = self._orders.get(each.attempt)
         if order is None and each.is_yielding:
-            order = StopOrder(time.time(), each.yield_seconds, 0.0)
+            order = StopOrder(clock.seconds(), each.yield_seconds, 0.0)
             order.at_once, order.signalled_at = each.at_once, deleted_at(pod) or 0.0
         return order
 
@@ -376,18 +376,18 @@ class HeldJob:
 
     def is_within_deadline(self, each: LiveAttempt) -> bool:
         order = self._orders.get(each.attempt)
-        return order is None or order.due_in(time.time()) > 0
+        return order is None or order.due_in(clock.seconds()) > 0
 
     async def ask_to_yield(self, api: Api, each: LiveAttempt) -> float:
         """Write the stop file; answers with the seconds until it is ended. One that has not begun is asked later."""
         pod = self._matched.get(each.attempt)
         if pod is None or started_at(pod) is None or not has_sidecar(pod):
-            self._orders.setdefault(each.attempt, StopOrder(time.time(), 0.0, 0.0))
+            self._orders.setdefault(each.attempt, StopOrder(clock.seconds(), 0.0, 0.0))
             return 0.0  # nothing of it can stop by itself
         if deleted_at(pod) is not None and (order := self._order_of(each, pod)):
             self._orders[each.attempt] = order  # perhaps by an earlier server: it is about to end
         if each.attempt not in self._orders:
-            order = StopOrder(time.time(), each.yield_seconds, 0.0)
+            order = StopOrder(clock.seconds(), each.yield_seconds, 0.0)
             words = shlex.quote(json.dumps(vars(order)))
             script = f"cd {REPORTS} && {{ [ -e stop ] || {{ echo {words} >stop.new && mv stop.new stop; }}; }}"
             try:
@@ -395,16 +395,16 @@ class HeldJob:
             except ExecutorError as error:
                 log.warning("pod %s cannot be asked to stop: %s", pod["metadata"]["name"], error)
                 if self.has_waited(f"asking {each.attempt}", each.yield_seconds):
-                    self._orders[each.attempt] = StopOrder(time.time(), 0.0, 0.0)  # then without being asked
+                    self._orders[each.attempt] = StopOrder(clock.seconds(), 0.0, 0.0)  # then without being asked
                 return 1.0  # again
             self._orders[each.attempt] = order
-        return max(0.1, self._orders[each.attempt].due_in(time.time()))
+        return max(0.1, self._orders[each.attempt].due_in(clock.seconds()))
 
     def signalled(self, attempts: Iterable[LiveAttempt]) -> None:
         """These are ended now, politely."""
         for each in attempts:
             if each.is_yielding:
-                order = self._orders.setdefault(each.attempt, StopOrder(time.time(), each.yield_seconds, 0.0))
+                order = self._orders.setdefault(each.attempt, StopOrder(clock.seconds(), each.yield_seconds, 0.0))
                 order.at_once = order.at_once or each.at_once
                 order.signalled_at = order.signalled_at or math.floor(time.time())  # ends are told in whole seconds
 

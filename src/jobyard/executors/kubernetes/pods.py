@@ -53,15 +53,20 @@ def pod_template(pod: Pod) -> Object:
 
 
 def resources_of(group: GroupSpec) -> Object:
-    """Memory: request = limit, so that who asked too little is killed, not a neighbour. Cores are reserved, and capped
-    only where the manifest gives a cap. GPUs are whole, and limits alone: Kubernetes makes the request the same."""
+    """Memory: request = limit, so that who asked too little is killed, not a neighbour, unless it wants no limit.
+
+    Cores are reserved, and capped only where the manifest gives a cap. GPUs are whole, and limits alone: Kubernetes
+    makes the request the same.
+    """
     asked = group.resources
     requests: Object = {"cpu": _cores(asked.cpu_millis)}
     limits: Object = {}
     if group.cpu_limit_millis:
         limits["cpu"] = _cores(group.cpu_limit_millis)
     if asked.memory_mib:
-        requests["memory"] = limits["memory"] = f"{asked.memory_mib}Mi"
+        requests["memory"] = f"{asked.memory_mib}Mi"
+    if asked.memory_mib and asked.memory_limit is not False:
+        limits["memory"] = requests["memory"]
     if asked.gpus:
         limits[GPU] = str(asked.gpus)
     return {"requests": requests, **({"limits": limits} if limits else {})}

@@ -221,6 +221,12 @@ def test_memory_is_reserved_and_capped_cores_are_reserved_and_gpus_are_whole() -
     assert container["resources"] == {"requests": {"cpu": "1"}}
 
 
+def test_memory_without_a_limit_is_only_reserved() -> None:
+    resources = replace(a_group(mem=2048).resources, memory_limit=False)
+    (container,) = the_job(groups=(replace(a_group(), resources=resources),))["template"]["spec"]["containers"]
+    assert container["resources"] == {"requests": {"cpu": "1", "memory": "2048Mi"}}
+
+
 def test_shared_memory_selectors_tolerations_and_grace_reach_the_pod() -> None:
     tolerations = (Toleration("gpu", "Exists"), Toleration("team", "Equal", "a", "NoSchedule"))
     group = replace(a_group(), shm_mib=512, node_selector={"zone": "a"}, tolerations=tolerations)
