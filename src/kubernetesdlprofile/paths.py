@@ -22,7 +22,9 @@ def root_directory(job_id: str) -> str:
 def newest_checkpoint(root: str) -> str:
     """Lightning's newest, of its highest version that has any; else TensorFlow's, whether there is one yet or not."""
     versions = os.path.join(root, "lightning_logs")
-    numbered = [name for name in _names(versions) if name.startswith("version_") and name[8:].isdigit()]
+    numbered = [
+        name for name in _names(versions) if name.startswith("version_") and name[8:].isascii() and name[8:].isdigit()
+    ]
     for version in sorted(numbered, key=lambda name: int(name[8:]), reverse=True):
         directory = os.path.join(versions, version, "checkpoints")
         files = [os.path.join(directory, name) for name in _names(directory)]

@@ -86,7 +86,7 @@ class TeamServer:
 
     def ask_socket(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Said:
         """One request over the Unix socket, as the yard's owner."""
-        return _asked(_UnixConnection(self.served.socket), method, path, body, headers or {})
+        return asked_on_socket(self.served.socket, method, path, body, headers)
 
     def connect(self) -> socket.socket:
         """A bare TCP connection, for bytes that no HTTP library would send."""
@@ -115,6 +115,13 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(SECONDS)
         self.sock.connect(str(self._path))
+
+
+def asked_on_socket(
+    path_of_socket: Path, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+) -> Said:
+    """One request over a yard's Unix socket, as its owner."""
+    return _asked(_UnixConnection(path_of_socket), method, path, body, headers or {})
 
 
 def _asked(connection: http.client.HTTPConnection, method: str, path: str, body: Any, headers: dict[str, str]) -> Said:

@@ -121,7 +121,7 @@ def _body_size(headers: Dict[str, str]) -> int:
     if headers.get("expect", "100-continue").lower() != "100-continue":
         raise Refused(417, "nothing but 100-continue can be expected")
     length = headers.get("content-length", "0")
-    if not (length.isascii() and length.isdigit()):
+    if not (length.isascii() and length.isdigit() and len(length) < 19):
         raise Refused(400, "Content-Length is no number")
     if len(length) > 9 or int(length) > LARGEST_BODY:
         raise Refused(413, "a body may have at most %d bytes" % LARGEST_BODY)

@@ -135,7 +135,7 @@ def _check_reserve(reserve: Any) -> None:
         if not isinstance(reserve.get(field) or 0, int):
             raise ValueError("reserve: %s must be a whole number" % field)
     devices, whole = reserve.get("devices") or {}, reserve.get("whole_devices") or []
-    if not all(index.isdigit() and isinstance(mib, int) for index, mib in devices.items()):
+    if not all(index.isascii() and index.isdigit() and isinstance(mib, int) for index, mib in devices.items()):
         raise ValueError("reserve: devices must map indices to MiB")
     if not all(isinstance(index, int) for index in whole):
         raise ValueError("reserve: whole_devices must be a list of indices")

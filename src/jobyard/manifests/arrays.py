@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from jobyard.errors import UserError
 from jobyard.model.job import ArrayRange
+from jobyard.model.progressions import TooMany, first_duplicate
 
 MAX_TASKS = 10_000_000  # a slip of the keyboard (`0-99999999999`) must not become a job
 
@@ -25,7 +25,10 @@ def parse_array(text: str, field: str = "--array") -> tuple[ArrayRange, int | No
     pieces = [_piece(piece.strip(), text, field) for piece in ids.split(",")]
     if sum(len(_range(piece)) for piece in pieces) > MAX_TASKS:
         raise UserError(f"{field}: {text!r} has more than {MAX_TASKS:,} tasks; split it into several jobs")
-    twice = _first_duplicate(pieces)
+    try:
+        twice = first_duplicate(map(_range, pieces))
+    except TooMany:
+        raise UserError(f"{field}: the pieces of {text[:40]!r} lie across each other; write them in order") from None
     if twice is not None:
         raise UserError(f"{field}: {text!r} names {twice} twice; each id may stand once")
     return ArrayRange(tuple(_joined(pieces))), limit
@@ -59,21 +62,6 @@ def _piece(piece: str, text: str, field: str) -> tuple[int, int, int]:
 def _range(piece: tuple[int, int, int]) -> range:
     first, last, step = piece
     return range(first, last + 1, step)
-
-
-def _first_duplicate(pieces: Iterable[tuple[int, int, int]]) -> int | None:
-    """Sweep from low to high: only pieces whose spans overlap are compared element by element."""
-    open_pieces: list[range] = []
-    for piece in sorted(pieces):
-        here = _range(piece)
-        open_pieces = [other for other in open_pieces if other[-1] >= here[0]]
-        for other in open_pieces:
-            shorter, longer = sorted((here, other), key=len)
-            twice = next((number for number in shorter if number in longer), None)
-            if twice is not None:
-                return twice
-        open_pieces.append(here)
-    return None
 
 
 def _joined(pieces: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:

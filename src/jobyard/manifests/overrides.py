@@ -25,7 +25,7 @@ from jobyard.model import substitution
 from jobyard.model.environment import YARD_NAMES
 from jobyard.model.job import Dependency, GroupSpec, JobSpec, Lines, Volume
 from jobyard.model.resources import Resources
-from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_percent, parse_size_mib
+from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_percent, parse_size_mib, whole_number
 
 RESERVED_NAMES = YARD_NAMES  # whoever could set them could make a task report as another one
 
@@ -361,7 +361,7 @@ def parse_switch(text: str, field: str) -> bool:
 
 def parse_device_mib(text: str, field: str) -> int:
     """GiB without a unit, as data sheets have it; or with one."""
-    mib = parse_size_mib(f"{text}GiB" if str(text).isdecimal() else text, field)
+    mib = parse_size_mib(f"{text}GiB" if whole_number(str(text)) is not None else text, field)
     if mib < 1:
         raise UserError(f"{field}: {text!r} is no memory of a GPU; write GiB, as in 40")
     return mib

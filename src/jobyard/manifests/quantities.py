@@ -7,6 +7,7 @@ import re
 from fractions import Fraction
 
 from jobyard.errors import UserError
+from jobyard.model.units import whole_number
 
 _QUANTITY = re.compile(r"([+-]?[0-9]{0,18}(?:\.[0-9]{0,18})?)(?:[eE]([+-]?[0-9]{1,2})|([KMGTPE]i|[numkMGTPE]))?")
 _POWERS = {"n": -3, "u": -2, "m": -1, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
@@ -40,6 +41,7 @@ def mib(text: str, field: str) -> int:
 
 
 def whole(text: str, field: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
+    number = whole_number(text, digits=9)
+    if number is None:
         raise UserError(f"{field}: {text!r} is not a whole number; write how many, as in 2")
-    return int(text)
+    return number

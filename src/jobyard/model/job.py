@@ -11,12 +11,39 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from jobyard.errors import NotFound
+from jobyard.model.limits import (
+    GROUPS_MOST,
+    NAME_MOST,
+    PIECES_MOST,
+    WORDS_MOST,
+    ArrayId,
+    ArrayStep,
+    CpuMillis,
+    Env,
+    Items,
+    Line,
+    Mib,
+    Name,
+    Path,
+    Port,
+    Priority,
+    Retries,
+    Seconds,
+    Sentence,
+    ShellEnv,
+    TaskCount,
+    TaskLimit,
+    Text,
+    Timeout,
+    Word,
+)
 from jobyard.model.resources import Resources
 from jobyard.model.source import BuildRequest, GitState
 from jobyard.model.training import Elastic, Size, Training
+from jobyard.model.units import whole_number
 
 SECRET_NAME = re.compile(r"yard-[0-9a-f]{16}")  # of a Secret that was made for one job
 
@@ -121,7 +148,7 @@ class Lines:
 class Script:
     """A file that began with `#!`, as it was when the job was submitted."""
 
-    name: str  # of the file, without its directory
+    name: Path  # of the file, without its directory
     text: str
 
     @property
@@ -139,8 +166,8 @@ class Command:
     of them as YARD_LINE, and for `{}` in argv or shell (`model/substitution.py`).
     """
 
-    argv: tuple[str, ...] = ()
-    shell: str = ""
+    argv: Annotated[tuple[Word, ...], Items(WORDS_MOST)] = ()
+    shell: Word = ""
     lines: Lines | None = None
     entries: Lines | None = None
     script: Script | None = None
@@ -157,7 +184,7 @@ class Command:
 class ArrayRange:
     """Array ids as the user wrote them: inclusive (first, last, step) pieces; the tasks stand in this order."""
 
-    pieces: tuple[tuple[int, int, int], ...]
+    pieces: Annotated[tuple[tuple[ArrayId, ArrayId, ArrayStep], ...], Items(PIECES_MOST, 1)]
 
     def _ranges(self) -> list[range]:
         return [range(first, last + 1, step) for first, last, step in self.pieces]
@@ -193,18 +220,18 @@ class ArrayRange:
 class Toleration:
     """A taint of Kubernetes nodes that does not keep tasks away. An empty key or effect means all of them."""
 
-    key: str = ""
-    operator: str = "Equal"  # or Exists
-    value: str = ""
-    effect: str = ""
+    key: Line = ""
+    operator: Line = "Equal"  # or Exists
+    value: Line = ""
+    effect: Line = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
     """A PersistentVolumeClaim of a cluster, and where tasks find it."""
 
-    claim: str
-    path: str
+    claim: Name
+    path: Path
     read_only: bool = False
 
 
@@ -212,9 +239,9 @@ class Volume:
 class SecretMount:
     """A file in the pods of a job. Its content is in a Secret of the cluster, and nowhere in the yard."""
 
-    name: str  # of the Secret
-    key: str  # in it
-    path: str  # of the file, in every pod
+    name: Name  # of the Secret
+    key: Name  # in it
+    path: Path  # of the file, in every pod
 
     @property
     def is_made_for_a_job(self) -> bool:
@@ -226,8 +253,8 @@ class SecretMount:
 class Mount:
     """A directory of a machine, and where tasks in containers find it."""
 
-    source: str
-    target: str
+    source: Path
+    target: Path
     read_only: bool = False
 
 
@@ -235,8 +262,8 @@ class Mount:
 class PortMapping:
     """What listens on a port in a container is reached on a port of its machine."""
 
-    outside: int
-    inside: int
+    outside: Port
+    inside: Port
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,20 +271,20 @@ class GroupSpec:
     """One kind of worker: `count` replicas of `completions` tasks, at most `parallelism` at once in each replica."""
 
     command: Command
-    name: str = ""
-    count: int = 1
-    completions: int = 1
-    parallelism: int | None = None
+    name: Annotated[str, Text(NAME_MOST, is_line=True)] = ""
+    count: TaskCount = 1
+    completions: TaskLimit = 1
+    parallelism: TaskLimit | None = None
     resources: Resources = field(default_factory=Resources)
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Env = field(default_factory=dict)
     array: ArrayRange | None = None  # only with count == 1: its length is `completions`
-    least_device_mib: int = 0  # no GPU with less memory than this; 0: any
+    least_device_mib: Mib = 0  # no GPU with less memory than this; 0: any
     # Of pods; processes on machines do without:
-    cpu_limit_millis: int = 0  # no more cores than this; 0: no cap
-    shm_mib: int = 0  # of /dev/shm; 0: as the cluster has it
+    cpu_limit_millis: CpuMillis = 0  # no more cores than this; 0: no cap
+    shm_mib: Mib = 0  # of /dev/shm; 0: as the cluster has it
     node_selector: Mapping[str, str] = field(default_factory=dict)  # labels that a node must have
     tolerations: tuple[Toleration, ...] = ()
-    count_most: int = 0  # so many replicas may another scheduler make of them by itself (Ray); 0: `count`
+    count_most: TaskCount = 0  # so many replicas may another scheduler make of them by itself (Ray); 0: `count`
 
     @property
     def size(self) -> int:
@@ -266,7 +293,7 @@ class GroupSpec:
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    job: str
+    job: Name
     needs_success: bool = True  # afterok; False is afterany
 
 
@@ -282,42 +309,42 @@ class TaskPlace(NamedTuple):
 class JobSpec:
     """Tasks are numbered 0..size-1 over the groups in order of their names, then by replica, then by completion."""
 
-    name: str
-    groups: tuple[GroupSpec, ...]
+    name: Name
+    groups: Annotated[tuple[GroupSpec, ...], Items(GROUPS_MOST, 1)]
     gang: bool = False
-    priority: int = 0
-    limit: int | None = None  # at most so many tasks of the whole job at once (`%10`)
-    timeout_seconds: float | None = None  # of each attempt
-    deadline_seconds: float | None = None  # of the whole job, from its first start
-    retries: int = 0
-    max_fails: int | None = None  # one more failed task than this stops the job
+    priority: Priority = 0
+    limit: TaskLimit | None = None  # at most so many tasks of the whole job at once (`%10`)
+    timeout_seconds: Timeout | None = None  # of each attempt
+    deadline_seconds: Timeout | None = None  # of the whole job, from its first start
+    retries: Retries = 0
+    max_fails: TaskCount | None = None  # one more failed task than this stops the job
     on_failure: FailurePolicy | None = None
-    grace_seconds: float = 10.0
+    grace_seconds: Seconds = 10.0
     after: tuple[Dependency, ...] = ()
-    on: str = ""  # executors, nodes or labels, with commas between; empty: anywhere
-    env: Mapping[str, str] = field(default_factory=dict)
-    inherited_env: Mapping[str, str] = field(default_factory=dict)  # of the submitting shell; never shown
-    workdir: str = ""
-    user: str = ""
-    submitted_with: str = ""  # the id of a token; empty: over the Unix socket, by the yard's owner
-    host: str = ""  # the machine that it was submitted from
-    source: str = "command"  # command, batch, native, aichor
-    image: str = ""
+    on: Line = ""  # executors, nodes or labels, with commas between; empty: anywhere
+    env: Env = field(default_factory=dict)
+    inherited_env: ShellEnv = field(default_factory=dict)  # of the submitting shell; never shown
+    workdir: Path = ""
+    user: Line = ""
+    submitted_with: Line = ""  # the id of a token; empty: over the Unix socket, by the yard's owner
+    host: Line = ""  # the machine that it was submitted from
+    source: Line = "command"  # command, batch, native, aichor
+    image: Line = ""
     git: GitState | None = None  # what the image was made from, if it was made for this job
     build: BuildRequest | None = None  # how to make it; whoever submits does so first, and sends none
-    notes: tuple[str, ...] = ()  # what the submitter should be told
-    cluster_notes: tuple[str, ...] | None = None  # instead, if it goes to a cluster: of which only the server knows
+    notes: tuple[Sentence, ...] = ()  # what the submitter should be told
+    cluster_notes: tuple[Sentence, ...] | None = None  # instead, if it goes to a cluster: only the server knows
     overcommit: bool = False  # two cores more than there are, and GPU utilisation up to 120 %, as execute_batch allows
     # On machines that do not share the submitter's disk:
-    copy_forward: tuple[str, ...] = ()  # paths in the working directory that are sent along; (): all of it
+    copy_forward: tuple[Path, ...] = ()  # paths in the working directory that are sent along; (): all of it
     no_copy: bool = False  # nothing is sent along and nothing comes home
-    snapshot: str = ""  # the tree that is sent along, by its content hash
-    subdir: str = ""  # where in the tree a task starts
-    copy_back: tuple[str, ...] = ()  # paths in the tree whose new or changed files come home
-    results_dir: str = ""  # where they come home to
+    snapshot: Line = ""  # the tree that is sent along, by its content hash
+    subdir: Path = ""  # where in the tree a task starts
+    copy_back: tuple[Path, ...] = ()  # paths in the tree whose new or changed files come home
+    results_dir: Path = ""  # where they come home to
     # On a Kubernetes cluster:
-    cluster: str = ""  # which one; the yard sets it when `on` names one, and then the job runs nowhere else
-    kind: str = ""  # PyTorchJob, RayJob; empty: Job or JobSet, by its shape
+    cluster: Line = ""  # which one; the yard sets it when `on` names one, and then the job runs nowhere else
+    kind: Line = ""  # PyTorchJob, RayJob; empty: Job or JobSet, by its shape
     manifest: str = ""  # the object as the user wrote it, in JSON; then the groups only say what it amounts to
     volumes: tuple[Volume, ...] = ()
     secrets: tuple[SecretMount, ...] = ()  # whoever submits makes them; they go with the last object of the job
@@ -403,13 +430,14 @@ class JobSpec:
 
 def _ordinal(group: GroupSpec, index: str) -> int | None:
     first, dot, second = index.partition(".")
-    if len(index) > 30 or not index.isascii() or not first.isdigit() or (dot and not second.isdigit()):
+    number, completion = whole_number(first), whole_number(second)
+    if number is None or (dot and completion is None):
         return None
     if group.array is not None:
-        return None if dot else group.array.ordinal_of(int(first))
-    if second:
-        fits = int(first) < group.count and int(second) < group.completions
-        return int(first) * group.completions + int(second) if fits else None
+        return None if dot else group.array.ordinal_of(number)
+    if completion is not None:
+        fits = number < group.count and completion < group.completions
+        return number * group.completions + completion if fits else None
     if group.completions > 1 and group.count > 1:
         return None
-    return int(first) if int(first) < group.size else None
+    return number if number < group.size else None

@@ -11,6 +11,17 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from jobyard.model.codec import encode
 from jobyard.model.job import Lines
+from jobyard.model.limits import (
+    DEFAULTS,
+    LINES,
+    NAME_MOST,
+    VARIABLES_MOST,
+    WORD_BYTES_MOST,
+    Items,
+    Number,
+    Text,
+    Variables,
+)
 
 Schema = dict[str, Any]
 _PLAIN: dict[Any, Schema] = {
@@ -25,9 +36,17 @@ _PLAIN: dict[Any, Schema] = {
 
 def schema_of(kind: Any, *, complete: bool = False) -> Schema:
     """What `decode` takes for this kind; with `complete`, what `encode(..., defaults=True)` writes of it."""
+    limit = None
+    if get_origin(kind) is Annotated:
+        kind, limit = get_args(kind)
+    schema = _shape(kind, complete)
+    limit = limit or (LINES if kind is Lines else DEFAULTS.get(get_origin(kind) or kind))
+    # Answers have none: an older yard may have taken more.
+    return schema if complete or limit is None else {**schema, **_limits(limit, schema)}
+
+
+def _shape(kind: Any, complete: bool) -> Schema:
     origin, args = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return schema_of(args[0], complete=complete)
     if origin in (Union, types.UnionType):
         (inner,) = (arg for arg in args if arg is not type(None))
         return {"anyOf": [schema_of(inner, complete=complete), {"type": "null"}]}
@@ -39,7 +58,27 @@ def schema_of(kind: Any, *, complete: bool = False) -> Schema:
         return dict(_PLAIN[kind])
     if issubclass(kind, Enum):
         return {"type": "string", "enum": [member.value for member in kind]}
-    return _object(kind, complete)
+    return dict(_object(kind, complete))
+
+
+def _limits(limit: Text | Number | Items | Variables, schema: Schema) -> Schema:
+    """The same limits as `checks` holds a request to, as far as JSON Schema has words for them."""
+    match limit:
+        case Text():
+            pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*$" if limit.is_line else "^[^\\x00]*$"
+            return {"minLength": limit.least, "maxLength": limit.most, "pattern": pattern}
+        case Number():
+            least = "exclusiveMinimum" if limit.is_more else "minimum"
+            return {least: limit.least, "maximum": limit.most}
+        case Items() if "prefixItems" in schema:
+            return {}
+        case Items():
+            return {"minItems": limit.least, "maxItems": limit.most}
+        case Variables():
+            name = "^[^=\\x00]+$" if limit.of_shell else "^[^=\\x00-\\x1f\\x7f-\\x9f]+$"
+            names = {"pattern": name, "maxLength": WORD_BYTES_MOST if limit.of_shell else NAME_MOST}
+            value = {"type": "string", "pattern": "^[^\\x00]*$", "maxLength": WORD_BYTES_MOST}
+            return {"propertyNames": names, "additionalProperties": value, "maxProperties": VARIABLES_MOST}
 
 
 def _array(args: tuple[Any, ...], complete: bool) -> Schema:

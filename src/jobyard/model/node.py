@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from jobyard.model.limits import Line, Name, Path, Port
+
 # What OpenSSH refuses too, in hosts: its ProxyCommand goes through a shell. A leading dash would be an option.
 _ODD_LOGIN = re.compile(r"^-|[\s\x00-\x1f\x7f'`\"$;&<>|(){}]")
 
@@ -54,12 +56,12 @@ class DeviceUse:
 class NodeConfig:
     """How a machine is reached by SSH: a name of the user's ssh configuration, or an address and what it needs."""
 
-    id: str
-    host: str
-    user: str = ""
-    port: int | None = None
-    key_path: str = ""
-    labels: tuple[str, ...] = ()
+    id: Name
+    host: Name
+    user: Line = ""
+    port: Port | None = None
+    key_path: Path = ""
+    labels: tuple[Name, ...] = ()
 
     @property
     def odd_login(self) -> str:
@@ -71,12 +73,12 @@ class NodeConfig:
 class ClusterConfig:
     """How a Kubernetes cluster is reached, and what is used of it."""
 
-    id: str  # its nodes are called `<id>/<node>`
-    kubeconfig: str = ""  # paths as in KUBECONFIG; empty: the service account of the pod that the server runs in
-    context: str = ""  # empty: the current one
-    namespace: str = ""  # empty: the context's own
-    storage: str = ""  # a PersistentVolumeClaim for checkpoints and results; empty: they end with their pod
-    queue: str = ""  # a LocalQueue of Kueue, which then decides who runs; empty: the yard decides
+    id: Name  # its nodes are called `<id>/<node>`
+    kubeconfig: Path = ""  # paths as in KUBECONFIG; empty: the service account of the pod that the server runs in
+    context: Line = ""  # empty: the current one
+    namespace: Line = ""  # empty: the context's own
+    storage: Line = ""  # a PersistentVolumeClaim for checkpoints and results; empty: they end with their pod
+    queue: Line = ""  # a LocalQueue of Kueue, which then decides who runs; empty: the yard decides
     allow_host_path: bool = False  # manifests may reach into its nodes: hostPath, hostNetwork, privileged and the like
 
 

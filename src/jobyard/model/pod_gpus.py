@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from jobyard.model.units import whole_number
+
 Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
 NGPU = "NGPU"  # how the GenAI workload manager tells a container of its GPUs
@@ -57,6 +59,6 @@ def _with_processes(words: list[str], gpus: int) -> list[str]:
     """`--num_processes=2` and `--num_processes 2`, inside a longer text too, and as two words; `-` for `_` alike."""
     new = [_PROCESSES.sub(rf"\g<1>{gpus}", word) for word in words]
     for index, word in enumerate(new[:-1]):
-        if _FLAG.fullmatch(word) and new[index + 1].isdigit():
+        if _FLAG.fullmatch(word) and whole_number(new[index + 1]) is not None:
             new[index + 1] = str(gpus)
     return new

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jobyard.model.limits import CpuMillis, Gpus, Mib, Percent
 from jobyard.model.units import show_cpus, show_mib
 
 
@@ -14,11 +15,11 @@ class Resources:
     With `whole_node` the amounts say how large the node must be at least; in a Placement they are all that it has.
     """
 
-    cpu_millis: int = 1000
-    memory_mib: int = 0
-    gpus: int = 0
-    gpu_memory_mib: int = 0  # on each GPU; the rest of it is left to others
-    gpu_percent: int = 0  # of each GPU's compute; 0: not asked, a shared GPU is then shared by memory alone
+    cpu_millis: CpuMillis = 1000
+    memory_mib: Mib = 0
+    gpus: Gpus = 0
+    gpu_memory_mib: Mib = 0  # on each GPU; the rest of it is left to others
+    gpu_percent: Percent = 0  # of each GPU's compute; 0: not asked, a shared GPU is then shared by memory alone
     whole_node: bool = False  # nothing else of this yard, or of another one, beside it
     least_device_mib: int = 0  # no GPU that has less memory in all; 0: any
     # Is it ended when it uses more memory than it asked for? None: nobody said; a container is, a process is not.

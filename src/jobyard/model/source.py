@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from jobyard.model.limits import Bytes, Line, Path
+
 
 @dataclass(frozen=True, slots=True)
 class GitState:
     """A git tree at the moment of a build. With the commit and the diff, the same image can be made again."""
 
-    commit: str
-    branch: str = ""  # empty: no branch was checked out
-    remote: str = ""  # where the branch is pushed to, without passwords; empty: nowhere
+    commit: Line
+    branch: Line = ""  # empty: no branch was checked out
+    remote: Line = ""  # where the branch is pushed to, without passwords; empty: nowhere
     is_dirty: bool = False  # also when there are only files that git does not know
     is_pushed: bool | None = None  # does the remote have the commit? None: it could not be asked
-    subdir: str = ""  # what was built, seen from the root of the tree
-    diff: str = ""  # from the commit to the tree as it was; bytes that are not UTF-8 are surrogates
+    subdir: Path = ""  # what was built, seen from the root of the tree
+    diff: Bytes = ""  # from the commit to the tree as it was; bytes that are not UTF-8 are surrogates
 
     def __str__(self) -> str:
         """`3f2a9c1d20ab on main, with changes, not pushed`."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 
+from jobyard.model.limits import Gpus, Path, Seconds, SomeSteps, Steps, TaskLimit, Timeout
+
 ALL = 1 << 16  # as the most GPUs or workers of an elastic job: as many as there are
 YIELD_SECONDS = 600.0
 IDLE_GPU_SECONDS = 1800.0
@@ -16,15 +18,15 @@ YIELD_EXIT_CODE = 85  # of a task that stopped at a checkpoint because it was as
 class Training:
     """What the submitter told about the training. Everything may be missing: the job itself reports as it runs."""
 
-    epochs: int | None = None
-    batch_size: int | None = None
-    training_set_size: int | None = None
-    estimated_seconds: float | None = None  # the user's guess of the whole; corrected by the first epoch
-    heartbeat_steps: int = 100  # steps between two reports
+    epochs: SomeSteps | None = None
+    batch_size: SomeSteps | None = None
+    training_set_size: Steps | None = None
+    estimated_seconds: Timeout | None = None  # the user's guess of the whole; corrected by the first epoch
+    heartbeat_steps: SomeSteps = 100  # steps between two reports
     preemptible: bool | None = None  # None: once it has said that it can stop at a checkpoint
-    yield_seconds: float | None = None  # to its next checkpoint once asked to stop; None: as its epochs allow
-    log_dir: str = ""  # where TensorBoard looks
-    idle_gpu_seconds: float = IDLE_GPU_SECONDS  # so long it may hold a GPU and not use it
+    yield_seconds: Timeout | None = None  # to its next checkpoint once asked to stop; None: as its epochs allow
+    log_dir: Path = ""  # where TensorBoard looks
+    idle_gpu_seconds: Seconds = IDLE_GPU_SECONDS  # so long it may hold a GPU and not use it
     idle_gpu_stop: bool = False  # then it is stopped, not only told
 
 
@@ -50,8 +52,8 @@ class Size:
 class Elastic:
     """The sizes that a job can have, both ends included. One that is None does not change."""
 
-    gpus: tuple[int, int] | None = None  # of each worker
-    workers: tuple[int, int] | None = None
+    gpus: tuple[Gpus, Gpus] | None = None  # of each worker
+    workers: tuple[TaskLimit, TaskLimit] | None = None
 
     def sizes(self, now: Size, most_gpus: int, most_workers: int) -> tuple[Size, ...]:
         """Smallest first: those that a yard of this size could ever give it. `now` tells what does not change."""

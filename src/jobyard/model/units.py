@@ -14,6 +14,14 @@ _SHARE = re.compile(r"^\s*(\d{1,9}(?:\.\d*)?|\.\d+)\s*(%?)\s*$")
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
+def whole_number(text: str, digits: int = 18) -> int | None:
+    """The number that ASCII digits write, if there are not too many of them; None where it is something else.
+
+    `str.isdigit` is true of `²`, which `int` refuses, as it does 5000 digits.
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
+
+
 def parse_size_mib(text: str | float, field: str = "size") -> int:
     """`24GB`, `24GiB`, `512M`, or a bare number of MiB; rounded up. A bare letter (`4G`) is binary, as in Slurm."""
     match = _SIZE.match(str(text))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from jobyard.model.job import GroupSpec, Toleration
 from jobyard.model.node import Node, Taint, cluster_of
+from jobyard.model.units import whole_number
 
 GPU_MEMORY = "nvidia.com/gpu.memory"  # a label of NVIDIA's feature discovery, in MiB
 AT_LEAST = ">="
@@ -66,7 +67,7 @@ def has_label(node: Node, label: str) -> bool:
     if not compares:
         return label in node.labels
     found = next((each.partition("=")[2] for each in node.labels if each.startswith(f"{key}=")), "")
-    return found.isdecimal() and int(found) >= int(number)
+    return (whole_number(found) or 0) >= int(number)
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:

@@ -10,7 +10,6 @@ from jobyard.engine.job_record import JobRecord
 from jobyard.engine.wants import member_of, members_together
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, UserError
-from jobyard.model import substitution
 from jobyard.model.events import (
     CancelRequested,
     JobSubmitted,
@@ -22,6 +21,7 @@ from jobyard.model.events import (
     RetryRequested,
 )
 from jobyard.model.job import Dependency, JobSpec, State
+from jobyard.model.limits import PRIORITY_MOST
 from jobyard.model.node import Foreign, NodeConfig, NodeState
 from jobyard.scheduling.cycle import plan
 from jobyard.scheduling.explain import may_match
@@ -31,10 +31,10 @@ from jobyard.server.containers import check_runtime
 from jobyard.server.finding import find_job
 from jobyard.server.from_token import check_machines
 from jobyard.server.rounds import Command
+from jobyard.server.spec_checks import check_spec
 from jobyard.wire.requests import CancelJob, RetryJob, SubmitJob
 
-PRIORITY_RANGE = (-1_000_000, 1_000_000)
-TASKS_MOST = 100_000_000
+PRIORITY_RANGE = (-PRIORITY_MOST, PRIORITY_MOST)
 
 
 def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
@@ -54,43 +54,14 @@ def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
 
 def checked_words(state: YardState, spec: JobSpec) -> JobSpec:
     """As `checked_spec`, as far as that can be said without looking at nodes."""
-    if not spec.groups or spec.size == 0:
-        raise UserError(f"job {spec.name!r} has no tasks; give it at least one")
-    if spec.size > TASKS_MOST:
-        raise UserError(f"job {spec.name!r} has {spec.size} tasks; at most {TASKS_MOST} are possible, split it")
+    check_spec(spec)
     low, high = PRIORITY_RANGE
     if not low <= spec.priority <= high:
         raise UserError(f"priority {spec.priority}: must be between {low} and {high}")
-    _check_numbers(spec)
     if not spec.cluster:  # its pods begin where their image says
         _check_workdir(spec.workdir, is_here=not spec.submitted_with)
     after = tuple(_resolve(state, dependency) for dependency in spec.after)
     return replace(spec, after=after)
-
-
-def _check_numbers(spec: JobSpec) -> None:
-    for group in spec.groups:
-        named = f"group {group.name!r}" if group.name else f"job {spec.name!r}"
-        lines = group.command.lines or group.command.entries
-        if lines is not None and len(lines) != group.size:
-            raise UserError(f"{named}: {len(lines)} lines for {group.size} tasks")
-        command = group.command
-        if not (command.argv or command.shell or command.lines or (command.script and command.script.interpreter)):
-            raise UserError(f"{named}: there is no command")
-        if command.script is not None and command.script != spec.groups[0].command.script:
-            raise UserError(f"{named}: another script than the first group's; a job has one script")
-        substitution.check(command)
-        if group.count < 0 or group.completions < 1 or (group.parallelism is not None and group.parallelism < 1):
-            raise UserError(f"{named}: count must be 0 or more, completions and parallelism 1 or more")
-        amounts = group.resources
-        if min(amounts.cpu_millis, amounts.memory_mib, amounts.gpus, amounts.gpu_memory_mib) < 0:
-            raise UserError(f"{named}: cpus, memory and GPUs cannot be negative")
-        if not 0 <= amounts.gpu_percent <= 100:
-            raise UserError(f"{named}: {amounts.gpu_percent} % of a GPU; a share is at most 100 %")
-    if spec.limit is not None and spec.limit < 1:
-        raise UserError(f"job {spec.name!r}: at most {spec.limit} tasks at once would never run; give 1 or more")
-    if spec.retries < 0 or (spec.max_fails is not None and spec.max_fails < 0):
-        raise UserError(f"job {spec.name!r}: retries and max-fails must be 0 or more")
 
 
 def _check_workdir(workdir: str, *, is_here: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
@@ -16,6 +17,7 @@ from jobyard.wire.views import Problem
 
 T = TypeVar("T")
 Route = TypeVar("Route", bound=Callable[..., Any])
+LARGE_BODY_BYTES = 1 << 18  # some 5 ms; of more than that others do not wait for the end
 JSON = "application/json"
 PROBLEM = "application/problem+json"
 _ANSWERS = "__answers__"
@@ -38,7 +40,10 @@ class _Reader:
         self.kind = kind
 
     async def __call__(self, request: Request) -> Any:
-        return read(self.kind, await request.body())
+        body = await request.body()
+        if len(body) < LARGE_BODY_BYTES:
+            return read(self.kind, body)
+        return await asyncio.to_thread(read, self.kind, body)
 
 
 def takes(kind: type[T]) -> Any:

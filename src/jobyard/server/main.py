@@ -16,6 +16,7 @@ import uvicorn
 
 from jobyard import settings
 from jobyard.errors import Unavailable, UserError
+from jobyard.model.units import whole_number
 from jobyard.server.access import NeedsToken
 from jobyard.server.app import make_app
 from jobyard.server.database import open_database
@@ -146,10 +147,11 @@ def _unix_socket(path: Path) -> socket.socket:
 
 def _tcp_socket(listen: str) -> socket.socket:
     host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    number = whole_number(port)
+    if not host or number is None or number > 65535:
         raise UserError(f"--listen {listen}: write HOST:PORT, like 127.0.0.1:8470 or 0.0.0.0:8470")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host.strip("[]"), int(port)), family=family)
+        return socket.create_server((host.strip("[]"), number), family=family)
     except OSError as error:
         raise UserError(f"--listen {listen}: {error.strerror or error}") from error

@@ -6,14 +6,17 @@ import json
 from typing import Any, NoReturn, TypeVar
 
 from jobyard.errors import UserError
+from jobyard.model.checks import check
 from jobyard.model.codec import decode
 
 T = TypeVar("T")
 
 
 def read(kind: type[T], raw: bytes) -> T:
-    """The noun that the body of a request describes; no body is an empty object. Raises UserError."""
-    return decode(kind, _parsed(raw) if raw else {})
+    """The noun that the body of a request describes, within its limits. No body is an empty object."""
+    noun = decode(kind, _parsed(raw) if raw else {})
+    check(noun)
+    return noun
 
 
 def _parsed(raw: bytes) -> Any:

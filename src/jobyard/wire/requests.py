@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jobyard.model.job import JobSpec
+from jobyard.model.limits import Gpus, Line, Name, Priority, Sentence, TaskLimit
 from jobyard.model.node import ClusterConfig, NodeConfig
 
 API = "/api/v1"
@@ -16,21 +17,21 @@ class SubmitJob:
     """`key` makes a repeated submit harmless: the same key gives the same job."""
 
     spec: JobSpec
-    key: str = ""
+    key: Line = ""
     dry_run: bool = False  # check and place, submit nothing
     render: bool = False  # with dry_run: also what would be sent to the executor
 
 
 @dataclass(frozen=True)
 class CancelJob:
-    tasks: tuple[str, ...] = ()  # labels; none: the whole job
+    tasks: tuple[Name, ...] = ()  # labels; none: the whole job
     force: bool = False  # no grace
-    message: str = ""
+    message: Sentence = ""
 
 
 @dataclass(frozen=True)
 class RetryJob:
-    tasks: tuple[str, ...] = ()  # labels; none: every task that failed or was cancelled
+    tasks: tuple[Name, ...] = ()  # labels; none: every task that failed or was cancelled
 
 
 @dataclass(frozen=True)
@@ -53,20 +54,20 @@ class AddCluster:
 class CreateToken:
     """An admin may also make and revoke tokens, change nodes and clusters, and stop the server."""
 
-    name: str
+    name: Name
     admin: bool = False
 
 
 @dataclass(frozen=True)
 class ChangePriority:
-    priority: int
+    priority: Priority
 
 
 @dataclass(frozen=True)
 class ScaleJob:
     """Either `auto` (the scheduler chooses again), or `size` (of what the job can change), or GPUs, workers or both."""
 
-    size: int | None = None
-    gpus: int | None = None
-    workers: int | None = None
+    size: TaskLimit | None = None
+    gpus: Gpus | None = None
+    workers: TaskLimit | None = None
     auto: bool = False

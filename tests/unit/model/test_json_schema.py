@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,11 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from jobyard.errors import UserError
+from jobyard.model.checks import check
 from jobyard.model.codec import encode
-from jobyard.model.job import JobSpec
+from jobyard.model.job import ArrayRange, Command, JobSpec, Lines
 from jobyard.model.json_schema import schema_of
+from jobyard.model.training import Training
 from jobyard.wire import views
 from jobyard.wire.requests import CancelJob, SubmitJob
+from tests.builders import a_group, a_job
 
 VIEWS = [views.JobView, views.NodeView, views.TaskView, views.ServerView, views.PlanView, views.LogChunk]
 
@@ -26,11 +31,42 @@ def test_every_view_fits_its_schema(kind: type[Any], data: st.DataObject) -> Non
     Draft202012Validator(schema).validate(encode(data.draw(st.from_type(kind)), defaults=True))
 
 
-@settings(max_examples=30)
-@given(spec=st.from_type(JobSpec))
-def test_every_job_fits_its_schema_as_it_is_sent(spec: JobSpec) -> None:
-    sent = json.loads(json.dumps(encode(SubmitJob(spec))))
-    Draft202012Validator(schema_of(SubmitJob)).validate(sent)
+@pytest.mark.parametrize(
+    "spec",
+    [
+        a_job(),
+        a_job(timeout_seconds=3.0, env={"A": "1"}, inherited_env={"BASH_FUNC_x%%": "1"}, training=Training(epochs=3)),
+        a_job(groups=(replace(a_group(), array=ArrayRange(((0, 9, 1),)), completions=10),)),
+        a_job(groups=(replace(a_group(), command=Command(lines=Lines.of(["a"]))),)),
+    ],
+)
+def test_a_job_that_is_taken_fits_its_schema(spec: JobSpec) -> None:
+    check(SubmitJob(spec))
+    Draft202012Validator(schema_of(SubmitJob)).validate(json.loads(json.dumps(encode(SubmitJob(spec)))))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        a_job(name=""),
+        a_job(name="a\x1b"),
+        a_job(name="x" * 301),
+        a_job(timeout_seconds=-5.0),
+        a_job(timeout_seconds=0.0),
+        a_job(priority=10**7),
+        a_job(env={"A=": "1"}),
+        a_job(env={"A": "\0"}),
+        a_job(workdir="/\0"),
+        a_job(groups=tuple(a_group(f"g{n}") for n in range(257))),
+        a_job(groups=(replace(a_group(), array=ArrayRange(())),)),
+        a_job(groups=(replace(a_group(), array=ArrayRange(((0, 1, 0),))),)),
+        a_job(training=Training(epochs=0)),
+    ],
+)
+def test_a_limit_of_the_check_is_one_of_the_schema(spec: JobSpec) -> None:
+    with pytest.raises(UserError):
+        check(SubmitJob(spec))
+    assert not Draft202012Validator(schema_of(SubmitJob)).is_valid(json.loads(json.dumps(encode(SubmitJob(spec)))))
 
 
 @pytest.mark.parametrize("said", [{"task": []}, {"tasks": [1]}, {"force": 1}, []])

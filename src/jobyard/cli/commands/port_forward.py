@@ -9,6 +9,7 @@ from jobyard.cli.output.text import say
 from jobyard.cli.reaching import finish, identity_flags, pods_module, target_of
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import UserError
+from jobyard.model.units import whole_number
 
 
 @click.command("port-forward")
@@ -34,7 +35,7 @@ def _port(text: str) -> tuple[int, int]:
     local, colon, remote = text.rpartition(":")
     if not colon:
         local = remote
-    numbers = [int(part) if part.isdecimal() else -1 for part in (local or "0", remote)]
-    if not 0 <= numbers[0] <= 65535 or not 1 <= numbers[1] <= 65535:
+    here, there = whole_number(local or "0"), whole_number(remote)
+    if here is None or there is None or here > 65535 or not 1 <= there <= 65535:
         raise UserError(f"port {text!r}: write REMOTE or LOCAL:REMOTE, as in 6006 or 8080:80")
-    return numbers[0], numbers[1]
+    return here, there

@@ -9,6 +9,7 @@ from jobyard.cli.output.summary import title
 from jobyard.cli.output.text import echo
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import UserError
+from jobyard.model.units import whole_number
 
 AUTO = "auto"
 
@@ -46,6 +47,7 @@ def _count(number: int | None, unit: str) -> str:
 def _number(size: str | None) -> int | None:
     if size is None or size == AUTO:
         return None
-    if not size.isascii() or not size.isdigit() or not 1 <= int(size) < 2**31:
+    number = whole_number(size)
+    if number is None or not 1 <= number < 2**31:
         raise UserError(f"scale: {size!r} is no size; write a number of GPUs or workers, or auto")
-    return int(size)
+    return number

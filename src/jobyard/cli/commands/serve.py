@@ -13,6 +13,7 @@ from jobyard.cli.session import Session, with_session
 from jobyard.client.api import OtherVersion
 from jobyard.client.local import LocalYard, server_environment
 from jobyard.errors import UserError
+from jobyard.model.units import whole_number
 from jobyard.settings import ClientKnobs
 
 
@@ -54,5 +55,5 @@ def make_way(yard: Path, knobs: ClientKnobs) -> None:
 
 def check_listen(listen: str) -> None:
     host, colon, port = listen.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
+    if not colon or not host or (number := whole_number(port)) is None or number > 65535:
         raise UserError(f"--listen: cannot read {listen!r}; write HOST:PORT, for example 127.0.0.1:7077")

@@ -8,6 +8,7 @@ from typing import Any
 
 from jobyard.compat.genai.records import ENDED, Record
 from jobyard.model.pod_gpus import give_gpus, pod_gpus
+from jobyard.model.units import whole_number
 
 Object = dict[str, Any]
 REPLICAS, REQUEST, LIMIT = "replicas", "request", "limit"  # annotations, by which it is adopted
@@ -97,5 +98,4 @@ def _templates(job: Object) -> list[Object]:
 
 
 def _number(job: Object, name: str) -> int | None:
-    text = annotations_of(job).get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
+    return whole_number(annotations_of(job).get(name, ""), digits=8)

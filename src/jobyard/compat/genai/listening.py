@@ -13,6 +13,7 @@ from jobyard.compat.genai.app import make_app
 from jobyard.compat.genai.door import TOKEN, is_loopback
 from jobyard.compat.genai.here import desk_here
 from jobyard.errors import UserError
+from jobyard.model.units import whole_number
 
 HOST, PORT = "127.0.0.1", 6000
 
@@ -41,9 +42,10 @@ def address_of(environ: Mapping[str, str]) -> tuple[str, list[int]]:
 
 def _port(environ: Mapping[str, str], name: str, default: int) -> int:
     text = environ.get(name) or str(default)
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:
+    number = whole_number(text)
+    if number is None or not 1 <= number <= 65535:
         raise UserError(f"{name}: {text!r} is not a port; write a number from 1 to 65535")
-    return int(text)
+    return number
 
 
 def _bound(host: str, port: int) -> socket.socket:

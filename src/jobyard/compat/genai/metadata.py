@@ -19,6 +19,7 @@ from jobyard.compat.genai.monitoring import desk_of
 from jobyard.compat.genai.records import COMPLETED, Record, Report
 from jobyard.compat.genai.watching import Watch
 from jobyard.errors import NotFound, UserError
+from jobyard.model.units import whole_number
 
 router = APIRouter()
 Body = dict[str, Any]
@@ -205,6 +206,7 @@ def _whole(body: Body, key: str, least: int) -> int:
 
 
 def _path_number(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
+    number = whole_number(text, digits=9)
+    if number is None:
         raise HTTPException(404, f"{text!r} is not a number of GPUs")
-    return int(text)
+    return number

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from jobyard.errors import UserError
-from jobyard.model.units import parse_size_mib
+from jobyard.model.units import parse_size_mib, whole_number
 
 RANDOM_NAME = "__random__"
 
@@ -133,9 +133,10 @@ def _copies(given: Any) -> Copies:
 
 
 def _whole(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
+    number = whole_number(text, digits=9)
+    if number is None:
         raise ValueError(text)
-    return int(text)
+    return number
 
 
 def _share(text: str) -> float:

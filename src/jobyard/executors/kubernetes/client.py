@@ -25,6 +25,7 @@ from kubernetes.aio.stream.ws_client import ERROR_CHANNEL, STDERR_CHANNEL, STDOU
 
 from jobyard.errors import Rejected, Unavailable, UserError
 from jobyard.model.node import ClusterConfig
+from jobyard.model.units import whole_number
 from jobyard.yaml_text import check_files
 
 log = logging.getLogger(__name__)
@@ -339,7 +340,7 @@ def _raise_for_exit(status: bytes, said: bytes) -> None:
 
 
 def _seconds(text: str | None) -> float | None:
-    return float(text) if text and text.isdigit() else None
+    return whole_number(text or "")
 
 
 def _sentence(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from jobyard.executors.kubernetes import states
 from jobyard.executors.kubernetes.names import ADMISSION_GATE, OBJECT, TASK, kind_name
 from jobyard.executors.kubernetes.states import Meaning
 from jobyard.model.job import GroupSpec, JobSpec
+from jobyard.model.units import whole_number
 
 Object = Mapping[str, Any]
 
@@ -183,8 +184,8 @@ def _group(spec: JobSpec, is_it: Callable[[GroupSpec], bool]) -> int | None:
 
 
 def _number(labels: Mapping[str, str], key: str, default: int | None = None) -> int | None:
-    text = labels.get(key, "")
-    return int(text) if text.isascii() and text.isdigit() else default
+    number = whole_number(labels.get(key, ""))
+    return default if number is None else number
 
 
 KINDS = {

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from jobyard.errors import UserError
 from jobyard.model.codec import encode
 from jobyard.model.events import Event, JobSubmitted
+from jobyard.model.units import whole_number
 from jobyard.server.declarations import EVENT_STREAM, answers
 from jobyard.server.routes.shared import COUNT_MOST, event, event_stream, yard_of
 from jobyard.server.views import shown
@@ -26,9 +27,9 @@ async def stream_events(
     last_event_id: Annotated[str, Header()] = "",
 ) -> Response:
     yard = yard_of(request)
-    if last_event_id and not last_event_id.isdigit():
-        raise UserError(f"event cursor {last_event_id!r} is not a number")
-    after = int(last_event_id) if last_event_id else since
+    after = whole_number(last_event_id) if last_event_id else since
+    if after is None:
+        raise UserError(f"event cursor {last_event_id[:40]!r} is not a number")
 
     async def messages() -> AsyncGenerator[str, None]:
         news = yard.loop.subscribe()

@@ -1,0 +1,148 @@
+"""Spec checks: does a job make sense by itself? What its fields say about each other; `model.checks` looks at each."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping
+
+from jobyard.errors import UserError
+from jobyard.model import substitution
+from jobyard.model.environment import YARD_NAMES
+from jobyard.model.job import ArrayRange, GroupSpec, JobSpec, Lines
+from jobyard.model.limits import GANG_MOST, OBJECT_MOST, TASKS_MOST, WORD_BYTES_MOST
+from jobyard.model.progressions import TooMany, first_duplicate
+
+OBJECT_FIELDS = {"apiVersion": str, "kind": str, "metadata": dict, "spec": dict}
+
+
+def check_spec(spec: JobSpec) -> None:
+    """Raises UserError with one sentence where it can never be right, on whatever nodes."""
+    names = Counter(group.name for group in spec.groups)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise UserError(f"job {spec.name!r} has several groups with the name {twice[0]!r}; give each its own")
+    for group in spec.groups:
+        named = f"group {group.name!r}" if group.name else f"job {spec.name!r}"
+        _check_numbers(group, named)
+        _check_command(group, named)
+        if group.command.script is not None and group.command.script != spec.groups[0].command.script:
+            raise UserError(f"{named}: another script than the first group's; a job has one script")
+        if group.array is not None:
+            _check_array(group, group.array, named)
+        _check_reserved(group.env, named)
+    _check_reserved(spec.env, f"job {spec.name!r}")
+    _check_size(spec)
+    _check_elastic(spec)
+    for path in (*spec.copy_forward, *spec.copy_back, *([spec.subdir] if spec.subdir else [])):
+        _check_inside(path)
+    if spec.manifest:
+        _check_manifest(spec.manifest)
+
+
+def _check_numbers(group: GroupSpec, named: str) -> None:
+    if group.count < 0 or group.completions < 1 or (group.parallelism is not None and group.parallelism < 1):
+        raise UserError(f"{named}: count must be 0 or more, completions and parallelism 1 or more")
+    amounts = group.resources
+    if min(amounts.cpu_millis, amounts.memory_mib, amounts.gpus, amounts.gpu_memory_mib) < 0:
+        raise UserError(f"{named}: cpus, memory and GPUs cannot be negative")
+    if not 0 <= amounts.gpu_percent <= 100:
+        raise UserError(f"{named}: {amounts.gpu_percent} % of a GPU; a share is at most 100 %")
+
+
+def _check_command(group: GroupSpec, named: str) -> None:
+    command = group.command
+    said = [name for name in ("argv", "shell", "lines", "script") if getattr(command, name)]
+    if command.script is not None:
+        said = [name for name in said if name != "argv"]  # its arguments
+        if not command.script.interpreter:
+            raise UserError(f"{named}: the first line of {command.script.name!r} names no interpreter")
+    if len(said) > 1:
+        raise UserError(f"{named}: {' and '.join(said)} are two commands; give one of them")
+    for lines in (command.lines, command.entries):
+        if lines is not None:
+            _check_lines(lines, group.size, named)
+    if not said:
+        raise UserError(f"{named}: there is no command")
+    substitution.check(command)
+
+
+def _check_lines(lines: Lines, tasks: int, named: str) -> None:
+    if len(lines) != tasks:
+        raise UserError(f"{named}: {len(lines)} lines for {tasks} tasks")
+    if not lines.text.endswith("\n"):
+        raise UserError(f"{named}: the last of its lines has no newline at its end")
+    if len(lines.text) > WORD_BYTES_MOST and (longest := max(map(len, lines.text.split("\n")))) > WORD_BYTES_MOST:
+        raise UserError(f"{named}: a line has {longest} characters; at most {WORD_BYTES_MOST} are possible")
+
+
+def _check_array(group: GroupSpec, array: ArrayRange, named: str) -> None:
+    ranges = []
+    for first, last, step in array.pieces:
+        if step < 1 or not 0 <= first <= last:
+            raise UserError(f"{named}: array ids {first} to {last} by {step}; ids go up from 0 or more by 1 or more")
+        ranges.append(range(first, last + 1, step))
+    if not ranges:
+        raise UserError(f"{named}: its array has no ids; give one at least")
+    count = sum(map(len, ranges))
+    if group.count != 1 or count != group.completions:
+        raise UserError(f"{named}: {count} array ids for {group.count} x {group.completions} tasks; each task has one")
+    try:
+        if (twice := first_duplicate(ranges)) is not None:
+            raise UserError(f"{named}: array id {twice} stands twice; each id may stand once")
+    except TooMany:
+        raise UserError(
+            f"{named}: the pieces of its array lie across each other; write them one after another"
+        ) from None
+
+
+def _check_reserved(env: Mapping[str, str], named: str) -> None:
+    """Who could set them could make a task report as another one."""
+    if found := sorted(YARD_NAMES.intersection(env)):
+        raise UserError(f"{named}: variable {found[0]} is set by the yard itself; choose another name")
+
+
+def _check_size(spec: JobSpec) -> None:
+    if not spec.groups or spec.size == 0:
+        raise UserError(f"job {spec.name!r} has no tasks; give it at least one")
+    if spec.size > TASKS_MOST:
+        raise UserError(f"job {spec.name!r} has {spec.size} tasks; at most {TASKS_MOST} are possible, split it")
+    if spec.gang and spec.size > GANG_MOST:
+        raise UserError(f"job {spec.name!r} is a gang of {spec.size} tasks; at most {GANG_MOST} can start together")
+    if spec.starts_together and spec.size > OBJECT_MOST:
+        raise UserError(
+            f"job {spec.name!r} is one object of {spec.size} tasks; at most {OBJECT_MOST} start together, split it"
+        )
+    if spec.limit is not None and spec.limit < 1:
+        raise UserError(f"job {spec.name!r}: at most {spec.limit} tasks at once would never run; give 1 or more")
+    if spec.retries < 0 or (spec.max_fails is not None and spec.max_fails < 0):
+        raise UserError(f"job {spec.name!r}: retries and max-fails must be 0 or more")
+
+
+def _check_elastic(spec: JobSpec) -> None:
+    if spec.elastic is None:
+        return
+    group, now = spec.groups[0], spec.training_size
+    is_many = group.completions > 1 or group.array or group.command.lines or group.command.entries
+    if len(spec.groups) > 1 or is_many or (group.count > 1 and not spec.gang):
+        raise UserError(f"job {spec.name!r}: only one training, of one group and started together, can change its size")
+    for name, span, size in (("gpus", spec.elastic.gpus, now.gpus), ("workers", spec.elastic.workers, now.workers)):
+        if span is not None and not span[0] <= size <= span[1]:
+            raise UserError(f"job {spec.name!r}: {size} {name} is not in its range of {span[0]} to {span[1]}")
+
+
+def _check_inside(path: str) -> None:
+    if os.path.isabs(path) or os.path.normpath(path).split("/")[0] == "..":
+        raise UserError(f"path {path!r} is not inside the working directory; name one below it")
+
+
+def _check_manifest(text: str) -> None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    wrong = [
+        name for name, kind in OBJECT_FIELDS.items() if not isinstance(found, dict) or type(found.get(name)) is not kind
+    ]
+    if wrong:
+        raise UserError(f"manifest: {', '.join(wrong)} missing or odd; give a Kubernetes object as JSON")

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jobyard.errors import UserError
+from jobyard.model.job import ArrayRange, Command, GroupSpec, JobSpec, Lines
+from jobyard.model.training import Elastic
+from jobyard.server.spec_checks import check_spec
+from tests.builders import a_group, a_job
+
+
+def an_array(*pieces: tuple[int, int, int], completions: int = 1, **group: Any) -> JobSpec:
+    return a_job(groups=(replace(a_group(**group), array=ArrayRange(pieces), completions=completions),))
+
+
+def commands(**command: Any) -> JobSpec:
+    return a_job(groups=(GroupSpec(Command(**command)),))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        a_job(),
+        an_array((0, 9, 3), completions=4),
+        an_array((0, 10, 2), (1, 9, 2), completions=11),
+        a_job(groups=(a_group("a"), a_group("b"))),
+        a_job(groups=(a_group(count=4096, cpus=0),), gang=True),
+        a_job(groups=(a_group(gpus=2),), elastic=Elastic(gpus=(1, 4))),
+        a_job(copy_forward=(".", "a/../b"), copy_back=("out",)),
+        a_job(manifest='{"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {}}'),
+    ],
+)
+def test_what_makes_sense_is_taken(spec: JobSpec) -> None:
+    check_spec(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (an_array(), "its array has no ids"),
+        (an_array((0, 1, 0)), "by 0; ids go up"),
+        (an_array((0, 1, -1)), "ids go up"),
+        (an_array((5, 1, 1)), "array ids 5 to 1"),
+        (an_array((-1, 1, 1), completions=3), "ids go up from 0"),
+        (an_array((0, 9, 1), completions=5), "10 array ids for 1 x 5 tasks"),
+        (an_array((0, 9, 1), completions=10, count=2), "10 array ids for 2 x 10 tasks"),
+        (an_array((0, 9, 1), (5, 5, 1), completions=11), "array id 5 stands twice"),
+        (an_array(*((n, 10**6, 1001 + n) for n in range(2000)), completions=1), "array ids for"),
+        (a_job(groups=(a_group("a"), a_group("a"))), "the name 'a'"),
+        (a_job(groups=(a_group(count=4097, cpus=0),), gang=True), "gang of 4097 tasks; at most 4096"),
+        (a_job(groups=(a_group(count=1_000_000, cpus=0),), gang=True), "gang of 1000000 tasks"),
+        (a_job(groups=(a_group("a", count=30_000),), cluster="lab"), "at most 20000 start together"),
+        (commands(), "no command"),
+        (commands(argv=("a",), shell="b"), "argv and shell are two commands"),
+        (commands(lines=Lines("a\nb")), "no newline"),
+        (commands(lines=Lines("a\nb\n")), "2 lines for 1 tasks"),
+        (commands(lines=Lines.of(["x" * 200_000])), "a line has 200000 characters"),
+        (commands(shell="x", entries=Lines("a\nb\n")), "2 lines for 1 tasks"),
+        (a_job(env={"YARD_SPOOL": "/x"}), "YARD_SPOOL is set by the yard"),
+        (a_job(groups=(replace(a_group(), env={"YARD_TASK": "7"}),)), "YARD_TASK is set by the yard"),
+        (a_job(groups=(a_group(gpus=8),), elastic=Elastic(gpus=(1, 4))), "8 gpus is not in its range of 1 to 4"),
+        (a_job(groups=(a_group(gpus=2),), elastic=Elastic(gpus=(4, 1))), "range of 4 to 1"),
+        (a_job(3, elastic=Elastic(workers=(1, 3))), "only one training"),
+        (a_job(copy_forward=("../secret",)), "'../secret' is not inside"),
+        (a_job(copy_back=("/etc",)), "'/etc' is not inside"),
+        (a_job(manifest="[]"), "manifest: apiVersion, kind, metadata, spec missing"),
+        (a_job(manifest='{"apiVersion": "v1", "kind": 3, "metadata": {}, "spec": {}}'), "manifest: kind missing"),
+        (a_job(manifest="[" * 100_000), "manifest"),
+    ],
+)
+def test_what_can_never_be_right_gets_one_sentence(spec: JobSpec, words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        check_spec(spec)
+    assert words in str(caught.value)
+
+
+def test_a_job_without_groups_has_no_tasks() -> None:
+    with pytest.raises(UserError, match="no tasks"):
+        check_spec(JobSpec("x", ()))
