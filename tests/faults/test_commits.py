@@ -55,7 +55,7 @@ def test_a_loop_that_is_told_to_finish_in_a_commit_leaves_memory_and_disk_the_sa
         assert await asked == "job"
         loop.save_snapshot()
         await loop.close()
-        seq, state = snapshots.restore(journal)
+        seq, state, _ = snapshots.restore(journal)
         assert (seq, list(state.jobs)) == (journal.last_seq(), ["job"]) == (1, ["job"])
 
     asyncio.run(story())

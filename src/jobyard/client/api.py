@@ -22,6 +22,7 @@ from jobyard.model.node import ClusterConfig, NodeConfig
 from jobyard.settings import ClientKnobs
 from jobyard.wire.requests import (
     API,
+    AcceptRow,
     AddCluster,
     AddNode,
     CancelJob,
@@ -270,6 +271,10 @@ class YardClient:
         """Asks it to end; it is gone a little later. Refused while work is pending, unless forced. Never starts one."""
         path = f"{API}/server/stop" + _query({"force": force})
         self._transport.call("POST", path, seconds=self._knobs.request_seconds)
+
+    def accept_row(self, row: int) -> ServerView:
+        """Go on without a row of the journal that is damaged."""
+        return self._view(ServerView, self._call("POST", "/server/accept", codec.encode(AcceptRow(row))))
 
     def tokens(self) -> tuple[TokenView, ...]:
         return self._views(TokenView, self._call("GET", "/tokens"))

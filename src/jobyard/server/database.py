@@ -12,21 +12,46 @@ from sqlalchemy.exc import DatabaseError
 from jobyard.errors import UserError
 from jobyard.server.schema import HEAD, alembic_version, metadata
 
+_MIGRATIONS = Path(__file__).with_name("migrations")
+
 
 def open_database(url: str) -> Engine:
     """An engine on a database of the newest form. Raises UserError with a sentence where that cannot be."""
     if not url.startswith("sqlite:"):
         raise UserError(f"database {url.split(':')[0]!r} is not supported yet; leave --db out to use SQLite")
-    _keep_private(url.removeprefix("sqlite:///"))
+    path = Path(url.removeprefix("sqlite:///"))
+    _refuse_lost(path)
+    _keep_private(str(path))
     engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 30})
     event.listen(engine, "connect", _set_pragmas)
     try:
         with engine.begin() as connection:
             _bring_up_to_date(connection)
     except DatabaseError as error:
-        path = url.removeprefix("sqlite:///")
-        raise UserError(f"the yard's database {path} cannot be opened: {error.orig}") from error
+        raise unreadable(url, error) from error
     return engine
+
+
+def unreadable(url: str, error: DatabaseError) -> UserError:
+    """A damaged page, a file that is none of ours: what is wrong with it, and what to do."""
+    path = url.removeprefix("sqlite:///")
+    way_out = f"put a copy of it back, or mend it: sqlite3 {path} .recover | sqlite3 NEW, and put NEW in its place"
+    return UserError(f"the yard's database {path} cannot be opened: {error.orig}; {way_out}")
+
+
+# What a yard that had jobs has beside its database.
+_TRACES = ("snapshot.json", "snapshot.pickle", "agent/jobs", "mirror")
+
+
+def _refuse_lost(path: Path) -> None:
+    """A yard whose database is gone is no new yard."""
+    if any(each.exists() and each.stat().st_size for each in (path, path.with_name(f"{path.name}-wal"))):
+        return
+    for trace in (path.parent / name for name in _TRACES):
+        if trace.is_file() or (trace.is_dir() and any(trace.iterdir())):
+            what = "empty" if path.exists() else "missing"
+            way_out = f"put a copy of it back, or move {path.parent} away to begin anew"
+            raise UserError(f"the yard's database {path} is {what}, but {trace} shows that it had jobs; {way_out}")
 
 
 def _keep_private(path: str) -> None:
@@ -56,14 +81,21 @@ def _bring_up_to_date(connection: Connection) -> None:
         connection.execute(insert(alembic_version).values(version_num=HEAD))
         return
     version = connection.scalar(select(alembic_version.c.version_num)) if "alembic_version" in tables else None
+    if version is not None and version not in _known_forms():
+        way_out = "start it with that version, or choose another yard with --yard"
+        raise UserError(f"the yard's database is of a newer yard (form {version}, ours {HEAD}); {way_out}")
     if version != HEAD:
         migrate(connection)
+
+
+def _known_forms() -> set[str]:
+    return {path.name.partition("_")[0] for path in (_MIGRATIONS / "versions").glob("[0-9]*.py")}
 
 
 def migrate(connection: Connection, to: str = "head") -> None:
     """Run Alembic up to a form; the newest, if none is named. Imported only here: it costs a third of a second."""
     command = import_module("alembic.command")
     config = import_module("alembic.config").Config()
-    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+    config.set_main_option("script_location", str(_MIGRATIONS))
     config.attributes["connection"] = connection
     command.upgrade(config, to)

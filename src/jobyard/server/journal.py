@@ -23,6 +23,9 @@ KINDS: dict[str, type[Event]] = {
 }
 
 
+_ACCEPTED = "accepted row "
+
+
 class Row(NamedTuple):
     """As it was found. With `trouble`, in words, it is not what was written, and has no events."""
 
@@ -77,6 +80,15 @@ class Journal:
         """The number of the last row; 0 where there is none."""
         with self._engine.connect() as connection:
             return int(connection.scalar(select(func.max(journal.c.seq))) or 0)
+
+    def accept(self, row: int, who: str, at: float) -> None:
+        """Write down that this row, which is damaged, is given up; who said so first stays."""
+        self.fact(f"{_ACCEPTED}{row}", json.dumps({"who": who, "at": at}))
+
+    def accepted_rows(self) -> set[int]:
+        with self._engine.connect() as connection:
+            found = connection.scalars(select(facts.c.name).where(facts.c.name.startswith(_ACCEPTED)))
+            return {int(name.removeprefix(_ACCEPTED)) for name in found}
 
     def fact(self, name: str, default: str) -> str:
         """A value that is written down once and stays, like the yard's id."""

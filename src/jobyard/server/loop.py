@@ -15,7 +15,7 @@ from typing import TypeVar
 from sqlalchemy.exc import DatabaseError
 
 from jobyard.agent import faults
-from jobyard.errors import Unavailable, Unwritable, YardError
+from jobyard.errors import NotFound, Unavailable, Unwritable, YardError
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import Executor
 from jobyard.model.effects import Effect, Launch
@@ -24,6 +24,7 @@ from jobyard.model.job import Reason
 from jobyard.model.node import NodeState, place_of
 from jobyard.model.task import Outcome
 from jobyard.server import rounds
+from jobyard.server.damages import Damage, Restored, why_read_only
 from jobyard.server.journal import Journal
 from jobyard.server.news import News
 from jobyard.server.rounds import Asked, Command, Item
@@ -41,6 +42,10 @@ JOURNAL_ROWS_AT_ONCE = 500
 class YardLoop(StateView):
     """Drives one YardState. `ask` runs a command through the loop; it returns when the journal has it on disk."""
 
+    seq: int  # of the last row of the journal
+    damages: tuple[Damage, ...]  # rows of it that could not be replayed
+    read_only: str  # why nothing can be asked of this yard, and the way out
+
     def __init__(self, journal: Journal, snapshots: Snapshots) -> None:
         super().__init__()
         self._journal = journal
@@ -56,7 +61,9 @@ class YardLoop(StateView):
         self._again: list[Item] = []  # of a round that was spoiled, to be taken up before anything else
         self._skipped: set[str] = set()  # words that broke the state, when they come again
         self.mirror: Mirror | None = None  # where the output of other machines is
-        self.seq, self.state = snapshots.restore(journal)
+        self._take_up(snapshots.restore(journal))
+        for each in self.damages:
+            self.trouble("journal", each.sentence)
         self._snapshot_seq = self.seq
 
     async def settled(self) -> None:
@@ -67,6 +74,8 @@ class YardLoop(StateView):
     # -- for routes ----------------------------------------------------------------------------------------------------
 
     async def ask(self, command: Command[T]) -> T:
+        if self.read_only:
+            raise Unwritable(self.read_only)
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._inbox.put_nowait(Asked(command, answer))
         return await answer
@@ -127,11 +136,30 @@ class YardLoop(StateView):
     # -- running -------------------------------------------------------------------------------------------------------
 
     def add(self, executor: Executor) -> None:
+        """Use it from now on; in a yard that can only be read, only to find what its attempts have written."""
+        self._executors[executor] = []
+        if not self.read_only:
+            self._start(executor)
+
+    def _start(self, executor: Executor) -> None:
         node = executor.status().node
         self._executors[executor] = [
             asyncio.create_task(executor.run(), name=f"executor of {node}"),
             asyncio.create_task(self._observe(executor), name=f"observe {node}"),
         ]
+
+    async def accept(self, row: int, who: str) -> None:
+        """Go on without a row that is damaged. Raises NotFound where it is not."""
+        if row not in [damage.row for damage in self.damages]:
+            raise NotFound(f"row {row} of the journal is not damaged; `yard doctor` names those that are")
+        await self._write(lambda: self._journal.accept(row, who, time.time()))
+        log.warning("%s goes on without row %d of the journal", who, row)
+        was_read_only = self.read_only
+        self.damages = tuple(each._replace(is_accepted=each.is_accepted or each.row == row) for each in self.damages)
+        self.read_only = why_read_only(self.damages)
+        if was_read_only and not self.read_only:
+            for executor in self._executors:
+                self._start(executor)
 
     def remove(self, node: str) -> None:
         """Let an executor go; nothing where there is none of that node."""
@@ -148,6 +176,8 @@ class YardLoop(StateView):
         """Until `finish`. A round: take all that is waiting, apply it, write it down, then act on it."""
         while not self._is_finishing:
             batch = await self._take()
+            if self.read_only:
+                continue  # nobody is asked, and no executor speaks
             self._settled.clear()
             done = rounds.Round()
             try:
@@ -241,7 +271,11 @@ class YardLoop(StateView):
         self._settled.set()
 
     async def _restore(self) -> None:
-        self.seq, self.state = await self._write(lambda: self._snapshots.restore(self._journal))
+        self._take_up(await self._write(lambda: self._snapshots.restore(self._journal)))
+
+    def _take_up(self, restored: Restored) -> None:
+        self.seq, self.state, self.damages = restored
+        self.read_only = why_read_only(self.damages)
 
     async def _recover(self, error: YardError, asked: Iterable[Asked]) -> None:
         """What memory holds is not what is on disk: go back to that, and tell those who asked."""
@@ -301,7 +335,8 @@ class YardLoop(StateView):
         return next((executor for executor in self._executors if executor.status().node == place), None)
 
     def save_snapshot(self) -> None:
-        self._snapshots.save(self.seq, self.state)
+        if not self.damages:  # a server that begins with it would know nothing of them
+            self._snapshots.save(self.seq, self.state)
         self._snapshot_seq = self.seq
 
     async def close(self) -> None:

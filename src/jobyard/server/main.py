@@ -13,13 +13,14 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import uvicorn
+from sqlalchemy.exc import DatabaseError
 
 from jobyard import settings
 from jobyard.errors import Unavailable, UserError
 from jobyard.model.units import whole_number
 from jobyard.server.access import NeedsToken
 from jobyard.server.app import make_app
-from jobyard.server.database import open_database
+from jobyard.server.database import open_database, unreadable
 from jobyard.server.journal import Journal
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.loop import YardLoop
@@ -66,7 +67,10 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     journal = Journal(engine)
     yard_id = journal.fact("yard_id", os.urandom(8).hex())
     build = settings.build_id()
-    loop = YardLoop(journal, Snapshots(directory / "snapshot.json", build, yard_id))
+    try:
+        loop = YardLoop(journal, Snapshots(directory / "snapshot.json", build, yard_id))
+    except DatabaseError as error:
+        raise unreadable(url, error) from error
     path = settings.socket_path(directory)
     lifetime = Lifetime(None if listen else knobs.idle_seconds, lambda: loop.is_busy, path.exists)
     address = listen or f"unix:{path}"

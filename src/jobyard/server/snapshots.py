@@ -13,6 +13,7 @@ from typing import NamedTuple
 from jobyard.engine import saved_state
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
+from jobyard.server.damages import Restored, replay
 from jobyard.server.journal import Journal
 
 log = logging.getLogger(__name__)
@@ -54,17 +55,13 @@ class Snapshots:
         except OSError as error:
             log.warning("no snapshot: %s", error)
 
-    def restore(self, journal: Journal) -> tuple[int, YardState]:
-        """The state after the last row of the journal, and that row's number."""
+    def restore(self, journal: Journal) -> Restored:
+        """The state after the last row of the journal."""
         seq, state = self._load()
         if seq > journal.last_seq():  # the journal was put back to an older copy: it is the truth
             log.warning("snapshot ignored: it is newer than the journal")
             seq, state = 0, YardState()
-        for number, events in journal.read(after=seq):
-            for event in events:
-                state.handle(event)
-            seq = number
-        return seq, state
+        return replay(journal, seq, state)
 
     def _load(self) -> tuple[int, YardState]:
         try:

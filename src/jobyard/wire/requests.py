@@ -71,3 +71,10 @@ class ScaleJob:
     gpus: Gpus | None = None
     workers: TaskLimit | None = None
     auto: bool = False
+
+
+@dataclass(frozen=True)
+class AcceptRow:
+    """Go on without this row of the journal, which is damaged."""
+
+    row: int

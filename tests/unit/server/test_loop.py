@@ -146,7 +146,7 @@ async def test_replay_gives_the_state_that_lived(tmp_path: Path) -> None:
         for job in jobs[:15]:
             await yard.cancel(job, force=True)
             await yard.ended(job)
-        _, replayed = Snapshots(tmp_path / "none", "b", "y").restore(yard.journal)
+        _, replayed, _ = Snapshots(tmp_path / "none", "b", "y").restore(yard.journal)
         assert _picture(replayed) == _picture(yard.loop.state)
         invariants.check(replayed, finished_too=True)
 

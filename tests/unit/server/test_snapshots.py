@@ -30,7 +30,8 @@ def a_state(*jobs: str) -> YardState:
 
 
 def an_empty_journal(path: Path) -> Journal:
-    journal = Journal(open_database(f"sqlite:///{path / 'yard.db'}"))
+    (path / "elsewhere").mkdir()
+    journal = Journal(open_database(f"sqlite:///{path / 'elsewhere' / 'yard.db'}"))
     journal.append([], 0.0, ())
     return journal
 
@@ -39,7 +40,7 @@ def test_a_pickle_of_an_earlier_version_is_deleted_unread(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     for name in ("snapshot.pickle", "snapshot.json"):
         (tmp_path / name).write_bytes(pickle.dumps((("build", "yard"), 0, Harmful())))
-    _, state = Snapshots(tmp_path / "snapshot.json", "build", "yard").restore(an_empty_journal(tmp_path))
+    _, state, _ = Snapshots(tmp_path / "snapshot.json", "build", "yard").restore(an_empty_journal(tmp_path))
     assert not state.jobs
     assert not (tmp_path / "ran").exists()
     assert not (tmp_path / "snapshot.pickle").exists()
@@ -47,13 +48,13 @@ def test_a_pickle_of_an_earlier_version_is_deleted_unread(tmp_path: Path, monkey
 
 def test_it_is_private_json_and_comes_back(tmp_path: Path) -> None:
     snapshots, path = Snapshots(tmp_path / "snapshot.json", "build", "yard"), tmp_path / "snapshot.json"
-    (tmp_path / "elsewhere").write_text("mine")
-    (tmp_path / "snapshot.new").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "snapshot.new").symlink_to(tmp_path / "mine")
     snapshots.save(1, a_state("ab", "cd"))
     assert path.stat().st_mode & 0o777 == 0o600
     assert [type(json.loads(line)) for line in path.read_text().splitlines()] == [list, dict]
-    assert (tmp_path / "elsewhere").read_text() == "mine"
-    seq, state = snapshots.restore(an_empty_journal(tmp_path))
+    assert (tmp_path / "mine").read_text() == "mine"
+    seq, state, _ = snapshots.restore(an_empty_journal(tmp_path))
     assert (seq, list(state.jobs), state.last_number) == (1, ["ab", "cd"], 2)
 
 

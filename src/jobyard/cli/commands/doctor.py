@@ -38,9 +38,12 @@ class Check:
 
 
 @click.command("doctor")
+@click.option("--accept", type=click.IntRange(min=1), metavar="ROW", help="Go on without this damaged journal row.")
 @with_session
-def command(session: Session) -> int:
+def command(session: Session, accept: int | None) -> int:
     """Check that everything works, and say what to do where it does not. Starts the server if none runs."""
+    if accept is not None:
+        session.client.accept_row(accept)
     checks = [] if session.is_remote else local_checks(settings.yard_dir(session.yard))
     server: ServerView | None = None
     nodes: tuple[NodeView, ...] = ()
@@ -87,15 +90,9 @@ def server_checks(server: ServerView, address: str) -> list[Check]:
     else:
         message = f"the server runs {server.build}, this `yard` is {settings.build_id()}"
         checks.append(Check("build", WARN, message, "`yard server stop` once it is idle"))
-    checks += [
-        Check(
-            each.what,
-            WARN,
-            f"{each.count} failed since it began; the last: {each.last}",
-            "see `yard server logs`",
-        )
-        for each in server.troubles
-    ]
+    checks += [*damage_checks(server), *trouble_checks(server)]
+    if server.read_only:
+        return checks  # no agent is spoken to
     if not server.agents:
         checks.append(Check("agent", FAIL, "no agent: nothing can run", "see `yard server logs`"))
     for agent in server.agents:
@@ -104,6 +101,26 @@ def server_checks(server: ServerView, address: str) -> list[Check]:
         else:
             checks.append(Check("agent", FAIL, f"{agent.node}: not connected", "see `yard server logs`"))
     return checks
+
+
+def damage_checks(server: ServerView) -> list[Check]:
+    checks = [Check("journal", FAIL, server.read_only)] if server.read_only else []
+    for each in server.damages:
+        if each.jobs:
+            told, way_out = f"holds {', '.join(each.jobs)}", f"`yard cancel {each.jobs[0]}` gives such a job up"
+        else:
+            told = "was accepted" if each.is_accepted else "concerns jobs that nobody can name"
+            way_out = "" if each.is_accepted else f"`yard doctor --accept {each.row}` goes on without it"
+        checks.append(Check("journal", WARN, f"{each.sentence}; it {told}", way_out))
+    return checks
+
+
+def trouble_checks(server: ServerView) -> list[Check]:
+    return [
+        Check(each.what, WARN, f"{each.count} failed; the last: {each.last}", "see `yard server logs`")
+        for each in server.troubles
+        if each.what != "journal"  # its rows are named
+    ]
 
 
 def node_checks(nodes: tuple[NodeView, ...]) -> list[Check]:
@@ -134,7 +151,7 @@ def _server_with_agents(client: YardClient) -> ServerView:
     while True:
         view = client.server()
         is_complete = view.agents and all(agent.connected and agent.pid for agent in view.agents)
-        if is_complete or time.monotonic() >= deadline:
+        if is_complete or view.read_only or time.monotonic() >= deadline:
             return view
         time.sleep(0.1)
 

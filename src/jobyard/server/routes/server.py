@@ -1,20 +1,22 @@
-"""GET /healthz, GET /server, POST /server/stop: the server about itself."""
+"""GET /healthz, GET /server, POST /server/stop, POST /server/accept: the server about itself."""
 
 from __future__ import annotations
 
 import logging
 import os
+from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from jobyard import __version__
 from jobyard.model.units import show_jobs_are
-from jobyard.server.declarations import Media, answers
+from jobyard.server.declarations import Media, answers, takes
 from jobyard.server.problems import problem
 from jobyard.server.rights import admin_of
 from jobyard.server.routes.shared import answer, yard_of
-from jobyard.wire.views import AgentView, ServerView
+from jobyard.wire.requests import AcceptRow
+from jobyard.wire.views import AgentView, DamageView, ServerView
 
 router = APIRouter()
 log = logging.getLogger(__name__)
@@ -57,7 +59,23 @@ def server_view(request: Request) -> ServerView:
         agents=tuple(AgentView(s.node, s.pid, s.build, s.is_connected) for s in agents),
         last_event=yard.loop.seq,
         troubles=yard.loop.troubles.views(),
+        damages=tuple(
+            DamageView(each.row, each.sentence, tuple(sorted(each.jobs or ())), each.is_accepted)
+            for each in yard.loop.damages
+        ),
+        read_only=yard.loop.read_only,
     )
+
+
+@router.post("/server/accept")
+@answers(ServerView)
+async def accept_row(request: Request, asked: Annotated[AcceptRow, takes(AcceptRow)]) -> Response:
+    """Go on without a damaged row of the journal. Who said so is written down."""
+    by = admin_of(request, "accept a damaged row")
+    yard = yard_of(request)
+    with yard.lifetime.request():
+        await yard.loop.accept(asked.row, str(by))
+    return answer(server_view(request))
 
 
 @router.post("/server/stop")

@@ -1,0 +1,75 @@
+"""Damages: what is replayed of a journal with rows that cannot be read, or carried out, and what must stand still?
+
+The jobs that such a row concerns are held. Where nobody can say which they are, the yard can only be looked at, until
+somebody accepts that the row is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from jobyard.engine import concerns, quarantine
+from jobyard.engine.yard_state import YardState
+from jobyard.server.journal import Journal, Row
+
+
+class Damage(NamedTuple):
+    row: int
+    sentence: str  # as in "row 12 is damaged"
+    jobs: frozenset[str] | None  # held because of it; None: nobody can say which
+    is_accepted: bool = False
+
+    @property
+    def stops_all(self) -> bool:
+        return self.jobs is None and not self.is_accepted
+
+
+class Restored(NamedTuple):
+    seq: int  # of the last row
+    state: YardState
+    damages: tuple[Damage, ...]
+
+
+def replay(journal: Journal, after: int, state: YardState) -> Restored:
+    """The state as the rows after a number change it; none of them is passed over in silence."""
+    damages: list[Damage] = []
+    for row in journal.rows(after):
+        if row.trouble:
+            damages.append(_held(state, Damage(row.seq, row.trouble, row.jobs)))
+        else:
+            damages += _carried_out(state, row)
+        after = row.seq
+    if damages:
+        accepted = journal.accepted_rows()
+        damages = [each._replace(is_accepted=each.row in accepted) for each in damages]
+    return Restored(after, state, tuple(damages))
+
+
+def why_read_only(damages: Iterable[Damage]) -> str:
+    """Empty: it is not. One sentence, with the way out."""
+    for damage in damages:
+        if damage.stops_all:
+            return (
+                f"this yard can only be read: journal {damage.sentence}, and nobody can say which jobs that concerns; "
+                f"put a copy of the database back, or go on without it: yard doctor --accept {damage.row}"
+            )
+    return ""
+
+
+def _carried_out(state: YardState, row: Row) -> list[Damage]:
+    damages = []
+    for event in row.events:
+        jobs = concerns.jobs_of(state, event)
+        try:
+            state.handle(event)
+        except Exception as error:
+            sentence = f"row {row.seq} cannot be carried out ({type(event).__name__}: {error!r})"
+            damages.append(_held(state, Damage(row.seq, sentence, row.jobs if jobs is None else jobs)))
+    return damages
+
+
+def _held(state: YardState, damage: Damage) -> Damage:
+    for job in sorted(damage.jobs or ()):
+        quarantine.begin(state, job, f"journal {damage.sentence}")
+    return damage
