@@ -187,14 +187,11 @@ class _Making:
     def _place_in_what_was_asked_for(self, request: Request, asks: tuple[Ask, ...]) -> list[Placement] | None:
         """In what stops for this request; if that is not enough, in what stops for those behind it."""
         own = [each for each in self._promised if each.running.stops_for == request.job]
-        self._free(own)
-        if own and (placed := _place_all(self._rooms, asks, self._kept_free)):
-            return placed
-        placed = _place_all(_after(self._rooms, self._promised), asks, self._kept_free) if self._promised else None
-        if placed is not None:
-            self._free(_without_superfluous(self._rooms, asks, self._promised, self._kept_free))
-            placed = _place_all(self._rooms, asks, self._kept_free)
-        return placed
+        for options in (own, self._promised):
+            if options and (needed := _needed(self._rooms, asks, options, self._kept_free)):
+                self._free(needed)
+                return _place_all(self._rooms, asks, self._kept_free)
+        return None
 
     def _free(self, changes: Sequence[_Change]) -> None:
         """Count these as done: what they give up is there for everybody."""
@@ -319,14 +316,21 @@ def _place_all(rooms: Rooms, asks: Sequence[Ask], protected: Sequence[Protected]
 def _cheapest(
     rooms: Rooms, asks: Sequence[Ask], options: Sequence[_Change], protected: Sequence[Protected]
 ) -> list[_Change] | None:
-    """Few of these changes, at little loss, with which all asks fit, and none that could be left out."""
+    """Few of these changes, at little loss, with which all asks fit, and none that could be left out or be smaller."""
+    needed = _needed(rooms, asks, options, protected)
+    return _as_large_as_possible(rooms, asks, needed, protected) if needed is not None else None
+
+
+def _needed(
+    rooms: Rooms, asks: Sequence[Ask], options: Sequence[_Change], protected: Sequence[Protected]
+) -> list[_Change] | None:
+    """The same, each as it is. The same choice whatever else there was to choose from, and was not chosen."""
     if _place_all(_after(rooms, options), asks, protected) is None:
         return None
     chosen = _ask_by_ask(rooms, asks, options, protected)
     if _place_all(_after(rooms, chosen), asks, protected) is None:
         chosen = list(options)
-    chosen = _without_superfluous(rooms, asks, chosen, protected)
-    return _as_large_as_possible(rooms, asks, chosen, protected)
+    return _without_superfluous(rooms, asks, chosen, protected)
 
 
 def _without_superfluous(
