@@ -1,16 +1,17 @@
 """A Hugging Face Trainer that knows nothing of a yard: it saves each epoch, and resumes from what it finds saved.
 
 Inside a yard it reports progress by itself: transformers speaks Kubeflow's protocol when it finds its variables set.
-It is stopped by SIGTERM, and loses what it has done since its last save.
+It is stopped by SIGTERM, and loses what it has done since its last save. A machine can also lose its power while a
+checkpoint is written: only one that is complete is resumed from.
 """
 
 import argparse
 import os
+from pathlib import Path
 
 import torch
 from torch.utils.data import Dataset
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
 
 
 class MadeUpSentences(Dataset):
@@ -24,6 +25,12 @@ class MadeUpSentences(Dataset):
     def __getitem__(self, index):
         ids = self.ids[index]
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids[0] % 2}
+
+
+def last_complete_checkpoint(directory):
+    """The Trainer writes `trainer_state.json` last: without it a checkpoint is half of one."""
+    complete = [found.parent for found in Path(directory).glob("checkpoint-*/trainer_state.json")]
+    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 
 if __name__ == "__main__":
@@ -52,7 +59,7 @@ if __name__ == "__main__":
         disable_tqdm=True,
     )
     trainer = Trainer(model=model, args=arguments, train_dataset=MadeUpSentences(options.samples))
-    last = get_last_checkpoint(options.output) if os.path.isdir(options.output) else None
+    last = last_complete_checkpoint(options.output)
     print(f"begins with {last or 'a new model'}", flush=True)
-    done = trainer.train(resume_from_checkpoint=last)
+    done = trainer.train(resume_from_checkpoint=last and str(last))
     print(f"ended after step {done.global_step} with loss {done.training_loss:.4f}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import suppress
 from typing import Callable, Dict, List, Optional
 
 from jobyard.agent import clock, records, stop_file
 from jobyard.agent.attempts import RUNNING, Attempt
+from jobyard.agent.quiet import LOOK_SECONDS, Quiet
 from jobyard.agent.stop_file import StopOrder
 from jobyard.agent.timers import Timers
 
@@ -26,6 +28,7 @@ class Orders:
         self._attempts = attempts
         self._state_dir = state_dir
         self._end = end
+        self._watched: Dict[str, Quiet] = {}  # of those that tell nothing: do they write a checkpoint now?
 
     def give(self, attempts: List[Attempt], deadline: float, grace: float, at_once: bool) -> None:
         """Ask these to stop. Asked again, the earlier moment holds. Raises OSError if a file could not be written."""
@@ -75,12 +78,14 @@ class Orders:
         return grace if order is None or not attempt.is_followed else order.grace_left(grace, clock.seconds())
 
     def pursue(self, attempt: Attempt) -> None:
-        """End it when its time is over, or now; an order of an agent before us too."""
+        """End it when its time is over, or as soon as it writes nothing; an order of an agent before us too."""
         order = attempt.order
         if order is None or order.is_overridden:
             return
-        left = 0.0 if order.at_once or order.signalled_at else order.due_in(clock.seconds())
-        if left > 0:
+        left = 0.0 if order.signalled_at else order.due_in(clock.seconds())
+        if left > 0 and order.at_once:
+            self._watch(attempt)
+        elif left > 0:
             self._timers.after(left, lambda: self._is_due(attempt))
         else:
             self._overdue(attempt, order)
@@ -91,6 +96,24 @@ class Orders:
             return
         if not order.signalled_at:
             self.pursue(attempt)
+
+    def _watch(self, attempt: Attempt) -> None:
+        if attempt.id not in self._watched:
+            files = records.paths(self._state_dir, attempt.id)
+            # All tasks of a gang have one directory. Which jobs are gangs, an agent that died has not told us.
+            own, shared = files.checkpoint, records.shared_checkpoint(files).checkpoint
+            self._watched[attempt.id] = Quiet([own] if os.path.isdir(own) else [shared])
+            self._look(attempt)
+
+    def _look(self, attempt: Attempt) -> None:
+        order, watched = attempt.order, self._watched[attempt.id]
+        is_alive = self._attempts.get(attempt.id) is attempt
+        if is_alive and order is not None and not order.is_overridden:
+            if order.due_in(clock.seconds()) > 0 and not watched.is_quiet():
+                self._timers.after(LOOK_SECONDS, lambda: self._look(attempt))
+                return
+            self._overdue(attempt, order)
+        del self._watched[attempt.id]
 
     def _overdue(self, attempt: Attempt, order: StopOrder) -> None:
         if attempt.wants_stop is not None and attempt.state == RUNNING:

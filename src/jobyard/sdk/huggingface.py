@@ -3,17 +3,29 @@
 yard = YardCallback()
 args = TrainingArguments(output_dir=str(yard.job.checkpoint_dir), save_strategy="epoch", ...)
 trainer = Trainer(model, args, train_dataset=data, callbacks=[yard])
-trainer.train(resume_from_checkpoint=get_last_checkpoint(args.output_dir))
+trainer.train(resume_from_checkpoint=last_complete_checkpoint(args.output_dir))
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback
 
 from jobyard.sdk import YardJob, yard_job
+
+
+def last_complete_checkpoint(directory: str) -> str | None:
+    """The newest checkpoint of a Trainer that is whole; None: there is none.
+
+    The Trainer writes `trainer_state.json` last. Who was killed before that has left half a checkpoint, and
+    `get_last_checkpoint` of transformers names that one.
+    """
+    complete = [state.parent for state in Path(directory).glob("checkpoint-*/trainer_state.json")]
+    steps = {int(number): path for path in complete if (number := path.name.rpartition("-")[2]).isdigit()}
+    return str(steps[max(steps)]) if steps else None
 
 
 class YardCallback(TrainerCallback):  # type: ignore[misc]

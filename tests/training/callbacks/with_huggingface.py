@@ -5,9 +5,8 @@ from typing import Any
 
 import torch
 from transformers import Trainer, TrainerCallback, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
 
-from jobyard.sdk.huggingface import YardCallback
+from jobyard.sdk.huggingface import YardCallback, last_complete_checkpoint
 from tests.training.callbacks.asking import ask_in_second_epoch
 
 
@@ -41,5 +40,5 @@ args = TrainingArguments(
 data: Any = [{"x": torch.randn(4), "labels": torch.ones(1)} for _ in range(40)]
 model = Model()
 trainer = Trainer(model=model, args=args, train_dataset=data, callbacks=[yard, Ask()])
-trainer.train(resume_from_checkpoint=get_last_checkpoint(str(yard.job.checkpoint_dir)))
+trainer.train(resume_from_checkpoint=last_complete_checkpoint(str(yard.job.checkpoint_dir)))
 print("result", trainer.state.global_step, float(model.layer.weight.sum()).hex())

@@ -89,6 +89,36 @@ def test_at_once_means_now(agent: AgentProcess, server: Client) -> None:
     assert outcome["message"] == "ended by SIGTERM: it does not stop at a checkpoint by itself"
 
 
+# Files that come one after the other, as those of a large checkpoint: the last one makes it complete.
+SAVES = "mkdir $YARD_CHECKPOINT_DIR/c; for i in 1 2 3 4 5 6; do echo $i > $YARD_CHECKPOINT_DIR/c/$i; echo ready; "
+SAVES += "sleep 0.5; done; touch $YARD_CHECKPOINT_DIR/c/complete; while :; do sleep 0.05; done"
+
+
+def test_who_tells_nothing_is_not_ended_in_the_middle_of_a_checkpoint(agent: AgentProcess, server: Client) -> None:
+    begin(agent, server, SAVES)
+    ask(server, at_once=True)
+    ask(server, at_once=True)
+    outcome = server.finished("j.0.1")
+    assert (outcome["reason"], outcome["signal"]) == ("Preempted", 15)
+    assert os.path.exists(agent.files("j.0.1").checkpoint + "/c/complete")
+
+
+def test_a_checkpoint_that_is_being_written_outlives_the_agent(agent: AgentProcess, server: Client) -> None:
+    begin(agent, server, SAVES)
+    ask(server, at_once=True)
+    until(lambda: os.path.exists(agent.files("j.0.1").stop))
+    agent.kill()
+    outcome = agent.start().connect("j.0.1").finished("j.0.1")
+    assert outcome["reason"] == "Preempted"
+    assert os.path.exists(agent.files("j.0.1").checkpoint + "/c/complete")
+
+
+def test_who_never_stops_writing_is_ended_at_the_deadline(agent: AgentProcess, server: Client) -> None:
+    begin(agent, server, "while :; do date >> $YARD_CHECKPOINT_DIR/log; echo ready; sleep 0.05; done")
+    ask(server, at_once=True, deadline=3)
+    assert server.finished("j.0.1")["signal"] == 15
+
+
 @pytest.mark.parametrize(("done", "reason"), [(1, "Preempted"), (2, None)])
 def test_who_ends_well_at_sigterm_is_judged_by_its_reports(
     agent: AgentProcess, server: Client, done: int, reason: str | None

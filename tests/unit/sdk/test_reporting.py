@@ -369,6 +369,21 @@ def test_the_agent_reads_every_report(yard: Yard) -> None:
     assert progress["checkpoint_seconds"] == 0.25
 
 
+def test_half_a_checkpoint_of_the_trainer_is_not_resumed_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(TrainerCallback=object))
+    monkeypatch.delitem(sys.modules, "jobyard.sdk.huggingface", raising=False)
+    last_complete = importlib.import_module("jobyard.sdk.huggingface").last_complete_checkpoint
+    monkeypatch.delitem(sys.modules, "jobyard.sdk.huggingface")
+    assert last_complete(str(tmp_path / "none")) is None
+    for name in ("checkpoint-96", "checkpoint-128", "checkpoint-160", "checkpoint-of-mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").touch()
+    assert last_complete(str(tmp_path)) is None
+    for name in ("checkpoint-96", "checkpoint-128", "checkpoint-of-mine"):
+        (tmp_path / name / "trainer_state.json").touch()
+    assert last_complete(str(tmp_path)) == str(tmp_path / "checkpoint-128")
+
+
 @pytest.mark.parametrize(("planned", "told"), [(3, 3), (sys.maxsize, None), (0, None)])
 def test_the_trainer_of_a_dataset_without_a_length_knows_no_end(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, planned: int, told: int | None
