@@ -4,6 +4,8 @@
     ├── UserError            the request is wrong: fix it (exit 2, HTTP 4xx)
     │   ├── NotFound         no such job, task, node, token
     │   ├── Unwritable       the yard's disk is full or read-only: make room (exit 2, HTTP 507)
+    │   ├── TooLarge         more than one request may have (exit 2, HTTP 413)
+    │   ├── TooMany          more at the same time than one caller may have (exit 2, HTTP 429)
     │   ├── Forbidden        no token, or a wrong one (HTTP 401)
     │   └── NotAllowed       a good token, but not for this (HTTP 403)
     ├── BuildFailed          the image was not made, or not pushed (exit 1)
@@ -40,6 +42,16 @@ class NotFound(UserError):
 class Unwritable(UserError):
     code = "unwritable"
     http_status = 507
+
+
+class TooLarge(UserError):
+    code = "too_large"
+    http_status = 413
+
+
+class TooMany(UserError):
+    code = "too_many"
+    http_status = 429
 
 
 class Forbidden(UserError):

@@ -35,6 +35,18 @@ class ServerKnobs:
     """A machine without a link for so long is lost: what ran there runs elsewhere as the next attempt."""
     alive_seconds: float = 5.0
     """A machine's link is tried this often; three times without an answer, and it counts as cut."""
+    header_seconds: float = 10.0
+    """A client that has not sent the whole header of a request after so many seconds is closed."""
+    keep_alive_seconds: float = 5.0
+    """A connection without a request is kept for so many seconds."""
+    body_seconds: float = 60.0
+    """The body of a request has so many seconds, and one more for each 64 KiB of it."""
+    stall_seconds: float = 3600.0
+    """A client that asked for an answer and reads nothing of it is closed after so many seconds: `yard logs | less`."""
+    connections_per_peer: int = 256
+    """Open connections of one address on TCP; behind a proxy, that of all its clients."""
+    body_mib_most: int = 64
+    """The largest request in MiB: a batch of a million lines of 60 characters."""
     db: str = ""
     """The database URL; empty: SQLite in the yard's directory. A variable, because it may carry a password."""
     token_dir: str = ""
@@ -79,7 +91,7 @@ Group = TypeVar("Group", ServerKnobs, ClientKnobs)
 def knobs(group: type[Group], environ: Mapping[str, str] | None = None) -> Group:
     """The group's knobs as the environment sets them. Raises UserError that names a variable with a bad value."""
     environ = os.environ if environ is None else environ
-    given: dict[str, str | float | bool] = {}
+    given: dict[str, str | float | int | bool] = {}
     for field in fields(group):
         variable = f"YARD_{field.name.upper()}"
         text = environ.get(variable, "")
@@ -88,11 +100,15 @@ def knobs(group: type[Group], environ: Mapping[str, str] | None = None) -> Group
     return group(**given)  # type: ignore[arg-type]
 
 
-def _read(variable: str, text: str, kind: type) -> str | float | bool:
+def _read(variable: str, text: str, kind: type) -> str | float | int | bool:
     if kind is str:
         return text
     if kind is bool:
         return text.lower() not in ("0", "no", "false", "off")
+    if kind is int:
+        if not text.isascii() or not text.isdigit() or not 0 < int(text) < 1 << 31:
+            raise UserError(f"{variable}: {text[:40]!r} is not a whole number; unset it or write 1 or more")
+        return int(text)
     try:
         seconds = float(text)
     except ValueError:

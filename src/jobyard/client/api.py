@@ -49,6 +49,7 @@ T = TypeVar("T")
 Query = Mapping[str, str | int | bool | None]
 LONG_SECONDS = 600.0  # for what packs a tree, reaches a machine or gathers results before it answers
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0  # between two tries to reach a server
+PAGE_MOST = 1000  # jobs or tasks that are asked for at once: a server gives no more
 EVENTS = {kind.__name__: kind for kind in Event.__subclasses__()}
 
 
@@ -91,8 +92,21 @@ class YardClient:
     def jobs(
         self, *, all: bool = False, state: str | None = None, limit: int | None = None, unfinished: bool = False
     ) -> tuple[JobView, ...]:
-        query = _query({"all": all, "state": state, "limit": limit, "unfinished": unfinished})
-        return self._views(JobView, self._call("GET", "/jobs" + query))
+        """The newest first; all of them, or the first `limit`, whatever the server puts in one answer."""
+        words: Query = {"all": all, "state": state, "unfinished": unfinished}
+        found: list[JobView] = []
+        while limit is None or len(found) < limit:
+            before = found[-1].number if found else None
+            asked = None if limit is None else min(PAGE_MOST, limit - len(found))
+            page = self._views(
+                JobView, self._call("GET", "/jobs" + _query({**words, "limit": asked, "before": before}))
+            )
+            if before is not None and page and page[0].number >= before:
+                break  # a server that does not know pages has answered with all of them
+            found.extend(page)
+            if len(page) < (asked or PAGE_MOST):
+                break
+        return tuple(found)
 
     def job(self, selector: str) -> JobView:
         return self._view(JobView, self._call("GET", _job(selector)))
@@ -100,8 +114,17 @@ class YardClient:
     def tasks(
         self, selector: str, *, state: str | None = None, limit: int | None = None, offset: int | None = None
     ) -> tuple[TaskView, ...]:
-        query = _query({"state": state, "limit": limit, "offset": offset})
-        return self._views(TaskView, self._call("GET", _job(selector, "/tasks") + query))
+        """100 of them unless `limit` says otherwise; in several calls where they are many."""
+        limit, begin = 100 if limit is None else limit, offset or 0
+        found: list[TaskView] = []
+        while len(found) < limit:
+            at_once = min(PAGE_MOST, limit - len(found))
+            query = _query({"state": state, "limit": at_once, "offset": begin + len(found) or None})
+            page = self._views(TaskView, self._call("GET", _job(selector, "/tasks") + query))
+            found.extend(page)
+            if len(page) < at_once:
+                break
+        return tuple(found)
 
     def why(self, selector: str) -> WhyView:
         return self._view(WhyView, self._call("GET", _job(selector, "/why")))

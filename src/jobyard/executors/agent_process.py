@@ -18,10 +18,12 @@ class LocalAgent:
 
     address = sees_us_as = ""  # only others know how this machine is reached
 
-    def __init__(self, state_dir: Path, socket: Path, fake_gpus: str = "") -> None:
+    def __init__(self, state_dir: Path, socket: Path, fake_gpus: str = "", open_files: int = 0) -> None:
+        """`open_files`: the soft limit that the agent and its tasks get; 0: ours."""
         self.state_dir = state_dir
         self.socket = socket
         self.fake_gpus = fake_gpus
+        self.open_files = open_files
         self.zipapp, self.build = agent_zipapp()
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -47,6 +49,9 @@ class LocalAgent:
         command += ["--socket", str(self.socket), "--detach"]
         if self.fake_gpus:
             command += ["--fake-gpus", self.fake_gpus]
+        if self.open_files > 0:
+            # Not in the child between fork and exec: we have threads.
+            command = ["/bin/sh", "-c", f'ulimit -S -n {self.open_files} && exec "$@"', "sh", *command]
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import socket
 import subprocess
@@ -14,8 +13,8 @@ from pathlib import Path
 
 from jobyard import settings
 from jobyard.errors import YardError
+from jobyard.server.log_file import log_to_stderr, open_log
 
-LOG_BYTES_MOST = 5_000_000
 ANY_HOST = ("0.0.0.0", "[::]", "::")
 
 
@@ -30,7 +29,7 @@ def main() -> int:
     try:
         if options.background:
             return start_in_background(options.yard, options.listen)
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
+        log_to_stderr(settings.server_log_path(options.yard))
         run = import_module("jobyard.server.main")
         asyncio = import_module("asyncio")
         ready = options.ready_fd
@@ -63,9 +62,7 @@ def start_in_background(yard: Path, listen: str) -> int:
     settings.make_yard_dir(yard)
     try:
         log_path = settings.server_log_path(yard)
-        if log_path.exists() and log_path.stat().st_size > LOG_BYTES_MOST:
-            log_path.replace(log_path.with_suffix(".log.old"))
-        log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = open_log(log_path)
     except OSError as error:
         print(f"yard: the yard {yard} cannot be used: {error.strerror}; choose another with --yard", file=sys.stderr)
         return 2

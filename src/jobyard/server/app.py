@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from jobyard import __version__
 from jobyard.errors import YardError
@@ -30,6 +31,7 @@ def make_app(yard: Yard) -> FastAPI:
     app.add_exception_handler(YardError, _on_yard_error)
     app.add_exception_handler(RequestValidationError, _on_bad_request)
     app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
     app.add_exception_handler(Exception, _on_bug)
     return app
 
@@ -50,6 +52,11 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "not_found", 405: "bad_request"}.get(error.status_code, "error")
     return problem(code, f"{request.method} {request.url.path}: {error.detail}", error.status_code)
+
+
+async def _on_disconnect(request: Request, _: Exception) -> Response:
+    """Nobody hears it: whoever sent half a request is gone, and that is not our fault."""
+    return problem("bad_request", f"{request.method} {request.url.path}: the request ended too early", 400)
 
 
 async def _on_bug(_: Request, error: Exception) -> Response:

@@ -41,14 +41,23 @@ class Machines:
     """Makes an executor for each machine and each cluster, and gives it to the loop."""
 
     def __init__(
-        self, loop: YardLoop, directory: Path, yard_id: str, this_machine: str, listen: str, knobs: ServerKnobs
+        self,
+        loop: YardLoop,
+        directory: Path,
+        yard_id: str,
+        this_machine: str,
+        listen: str,
+        knobs: ServerKnobs,
+        open_files: int = 0,
     ) -> None:
+        """`open_files`: the limit that tasks on this machine get, ours being higher; 0: ours."""
         self.this_machine = this_machine
         self._loop = loop
         self._directory = directory
         self._yard_id = yard_id
         self._knobs = knobs
         self._account = account_of(knobs.run_as) if knobs.run_as else None
+        self._open_files = open_files
         self.mirror = loop.mirror = Mirror(directory / "mirror")
         self.problems: dict[str, str] = {}  # cluster -> why it has no executor
         self._one_at_a_time = threading.Lock()  # tasks of one job share a directory
@@ -79,7 +88,7 @@ class Machines:
             return self._this_machine_as(self._account)
         agent_socket = settings.runtime_dir() / f"{settings.yard_key(self._directory)}.agent"
         files = self._directory / "agent"
-        agent = LocalAgent(files, agent_socket, os.environ.get("JOBYARD_FAKE_GPUS", ""))
+        agent = LocalAgent(files, agent_socket, os.environ.get("JOBYARD_FAKE_GPUS", ""), self._open_files)
         machine: MachineExecutor = executor_class("local")(
             "local", self.this_machine, agent, self._loop, self._respawn, files, owner_only=True
         )

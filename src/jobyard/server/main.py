@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import time
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import uvicorn
@@ -18,11 +17,14 @@ from sqlalchemy.exc import DatabaseError
 from jobyard import settings
 from jobyard.errors import Unavailable, UserError
 from jobyard.model.units import whole_number
+from jobyard.server.accepting import BoundedServer
 from jobyard.server.access import NeedsToken
 from jobyard.server.app import make_app
+from jobyard.server.bounds import Bounded
 from jobyard.server.database import open_database, unreadable
 from jobyard.server.journal import Journal
 from jobyard.server.lifetime import Lifetime
+from jobyard.server.limits import HEADER_BYTES_MOST, LISTEN_MOST, limits_of, raise_descriptor_limit
 from jobyard.server.loop import YardLoop
 from jobyard.server.machines import Machines, this_host
 from jobyard.server.snapshots import Snapshots
@@ -58,6 +60,7 @@ def lock_yard(directory: Path) -> int:
 async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> None:
     """Until asked to stop, idle for too long, or signalled. Work that runs goes on without us."""
     lock = lock_yard(directory)
+    open_files, descriptors = raise_descriptor_limit()
     tcp = _tcp_socket(listen) if listen else None  # an address in use is told before anything begins
     knobs = settings.knobs(ServerKnobs)
     url = db or knobs.db or f"sqlite:///{directory / 'yard.db'}"
@@ -76,14 +79,14 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     address = listen or f"unix:{path}"
     # Written down once: a laptop's name changes with its network, and is the same machine.
     this_machine = journal.fact("this_machine", this_host())
-    machines = Machines(loop, directory, yard_id, this_machine, listen, knobs)
+    machines = Machines(loop, directory, yard_id, this_machine, listen, knobs, open_files)
     place = url.split("@")[-1]  # without the password
     yard = Yard(loop, machines, engine, lifetime, str(directory), yard_id, address, place, time.time(), build)
     machines.start()
     running = asyncio.create_task(loop.run(), name="loop")
     running.add_done_callback(lambda _: lifetime.stop())
 
-    servers, sockets = _listeners(yard, directory, tcp)
+    servers, sockets = _listeners(yard, directory, tcp, descriptors)
     serving = [asyncio.create_task(s.serve([bound])) for s, bound in zip(servers, sockets, strict=True)]
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, lifetime.stop)
@@ -111,28 +114,27 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     os.close(lock)
 
 
-class _Server(uvicorn.Server):
-    """Signals are ours: uvicorn's own handlers would end the process their way."""
-
-    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        return nullcontext()
-
-
-def _listeners(yard: Yard, directory: Path, tcp: socket.socket | None) -> tuple[list[_Server], list[socket.socket]]:
+def _listeners(
+    yard: Yard, directory: Path, tcp: socket.socket | None, descriptors: int
+) -> tuple[list[BoundedServer], list[socket.socket]]:
     app = make_app(yard)
+    knobs = settings.knobs(ServerKnobs)
+    ours = limits_of(knobs, descriptors, is_tcp=False)
     options = {
         "log_config": None,
         "access_log": False,
         "lifespan": "off",
         "timeout_graceful_shutdown": 1,
-        "h11_max_incomplete_event_size": 1 << 20,  # a cursor of many logs is a long header
+        "h11_max_incomplete_event_size": HEADER_BYTES_MOST,
+        "ws": "none",
     }
     sockets = [_unix_socket(settings.socket_path(directory))]
-    servers = [_Server(uvicorn.Config(app, **options))]  # type: ignore[arg-type]
+    servers = [BoundedServer(uvicorn.Config(Bounded(app, ours), **options), ours)]  # type: ignore[arg-type]
     if tcp is not None:
         sockets.append(tcp)
-        guarded = NeedsToken(app, yard.engine, yard.revocations, yard.refusal_seconds)
-        servers.append(_Server(uvicorn.Config(guarded, **options)))  # type: ignore[arg-type]
+        theirs = limits_of(knobs, descriptors, is_tcp=True)
+        guarded = NeedsToken(Bounded(app, theirs), yard.engine, yard.revocations, yard.refusal_seconds)
+        servers.append(BoundedServer(uvicorn.Config(guarded, **options), theirs))  # type: ignore[arg-type]
     return servers, sockets
 
 
@@ -145,7 +147,7 @@ def _unix_socket(path: Path) -> socket.socket:
         bound.bind(str(path))
     finally:
         os.umask(before)
-    bound.listen(128)
+    bound.listen(LISTEN_MOST)
     return bound
 
 
@@ -156,6 +158,6 @@ def _tcp_socket(listen: str) -> socket.socket:
         raise UserError(f"--listen {listen}: write HOST:PORT, like 127.0.0.1:8470 or 0.0.0.0:8470")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host.strip("[]"), number), family=family)
+        return socket.create_server((host.strip("[]"), number), family=family, backlog=LISTEN_MOST)
     except OSError as error:
         raise UserError(f"--listen {listen}: {error.strerror or error}") from error

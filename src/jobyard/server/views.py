@@ -7,7 +7,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import islice
 
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.training import idle_seconds
@@ -198,11 +197,27 @@ def task_view(job: JobRecord, task: Task) -> TaskView:
 
 
 def task_views(state: YardState, job: JobRecord, states: Iterable[State], limit: int, offset: int) -> list[TaskView]:
-    wanted = list(states) or list(State)
-    ranges = sorted(span for each in wanted for span in job.numbers_in(each))
-    numbers = (number for first, last in ranges for number in range(first, last + 1))
-    tasks = [job.task(number) for number in islice(numbers, offset, offset + limit)]
-    return [_with_awaited(state, job, task_view(job, task)) for task in tasks]
+    return [awaited_view(state, job, number) for number in task_numbers(job, states, limit, offset)]
+
+
+def task_numbers(job: JobRecord, states: Iterable[State], limit: int, offset: int) -> list[int]:
+    """The tasks in these states (none: all), in order, from the offset on. It costs what it answers, not the offset."""
+    wanted = list(states)
+    if not wanted:
+        return list(range(job.spec.size)[offset : offset + limit])
+    found: list[int] = []
+    for first, last in sorted(span for each in wanted for span in job.numbers_in(each)):
+        begin = first + offset
+        offset = max(0, begin - last - 1)
+        found.extend(range(begin, min(last + 1, begin + limit - len(found))))
+        if len(found) >= limit:
+            break
+    return found
+
+
+def awaited_view(state: YardState, job: JobRecord, number: int) -> TaskView:
+    """A task, with the cluster's words where it was handed over and does not run yet."""
+    return _with_awaited(state, job, task_view(job, job.task(number)))
 
 
 def _with_awaited(state: YardState, job: JobRecord, view: TaskView) -> TaskView:

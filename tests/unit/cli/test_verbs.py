@@ -9,9 +9,9 @@ from tests.unit.cli.conftest import Yard
 from tests.unit.client.standin import Asked, Said, StandIn, problem
 from tests.unit.client.views import SERVER_PID, a_failure, a_job_view, a_server_view
 
-from jobyard.cli.commands import show
 from jobyard.cli.group import VERBS
 from jobyard.cli.group import yard as yard_group
+from jobyard.client import api
 from jobyard.model.job import Reason, State
 from jobyard.model.node import NodeState
 from jobyard.wire.views import (
@@ -99,7 +99,7 @@ def test_a_long_table_says_how_much_is_missing_and_programs_get_all(yard: Yard, 
 
 
 def test_all_tasks_come_in_pages_to_programs(yard: Yard, standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(show, "TASKS_AT_ONCE", 200)
+    monkeypatch.setattr(api, "PAGE_MOST", 200)
     standin.on("GET /jobs/j1", Said(data=a_job_view(counts=Counts(total=250, pending=250))))
 
     def page(asked: Asked) -> Said:

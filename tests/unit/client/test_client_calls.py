@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.client.standin import Said, StandIn, problem, standing_in
+from tests.unit.client.standin import Asked, Said, StandIn, problem, standing_in
 from tests.unit.client.views import a_job_view, a_server_view, a_spec
 
 from jobyard.client.address import Address, parse_address
@@ -120,6 +120,31 @@ def test_a_server_that_cannot_start_says_why_at_once(short_dir: Path) -> None:
 def test_selectors_and_labels_are_quoted(standin: StandIn, client: YardClient) -> None:
     standin.on("GET /jobs/a%2Fb%20c", Said(data=a_job_view()))
     assert client.job("a/b c").id == "j1"
+
+
+def test_jobs_and_tasks_are_asked_for_in_pages(standin: StandIn, client: YardClient) -> None:
+    def jobs(asked: Asked) -> Said:
+        newest = int(asked.query.get("before", 2501)) - 1
+        numbers = range(newest, max(0, newest - int(asked.query.get("limit", 1000))), -1)
+        return Said(data=[a_job_view(id=f"j{n}", number=n) for n in numbers])
+
+    standin.on("GET /jobs", jobs)
+    assert [job.number for job in client.jobs()] == list(range(2500, 0, -1))
+    assert [job.number for job in client.jobs(limit=1500)] == list(range(2500, 1000, -1))
+    assert [asked.query for asked in standin.asked] == [
+        {},
+        {"before": "1501"},
+        {"before": "501"},
+        {"limit": "1000"},
+        {"limit": "500", "before": "1501"},
+    ]
+
+
+def test_a_server_that_does_not_know_pages_is_asked_no_third_time(standin: StandIn, client: YardClient) -> None:
+    whole = [a_job_view(id=f"j{n}", number=n) for n in range(1200, 0, -1)]
+    standin.on("GET /jobs", Said(data=whole))
+    assert len(client.jobs()) == 1200
+    assert len(standin.asked) == 2
 
 
 def test_only_what_is_said_is_in_the_query(standin: StandIn, client: YardClient) -> None:

@@ -9,11 +9,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from jobyard.server.commands import submit
 from jobyard.server.lifetime import Lifetime
-from jobyard.server.routes.jobs import list_jobs
+from jobyard.server.limits import PAGE_MOST, VIEWS_AT_ONCE
+from jobyard.server.routes.jobs import list_jobs, list_tasks
 from jobyard.server.routes.results import _ended
 from jobyard.server.routes.shared import event_stream
-from tests.unit.server.running import RunningYard, a_yard
+from jobyard.wire.requests import SubmitJob
+from tests.unit.server.running import RunningYard, a_yard, an_array
 
 
 def a_request(running: RunningYard) -> Any:
@@ -30,6 +35,60 @@ async def test_every_unfinished_job_is_listed(tmp_path: Path) -> None:
         assert [job["id"] for job in found] == jobs[::-1]
         assert len(json.loads(bytes((await list_jobs(request, all=True)).body))) == 61
         assert len(json.loads(bytes((await list_jobs(request, all=True, limit=5)).body))) == 5
+        for job in jobs:
+            await yard.cancel(job, force=True)
+
+
+async def test_tasks_come_in_pages_whatever_is_asked_for(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        size = 2 * PAGE_MOST + 5
+        job = await yard.loop.ask(submit(SubmitJob(an_array("sleep 60", size - 1))))
+        seen, offset, sizes = [], 0, []
+        while True:
+            page = await list_tasks(a_request(yard), job, limit=3_000_000, offset=offset)
+            numbers = [task["number"] for task in json.loads(bytes(page.body))]
+            seen += numbers
+            sizes.append(len(numbers))
+            if "yard-next" not in page.headers:
+                break
+            offset = int(page.headers["yard-next"])
+        assert seen == list(range(size))
+        assert sizes == [PAGE_MOST, PAGE_MOST, 5]
+        await yard.cancel(job, force=True)
+
+
+async def test_a_page_of_tasks_is_made_in_turns(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.loop.ask(submit(SubmitJob(an_array("sleep 60", 10 * PAGE_MOST))))
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        beside = asyncio.create_task(others())
+        await list_tasks(a_request(yard), job, limit=10 * PAGE_MOST)
+        beside.cancel()
+        assert turns >= PAGE_MOST // VIEWS_AT_ONCE
+        await yard.cancel(job, force=True)
+
+
+async def test_jobs_come_in_pages_that_new_jobs_do_not_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobyard.server.routes.jobs.PAGE_MOST", 4)
+    async with a_yard(tmp_path) as yard:
+        jobs = [await yard.submit("sleep 60") for _ in range(10)]
+        seen: list[str] = []
+        before: int | None = None
+        while True:
+            page = await list_jobs(a_request(yard), all=True, limit=1000, before=before)
+            seen += [job["id"] for job in json.loads(bytes(page.body))]
+            if "yard-next" not in page.headers:
+                break
+            before = int(page.headers["yard-next"])
+            jobs.append(await yard.submit("sleep 60"))
+        assert seen == jobs[:10][::-1]
         for job in jobs:
             await yard.cancel(job, force=True)
 

@@ -17,7 +17,7 @@ from jobyard.model.node import Foreign
 from jobyard.server.commands import checked_spec
 from jobyard.server.dry_run import dry_run
 from jobyard.server.routes.events import without_secrets
-from jobyard.server.views import job_view, node_view, shown, task_views, why_view
+from jobyard.server.views import job_view, node_view, shown, task_numbers, task_views, why_view
 from jobyard.wire.requests import SubmitJob
 from tests.builders import a_group, a_job, a_node, joined, submitted
 from tests.unit.server.running import a_batch, a_yard
@@ -128,6 +128,19 @@ def test_tasks_are_listed_by_state_in_pages() -> None:
     pending = task_views(state, job, [State.PENDING], 1000, 0)
     assert {view.state for view in pending} == {State.PENDING}
     assert len(pending) + len(task_views(state, job, [State.STARTING], 1000, 0)) == 100
+
+
+@pytest.mark.parametrize("states", [(), (State.PENDING,), (State.PENDING, State.STARTING), (State.FAILED,)])
+def test_a_page_of_tasks_is_the_same_wherever_it_begins(states: tuple[State, ...]) -> None:
+    state = a_state(submitted("ab", 1, a_job(30, limit=2)))
+    job = state.jobs["ab"]
+    job.pending.remove(7, 9)
+    job.pending.remove(15)
+    whole = task_numbers(job, states, 1000, 0)
+    assert whole == sorted(whole)
+    for offset in range(35):
+        for limit in range(8):
+            assert task_numbers(job, states, limit, offset) == whole[offset : offset + limit]
 
 
 @pytest.mark.parametrize(

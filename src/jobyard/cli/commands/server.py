@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
+from pathlib import Path
+from typing import BinaryIO
 
 import click
 
@@ -83,10 +86,21 @@ def logs(session: Session, follow: bool, tail: int) -> int:
             return 0
         echo_text(b"".join(lines))
         while follow:
-            if not (piece := file.read()):
-                time.sleep(POLL_SECONDS)
-            echo_text(piece)
+            echo_text(file.read())
+            if _is_moved(file, path):  # it was full: what comes now is in a new one
+                echo_text(file.read())
+                file.close()
+                file = path.open("rb")
+            time.sleep(POLL_SECONDS)
     return 0
+
+
+def _is_moved(file: BinaryIO, path: Path) -> bool:
+    """Whether the path is another file by now; not while there is none."""
+    try:
+        return path.stat().st_ino != os.fstat(file.fileno()).st_ino
+    except FileNotFoundError:
+        return False
 
 
 def _shown(session: Session, view: ServerView | None) -> int:

@@ -17,7 +17,6 @@ from jobyard.wire.views import JobView, TaskView
 TASK_HEADERS = ("TASK", "STATE", "ATTEMPT", "NODE", "GPUS", "TIME", "PEAK", "OUTCOME")
 POD_HEADERS = ("TASK", "STATE", "ATTEMPT", "NODE", "POD", "TIME", "OUTCOME")
 ROWS_MOST = 100  # of a table, unless -n says otherwise
-TASKS_AT_ONCE = 5000  # asked for in one call
 
 
 @click.command("show")
@@ -33,7 +32,7 @@ def command(session: Session, job: str, with_tasks: bool, limit: int | None, onl
         return 0
     view = session.client.job(job)
     most = limit or (view.counts.total if session.is_json else ROWS_MOST)
-    tasks = _tasks(session, view, most) if with_tasks else ()
+    tasks = session.client.tasks(view.id, limit=most) if with_tasks else ()
     if session.is_json:
         data = codec.encode(view, defaults=True)
         print_json({**data, "tasks": tasks} if with_tasks else data)
@@ -51,18 +50,6 @@ def command(session: Session, job: str, with_tasks: bool, limit: int | None, onl
         if limit is None:
             say_more(view.counts.total - len(tasks))
     return 0
-
-
-def _tasks(session: Session, view: JobView, most: int) -> tuple[TaskView, ...]:
-    """In several calls where they are many: one answer with a million tasks would hold the server up."""
-    found: tuple[TaskView, ...] = ()
-    while len(found) < most:
-        at_once = min(TASKS_AT_ONCE, most - len(found))
-        page = session.client.tasks(view.id, limit=at_once, offset=len(found) or None)
-        found += page
-        if len(page) < at_once:
-            break
-    return found
 
 
 def _fields(job: JobView) -> list[tuple[str, str]]:

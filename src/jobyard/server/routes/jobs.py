@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -13,15 +13,17 @@ from jobyard.engine.job_record import JobRecord
 from jobyard.errors import UserError
 from jobyard.model.job import State
 from jobyard.server.declarations import EVENT_STREAM, answers
+from jobyard.server.limits import PAGE_MOST, VIEWS_AT_ONCE
 from jobyard.server.routes.shared import COUNT_MOST, Selector, answer, event, event_stream, selected, view_of, yard_of
-from jobyard.server.views import task_views
+from jobyard.server.views import awaited_view, task_numbers
 from jobyard.server.yard import Yard
 from jobyard.wire.views import JobView, TaskView
 
 router = APIRouter()
+T = TypeVar("T")
 Count = Annotated[int, Query(ge=0, le=COUNT_MOST)]
 WATCH_SECONDS = 0.1  # at most ten views a second
-VIEWS_AT_ONCE = 200  # of a long list; then others have a turn
+NEXT = "Yard-Next"  # the header of a page that is not the last: what to ask for the next one with
 
 
 def _states(text: str) -> list[State]:
@@ -38,10 +40,15 @@ async def list_jobs(
     request: Request,
     all: bool = False,
     state: str = "",
-    limit: Annotated[int | None, Query(ge=0, le=COUNT_MOST)] = None,
+    limit: Count = PAGE_MOST,
     user: str = "",
     unfinished: bool = False,
+    before: Annotated[int | None, Query(ge=0, le=COUNT_MOST)] = None,
 ) -> Response:
+    """A page of at most 1000, the newest first. Where there are more, `Yard-Next` is the `before` of the next page.
+
+    By number and not by position: jobs that come meanwhile move nothing.
+    """
     yard = yard_of(request)
     wanted = set(_states(state))
     everything = all or unfinished or bool(wanted)
@@ -52,12 +59,21 @@ async def list_jobs(
         if not everything:
             # What is going on, and what ended last.
             found = [job for index, job in enumerate(found) if not job.is_final or index < 10]
-        views = []
-        for index, job in enumerate(found if limit is None else found[:limit], 1):
-            views.append(view_of(yard, job, detail=False))
-            if index % VIEWS_AT_ONCE == 0:
-                await asyncio.sleep(0)
-        return await asyncio.to_thread(answer, views)
+        left = [job for job in found if before is None or job.number < before]
+        page = left[: min(limit, PAGE_MOST)]
+        more = page[-1].number if page and len(left) > len(page) else None
+        return await _page(page, lambda job: view_of(yard, job, detail=False), more)
+
+
+async def _page(items: Sequence[T], view: Callable[[T], Any], more: int | None) -> Response:
+    """Made in portions, and written as JSON in a thread: nobody waits for somebody's long list."""
+    views = []
+    for index, item in enumerate(items, 1):
+        views.append(view(item))
+        if index % VIEWS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    headers = {} if more is None else {NEXT: str(more)}
+    return await asyncio.to_thread(answer, views, 200, headers)
 
 
 @router.get("/jobs/{selector}")
@@ -73,9 +89,14 @@ async def show_job(request: Request, selector: Selector) -> Response:
 async def list_tasks(
     request: Request, selector: Selector, state: str = "", limit: Count = 100, offset: Count = 0
 ) -> Response:
+    """A page of at most 1000. Where there are more, `Yard-Next` is the `offset` of the next page."""
     yard = yard_of(request)
     with yard.lifetime.request():
-        return answer(task_views(yard.loop.state, selected(yard, selector), _states(state), limit, offset))
+        job, state_now = selected(yard, selector), yard.loop.state
+        limit = min(limit, PAGE_MOST)
+        numbers = task_numbers(job, _states(state), limit + 1, offset)
+        more = offset + limit if limit and len(numbers) > limit else None
+        return await _page(numbers[:limit], lambda number: awaited_view(state_now, job, number), more)
 
 
 @router.get("/jobs/{selector}/watch")
