@@ -52,10 +52,10 @@ def test_stopping_is_refused_while_work_is_pending_and_work_survives_force(own_y
 @pytest.mark.slow
 def test_an_idle_server_leaves_with_its_agent_and_never_while_work_is_pending(make_yard: MakeYard) -> None:
     yard = make_yard(YARD_IDLE_SECONDS="1")
+    begun = os.times().elapsed
     job = yard.submit("--", "sleep", "4")
     pid, agent = yard.server_pid(), yard.agent_pid()
     assert pid is not None
-    begun = os.times().elapsed
     until(lambda: not is_alive(pid), seconds=30)
     assert os.times().elapsed - begun > 3.5
     assert not yard.socket.exists()
