@@ -257,7 +257,7 @@ class Host(ABC):
         environment = {**self.options.environment, **self._environment}
         if self.options.skewable_clock:
             if not FAKETIME:
-                raise Unsupported("This needs the Debian package libfaketime.")
+                raise Unsupported("This needs the Debian package faketime; `make packages` installs it.")
             environment |= {
                 "LD_PRELOAD": str(FAKETIME[0]),
                 "FAKETIME_TIMESTAMP_FILE": str(self._seen_inside() / "faketime"),

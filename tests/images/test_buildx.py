@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.cluster.build import BUILDX
+from tests.cluster.build import BUILDX, CannotBuild, build
 from tests.images.servers import Engine, RegistryServer
 from tests.images.test_build import PINNED, digest_in
 from tests.images.trees import Tree
@@ -17,12 +17,18 @@ from tests.yards import TemporaryYard
 DOCKERFILE = "FROM scratch AS main\nARG COMMIT_HASH\nCOPY greeting.txt /greeting.txt\nLABEL commit=$COMMIT_HASH\n"
 
 
+pytestmark = pytest.mark.timeout(3600)  # the first time it is compiled, beside all that the cluster needs
+
+
 @pytest.fixture
 def yard(docker_yard: TemporaryYard) -> TemporaryYard:
-    """`yard` where docker has buildx. `make test` compiles it, with what the cluster needs."""
-    if not BUILDX.is_built and subprocess.run(["docker", "buildx", "version"], capture_output=True).returncode != 0:
-        pytest.skip("docker has no buildx here; `python -m tests.cluster.build` makes one")
-    if BUILDX.is_built:
+    """`yard` where docker has buildx: ours, compiled when it is absent, or its own."""
+    try:
+        build(BUILDX)
+    except CannotBuild as error:
+        if subprocess.run(["docker", "buildx", "version"], capture_output=True).returncode != 0:
+            pytest.skip(f"docker has no buildx here: {error}")
+    else:
         plugins = docker_yard.home / ".docker" / "cli-plugins"
         plugins.mkdir(parents=True)
         shutil.copy(BUILDX.program("buildx"), plugins / "docker-buildx")
