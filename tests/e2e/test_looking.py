@@ -22,11 +22,11 @@ def two_jobs(shared_yard: TemporaryYard) -> tuple[str, str]:
 
 def test_ls_lists_the_newest_first(yard: TemporaryYard, two_jobs: tuple[str, str]) -> None:
     lines = yard.ok("ls").out.splitlines()
-    assert lines[0].split() == ["ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT"]
-    ids = [line.split()[0] for line in lines[1:]]
+    assert lines[0].split() == ["JOB", "ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT"]
+    ids = [line.split()[1] for line in lines[1:]]
     assert ids.index(two_jobs[1]) < ids.index(two_jobs[0])
-    (row,) = [line for line in lines if line.startswith(two_jobs[0])]
-    assert re.match(rf"{two_jobs[0]}  mixed +FAILED +3/3 +1 ", row)
+    (row,) = [line for line in lines if two_jobs[0] in line]
+    assert re.match(rf"{yard.job(two_jobs[0])['number']} +{two_jobs[0]}  mixed +FAILED +3/3 +1 ", row)
     assert two_jobs[1] in yard.ok("ls", "-q").out.split()
     assert two_jobs[0] in yard.ok("ls", "-q", "--state", "failed").out.split()
     assert two_jobs[1] not in yard.ok("ls", "-q", "--state", "failed").out.split()

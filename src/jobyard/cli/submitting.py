@@ -41,10 +41,9 @@ class FileOrCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if error.possibilities:
-                raise
+            near = f" (did you mean {', '.join(sorted(error.possibilities))}?)" if error.possibilities else ""
             raise UserError(
-                f"no such option {error.option_name}; what a script shall have goes after --, "
+                f"no such option {error.option_name}{near}; what a script shall have goes after --, "
                 f"as in `{ctx.command_path} FILE -- {error.option_name}`"
             ) from error
 
