@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from jobyard.engine.job_record import JobRecord
+from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.training import idle_seconds
 from jobyard.engine.yard_state import YardState
 from jobyard.model.job import Reason, State
@@ -226,19 +226,31 @@ def _with_awaited(state: YardState, job: JobRecord, view: TaskView) -> TaskView:
     return replace(view, reason=reason, message=sentence) if sentence and view.state.is_active else view
 
 
-def node_view(state: YardState, node: Node) -> NodeView:
+Held = Mapping[str, Sequence[SlotRecord]]
+
+
+def slots_by_place(state: YardState) -> Held:
+    """Who is where: on each node, and of a cluster on all its nodes. Looked through once for a list of nodes."""
+    found: defaultdict[str, list[SlotRecord]] = defaultdict(list)
+    for _, record in state.slots.values():
+        node = record.slot.placement.node
+        for place in {node, place_of(node)}:
+            found[place].append(record)
+    return found
+
+
+def node_view(state: YardState, node: Node, held: Held | None = None) -> NodeView:
     cpus = memory = tasks = 0
     devices: defaultdict[int, int] = defaultdict(int)
     percents: defaultdict[int, int] = defaultdict(int)
-    for _, record in state.slots.values():
+    for record in (slots_by_place(state) if held is None else held).get(node.id, ()):
         placement = record.slot.placement
-        if node.id in (placement.node, place_of(placement.node)):  # of a cluster: on all its nodes
-            cpus += placement.resources.cpu_millis
-            memory += placement.resources.memory_mib
-            tasks += bool(record.tasks)
-            for piece in placement.devices:
-                devices[piece.index] += piece.memory_mib
-                percents[piece.index] += placement.resources.gpu_percent
+        cpus += placement.resources.cpu_millis
+        memory += placement.resources.memory_mib
+        tasks += bool(record.tasks)
+        for piece in placement.devices:
+            devices[piece.index] += piece.memory_mib
+            percents[piece.index] += placement.resources.gpu_percent
     use = {device.index: device for device in node.device_use}
     taken = set(devices) | set(node.foreign.whole_devices)
     foreign = dict(node.foreign.device_mib)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import pytest
 from jobyard.server.commands import submit
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.limits import PAGE_MOST, VIEWS_AT_ONCE
+from jobyard.server.routes import events
 from jobyard.server.routes.jobs import list_jobs, list_tasks
 from jobyard.server.routes.results import _ended
 from jobyard.server.routes.shared import event_stream
@@ -22,7 +24,7 @@ from tests.unit.server.running import RunningYard, a_yard, an_array
 
 
 def a_request(running: RunningYard) -> Any:
-    yard = SimpleNamespace(loop=running.loop, lifetime=Lifetime(None, lambda: False))
+    yard = SimpleNamespace(loop=running.loop, lifetime=Lifetime(None, lambda: False), heartbeat_seconds=15.0)
     return SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(yard=yard)))
 
 
@@ -117,3 +119,29 @@ async def test_results_are_of_tasks_that_were_tried_and_have_ended(tmp_path: Pat
         record = yard.job(job)
         assert (_ended(record, ""), _ended(record, "1"), _ended(record, "2")) == ([0, 1], [1], [])
         await yard.cancel(job, force=True)
+
+
+async def test_events_are_written_out_beside_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job of a million lines is one event."""
+    threads: list[threading.Thread] = []
+    write = events._messages
+
+    def written(*given: Any) -> list[str]:
+        threads.append(threading.current_thread())
+        return write(*given)
+
+    monkeypatch.setattr(events, "_messages", written)
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("true")
+        await yard.ended(job)
+        stream: Any = await events.stream_events(a_request(yard), since=0, last_event_id="")
+        seen = ""
+        async with asyncio.timeout(20):
+            async for text in stream.body_iterator:
+                seen += text
+                if "event: AttemptsFinished" in seen:
+                    break
+        await stream.body_iterator.aclose()
+    assert f'"{job}"' in seen
+    assert threads
+    assert threading.main_thread() not in threads

@@ -13,11 +13,11 @@ from jobyard.errors import UserError
 from jobyard.model import codec
 from jobyard.model.events import JobSubmitted, NodeMeasured
 from jobyard.model.job import Reason, State
-from jobyard.model.node import Foreign
+from jobyard.model.node import Foreign, place_of
 from jobyard.server.commands import checked_spec
 from jobyard.server.dry_run import dry_run
 from jobyard.server.routes.events import without_secrets
-from jobyard.server.views import job_view, node_view, shown, task_numbers, task_views, why_view
+from jobyard.server.views import job_view, node_view, shown, slots_by_place, task_numbers, task_views, why_view
 from jobyard.wire.requests import SubmitJob
 from tests.builders import a_group, a_job, a_node, joined, submitted
 from tests.unit.server.running import a_batch, a_yard
@@ -128,6 +128,28 @@ def test_tasks_are_listed_by_state_in_pages() -> None:
     pending = task_views(state, job, [State.PENDING], 1000, 0)
     assert {view.state for view in pending} == {State.PENDING}
     assert len(pending) + len(task_views(state, job, [State.STARTING], 1000, 0)) == 100
+
+
+def test_a_list_of_nodes_looks_through_the_slots_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = YardState()
+    for event in (*(joined(a_node(f"n{number}")) for number in range(30)), submitted("ab", 1, a_job(100))):
+        state.handle(event)
+    for decided in state.decide(1.0):
+        state.handle(decided)
+    assert len(state.slots) >= 30
+    looked = 0
+
+    def counted(node: str) -> str:
+        nonlocal looked
+        looked += 1
+        return place_of(node)
+
+    alone = {name: node_view(state, node) for name, node in state.nodes.items()}
+    monkeypatch.setattr("jobyard.server.views.place_of", counted)
+    held = slots_by_place(state)
+    assert {name: node_view(state, node, held) for name, node in state.nodes.items()} == alone
+    assert sum(view.tasks for view in alone.values()) == len(state.slots)
+    assert looked == len(state.slots)
 
 
 @pytest.mark.parametrize("states", [(), (State.PENDING,), (State.PENDING, State.STARTING), (State.FAILED,)])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -37,22 +38,23 @@ async def stream_events(
         try:
             while rows := await yard.loop.read_journal(last):
                 for seq, batch in rows:
-                    for item in batch:
-                        yield _message(seq, item)
+                    for text in await asyncio.to_thread(_messages, seq, batch):
+                        yield text
                     last = seq
             while not news.is_cut:
                 seq, batch = await news.get()
                 if seq > last:
-                    for item in batch:
-                        yield _message(seq, item)
+                    for text in await asyncio.to_thread(_messages, seq, batch):
+                        yield text
         finally:
             yard.loop.unsubscribe(news)
 
     return event_stream(yard, messages())
 
 
-def _message(seq: int, item: Event) -> str:
-    return event(type(item).__name__, encode(without_secrets(item)), str(seq))
+def _messages(seq: int, batch: Sequence[Event]) -> list[str]:
+    """In a thread: a job of a million lines is one event, and nobody should wait while it is written out."""
+    return [event(type(item).__name__, encode(without_secrets(item)), str(seq)) for item in batch]
 
 
 def without_secrets(item: Event) -> Event:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import replace
 from typing import Annotated
@@ -13,11 +14,12 @@ from jobyard.model.node import Node, NodeState, place_of
 from jobyard.server import commands
 from jobyard.server.clusters import KUBERNETES
 from jobyard.server.declarations import answers, takes
+from jobyard.server.limits import VIEWS_AT_ONCE
 from jobyard.server.problems import problem
 from jobyard.server.rights import admin_of, check_owner
 from jobyard.server.rounds import Command
 from jobyard.server.routes.shared import Selector, answer, yard_of
-from jobyard.server.views import node_view
+from jobyard.server.views import Held, node_view, slots_by_place
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import AddNode
 from jobyard.wire.views import NodeRemoved, NodeView
@@ -36,9 +38,13 @@ async def list_nodes(request: Request) -> Response:
         await yard.loop.has_node(NODE_SECONDS)
         state = yard.loop.state
         known = {**state.nodes, **state.configs}
-        return answer(
-            [_view(yard, name) for name in known if name not in state.nodes or not state.nodes[name].is_queue]
-        )
+        held, views = slots_by_place(state), []
+        for index, name in enumerate(known, 1):
+            if name not in state.nodes or not state.nodes[name].is_queue:
+                views.append(_view(yard, name, held))
+            if index % VIEWS_AT_ONCE == 0:
+                await asyncio.sleep(0)  # of a thousand nodes others do not wait for the last
+        return await asyncio.to_thread(answer, views)
 
 
 @router.post("/nodes", status_code=201)
@@ -128,7 +134,7 @@ def _known(yard: Yard, node: str) -> None:
         raise UserError(f"node {node} is this machine; drain it (`yard nodes drain {node}`) to run nothing here")
 
 
-def _view(yard: Yard, node: str) -> NodeView:
+def _view(yard: Yard, node: str, held: Held | None = None) -> NodeView:
     state, executor = yard.loop.state, yard.loop.executor_of(node)
     config = state.configs.get(node)
     labels = config.labels if config else ()
@@ -137,4 +143,4 @@ def _view(yard: Yard, node: str) -> NodeView:
         known = replace(known, executor=KUBERNETES, state=NodeState.DRAINING if node in state.drained else NodeState.UP)
     # Of a cluster `yard clusters` tells it, once and not for each node.
     problem = executor.status().problem if executor and place_of(node) == node else ""
-    return replace(node_view(state, known), host=config.host if config else "", problem=problem)
+    return replace(node_view(state, known, held), host=config.host if config else "", problem=problem)
