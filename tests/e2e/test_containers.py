@@ -102,6 +102,12 @@ def test_a_command_is_run_as_its_words_and_its_output_is_its_own(lab: Lab) -> No
     assert (done.code, done.out) == (0, "a b|$HOME|--help|")
 
 
+def test_a_script_runs_whole_in_an_image(lab: Lab) -> None:
+    script = lab.yard.write("inside.sh", '#!/bin/sh\nA=1\necho "$A|$1|${YARD_SCRIPT-gone}"\n')
+    done = lab.run(script, "$(id) x")
+    assert (done.code, done.out) == (0, "1|$(id) x|gone\n"), done.err
+
+
 def test_the_submitting_shell_stays_outside(lab: Lab) -> None:
     done = lab.yard.run("run", *lab.words("--", "echo ${SECRET-none}; echo $PATH"), env={"SECRET": "x"})
     assert done.out == "none\n/usr/local/bin:/usr/bin:/bin\n"

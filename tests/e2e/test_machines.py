@@ -79,6 +79,13 @@ def test_a_task_goes_where_what_it_needs_is(lab: TemporaryYard) -> None:
     assert len(refused.err.splitlines()) == 1
 
 
+def test_a_script_goes_along_with_its_text_and_its_lines(lab: TemporaryYard) -> None:
+    script = lab.write("along.sh", '#!/bin/bash\nset -e\nhostname\necho "$1|$YARD_LINE"\n')
+    lines = lab.write("along.txt", "$(touch bad)\n")
+    done = lab.ok("run", "--on", "gpu1", "--no-copy", "--each-line", lines, script, "a b")
+    assert done.out == "gpu1\na b|$(touch bad)\n"
+
+
 def test_a_task_larger_than_the_largest_node_is_refused_in_one_sentence(lab: TemporaryYard) -> None:
     refused = lab.run("run", "--on", "gpu2", "--mem", "900TiB", "--", "true")
     assert refused.code == 2
