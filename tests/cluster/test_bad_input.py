@@ -220,6 +220,7 @@ def test_an_invalid_manifest_is_refused_in_the_api_servers_own_words(yard: Clust
     assert len(yard.json("ls", "--all")) == before
 
 
+@pytest.mark.long
 def test_a_quota_that_only_the_cluster_knows_of_is_told_in_its_words(yard: ClusterYard) -> None:
     """Objects are counted by a quota that the yard does not plan with: the job waits until there is room."""
     quotas = yard.path("/api/v1", "resourcequotas")
@@ -239,6 +240,7 @@ def test_a_quota_that_only_the_cluster_knows_of_is_told_in_its_words(yard: Clust
         yard.cluster.api.delete(f"{quotas}/few")
 
 
+@pytest.mark.long
 def test_pods_that_a_policy_of_the_cluster_does_not_let_be_made_are_explained(yard: ClusterYard) -> None:
     """A limit of the namespace on single containers is told only when a pod is made."""
     ranges = yard.path("/api/v1", "limitranges")
@@ -255,6 +257,7 @@ def test_pods_that_a_policy_of_the_cluster_does_not_let_be_made_are_explained(ya
     until(lambda: not yard.objects(job))
 
 
+@pytest.mark.long
 def test_an_image_that_cannot_be_pulled_is_explained_and_cancelled_without_a_trace(yard: ClusterYard) -> None:
     job = yard.submit("--on", "kubernetes", "--image", "jobyard.test/none:2", "-c", "0.1", "--", "true")
     why = until(lambda: text if "image" in (text := yard.ok("why", job).out) else None)
@@ -264,6 +267,7 @@ def test_an_image_that_cannot_be_pulled_is_explained_and_cancelled_without_a_tra
     until(lambda: not yard.objects(job) and not yard.pods(job))
 
 
+@pytest.mark.long
 def test_a_pod_that_fits_no_node_says_why_in_the_schedulers_words(yard: ClusterYard) -> None:
     """A volume that is nowhere is no matter of room: only the cluster's scheduler knows of it."""
     job = yard.submit(*ON, "--volume", "no-such-claim:/data", "--", "true")
@@ -292,6 +296,7 @@ def test_a_selector_that_no_node_has_is_refused_at_once(yard: ClusterYard) -> No
     until(lambda: not yard.pods(job))
 
 
+@pytest.mark.long
 def test_an_evicted_pod_is_told_and_run_again(yard: ClusterYard) -> None:
     job = yard.submit(*ON, *WAITS)
     yard.wait_state(job, "RUNNING")
@@ -308,6 +313,7 @@ def test_an_evicted_pod_is_told_and_run_again(yard: ClusterYard) -> None:
     assert any("evicted: its node is being drained" in events for events in journal(yard))
 
 
+@pytest.mark.long
 def test_cancelling_while_the_cluster_is_away_removes_everything_once_it_is_back(yard: ClusterYard) -> None:
     job = yard.submit(*ON, "--", "tail", "-f", "/dev/null")
     yard.wait_state(job, "RUNNING")

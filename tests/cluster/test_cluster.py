@@ -82,6 +82,7 @@ def test_the_pods_of_a_job_find_each_other_by_name(cluster: Cluster, worker: Nod
     assert api.raw("GET", f"{pods_of(namespace)}/{pod['metadata']['name']}/log") == b"hello\n"
 
 
+@pytest.mark.long
 def test_a_running_job_is_suspended_changed_in_size_and_gpus_and_resumed(
     cluster: Cluster, worker: Node, namespace: str
 ) -> None:
@@ -112,6 +113,7 @@ def test_a_running_job_is_suspended_changed_in_size_and_gpus_and_resumed(
     assert [pod["spec"]["containers"][0]["resources"]["limits"] for pod in running] == [{GPU: "4"}]
 
 
+@pytest.mark.long
 def test_the_api_server_comes_back_with_everything_it_knew(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(jobs_of(namespace), a_job("kept", "true", suspend=True))
     cluster.programs["kube-apiserver"].restart()
@@ -119,6 +121,7 @@ def test_the_api_server_comes_back_with_everything_it_knew(cluster: Cluster, nam
     assert cluster.api.get(f"{jobs_of(namespace)}/kept")["spec"]["suspend"] is True
 
 
+@pytest.mark.long
 def test_a_thousand_nodes_appear_and_jobs_run_on_them(cluster: Cluster, namespace: str) -> None:
     begin = time.monotonic()
     names = cluster.add_fake_nodes(1000)

@@ -20,7 +20,7 @@ from tests.cluster.training import CLAIM, shared_disk
 from tests.cluster.yards import WAITS, ClusterYard, cluster_yard
 from tests.yards import until
 
-ROUNDS = int(os.environ.get("JOBYARD_CLUSTER_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("JOBYARD_CLUSTER_ROUNDS", "1"))
 SEED = int(os.environ.get("JOBYARD_CLUSTER_SEED", "5"))
 PATIENCE_SECONDS = 300.0
 ON = ("--on", "kubernetes", "--image", SMALL, "-c", "0.05")

@@ -78,6 +78,7 @@ def test_a_pytorchjob_is_preempted_at_a_checkpoint_and_goes_on_larger(
     assert all("for every attempt" in yard.logs(job, "--task", "0", "--attempt", number) for number in "12")
 
 
+@pytest.mark.long
 def test_a_pytorchjob_tells_each_pod_its_rank_and_where_the_master_is(
     yard: ClusterYard, training_operator: Program
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_pytorchjob_tells_each_pod_its_rank_and_where_the_master_is(
         assert yard.logs(job, "--task", task["label"]) == expected
 
 
+@pytest.mark.long
 def test_a_pytorchjob_whose_worker_fails_fails_and_is_tried_again_whole(
     yard: ClusterYard, training_operator: Program
 ) -> None:
@@ -103,6 +105,7 @@ def test_a_pytorchjob_whose_worker_fails_fails_and_is_tried_again_whole(
     assert "attempt 2" in yard.logs(job)
 
 
+@pytest.mark.long
 def test_cancelling_a_pytorchjob_removes_it_and_its_pods(yard: ClusterYard, training_operator: Program) -> None:
     job = yard.submit(*GANG, "--workers", "2", "--", "tail", "-f", "/dev/null")
     until(lambda: yard.job(job)["counts"]["running"] == 2)
@@ -137,6 +140,7 @@ def is_ended(pod: Object) -> bool:
     return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
+@pytest.mark.long
 def test_a_rayjob_whose_command_fails_is_a_failed_job(yard: ClusterYard, ray_operator: Program) -> None:
     job = yard.submit(*RAYS, "--workers", "1", "--", "sh", "-c", "echo no luck; exit 3")
     ended = yard.ended(job, 240)
@@ -144,6 +148,7 @@ def test_a_rayjob_whose_command_fails_is_a_failed_job(yard: ClusterYard, ray_ope
     assert yard.logs(job, "--task", "head/0") == "no luck\n"
 
 
+@pytest.mark.long
 def test_cancelling_a_rayjob_removes_its_cluster_and_all_pods(yard: ClusterYard, ray_operator: Program) -> None:
     job = yard.submit(*RAYS, "--workers", "2", "--", "sleep", "1000")
     until(lambda: yard.job(job)["counts"]["running"] == 3, 180)
@@ -157,6 +162,7 @@ def test_cancelling_a_rayjob_removes_its_cluster_and_all_pods(yard: ClusterYard,
     until(lambda: not yard.cluster.api.items(clusters, labelSelector=label))
 
 
+@pytest.mark.long
 def test_a_rayjob_that_a_user_wrote_runs_to_its_end(yard: ClusterYard, ray_operator: Program) -> None:
     container = {"name": "ray", "image": RAY, "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
     group = {"rayStartParams": {}, "template": {"spec": {"containers": [container]}}}
@@ -170,6 +176,7 @@ def test_a_rayjob_that_a_user_wrote_runs_to_its_end(yard: ClusterYard, ray_opera
     assert yard.logs(job, "--task", "head/0") == "by hand\n"
 
 
+@pytest.mark.long
 def test_a_range_of_workers_is_what_ray_may_scale_between(yard: ClusterYard, ray_operator: Program) -> None:
     job = yard.submit(*RAYS, "--workers", "1..4", "--", "sleep", "1000")
     until(lambda: yard.job(job)["counts"]["running"] == 2, 180)

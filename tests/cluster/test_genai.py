@@ -128,6 +128,7 @@ def test_scale_makes_a_job_larger_and_delete_removes_it(yard: ClusterYard) -> No
     yard.cluster.api.until_none(f"{PYTORCHJOBS}/namespaces/{yard.namespace}/pytorchjobs")
 
 
+@pytest.mark.long
 def test_a_quota_is_kept_and_shown(yard: ClusterYard) -> None:
     hard = {"hard": {f"requests.{GPU}": "3"}}
     path = f"/api/v1/namespaces/{yard.namespace}/resourcequotas"
@@ -160,6 +161,7 @@ def test_a_job_of_other_hands_is_adopted_and_scaled(yard: ClusterYard) -> None:
     yard.cluster.api.until_none(path)
 
 
+@pytest.mark.long
 def test_a_job_without_annotations_is_adopted_when_it_is_added(yard: ClusterYard) -> None:
     path = f"{PYTORCHJOBS}/namespaces/{yard.namespace}/pytorchjobs"
     made = sample("scale.yaml")
@@ -171,6 +173,7 @@ def test_a_job_without_annotations_is_adopted_when_it_is_added(yard: ClusterYard
 
 
 @pytest.mark.parametrize("name", ["pod.yaml", "job.yaml", "pytorchjob-2-4.yaml"])
+@pytest.mark.long
 def test_delete_of_a_job_that_has_ended_removes_it_for_everybody(yard: ClusterYard, name: str) -> None:
     made = sample(name, ["sh", "-c", "echo done"])
     deploy(yard, made)
@@ -187,6 +190,7 @@ def test_delete_of_a_job_that_has_ended_removes_it_for_everybody(yard: ClusterYa
     assert again.stdout == f"404: there is no job '{job}'\n", again.stderr
 
 
+@pytest.mark.long
 def test_an_adopted_job_that_ends_while_it_is_scaled_stands_in_nobodys_way(yard: ClusterYard) -> None:
     path = f"{PYTORCHJOBS}/namespaces/{yard.namespace}/pytorchjobs/adopted-pytorchjob"
     yard.cluster.api.create(path.rpartition("/")[0], sample("scale.yaml", ["sh", "-c", "exit 0"]))
@@ -211,6 +215,7 @@ def tidied(yard: ClusterYard) -> list[str]:
     return gpus_of_pods(yard)
 
 
+@pytest.mark.long
 def test_a_scaling_that_was_broken_off_is_finished_by_the_next_who_looks(yard: ClusterYard) -> None:
     """As if we had died between the suspension and the new size."""
     path = f"{PYTORCHJOBS}/namespaces/{yard.namespace}/pytorchjobs/adopted-pytorchjob"
@@ -223,6 +228,7 @@ def test_a_scaling_that_was_broken_off_is_finished_by_the_next_who_looks(yard: C
     assert "jobyard.dev/scaling" not in asked.job("adopted-pytorchjob")["metadata"]["annotations"]
 
 
+@pytest.mark.long
 def test_the_demo_shows_a_scale_up(yard: ClusterYard, worker: Node, tmp_path: Path) -> None:
     python_image(tmp_path / "image.tar", PYTHON, {})
     worker.import_images(tmp_path / "image.tar")
@@ -242,6 +248,7 @@ def test_the_demo_shows_a_scale_up(yard: ClusterYard, worker: Node, tmp_path: Pa
     assert "sample-pytorchjob goes from 2 to 4 GPUs" in done.stderr
 
 
+@pytest.mark.long
 def test_the_app_is_served_by_uvicorn_too(yard: ClusterYard) -> None:
     port = free_port()
     words = ["-m", "uvicorn", "jobyard.compat.genai.app:app", "--port", str(port)]
@@ -368,6 +375,7 @@ def test_the_manager_in_the_cluster_is_told_of_checkpoints_and_lets_an_adopted_j
     assert "adopted-pytorchjob is deleted" in manager.genai("delete", "-n", "adopted-pytorchjob")
 
 
+@pytest.mark.long
 def test_the_manager_adds_a_job_with_workers_and_scales_all_of_it(manager: Manager) -> None:
     made = sample("scale.yaml")
     del made["metadata"]["annotations"]

@@ -133,6 +133,7 @@ def test_a_build_that_fails_shows_its_last_lines_and_leaves_nothing(yard: Cluste
     assert build_pods(yard) == []
 
 
+@pytest.mark.long
 def test_a_registry_that_does_not_answer_is_told_before_anything_is_built(
     yard: ClusterYard, built: tuple[Tree, Done]
 ) -> None:
@@ -146,6 +147,7 @@ def test_a_registry_that_does_not_answer_is_told_before_anything_is_built(
     assert build_pods(yard) == []
 
 
+@pytest.mark.long
 def test_ctrl_c_during_a_build_removes_its_pod(yard: ClusterYard, place: BuildPlace) -> None:
     tree = place.tree("endless")
     tree.add_dockerfile(DOCKERFILE.replace("cat /built.txt", "sleep 1000"))
@@ -161,6 +163,7 @@ def test_ctrl_c_during_a_build_removes_its_pod(yard: ClusterYard, place: BuildPl
     assert build_pods(yard) == []
 
 
+@pytest.mark.long
 def test_a_commit_that_the_remote_does_not_have_is_told_in_gits_words(yard: ClusterYard, place: BuildPlace) -> None:
     tree = place.tree("allowed")
     tree.write("greeting.txt", "two\n")
@@ -171,6 +174,7 @@ def test_a_commit_that_the_remote_does_not_have_is_told_in_gits_words(yard: Clus
     assert build_pods(yard) == []
 
 
+@pytest.mark.long
 def test_an_image_that_the_node_cannot_pull_ends_the_job_with_a_sentence(
     yard: ClusterYard, built: tuple[Tree, Done]
 ) -> None:
@@ -221,6 +225,7 @@ def is_database(path: Path) -> bool:
         return file.read(16) == b"SQLite format 3\0"
 
 
+@pytest.mark.long
 def test_a_secret_that_no_job_was_made_for_is_removed_again(
     yard: ClusterYard, built: tuple[Tree, Done], tmp_path: Path
 ) -> None:
@@ -235,6 +240,7 @@ def test_a_secret_that_no_job_was_made_for_is_removed_again(
     assert len(yard.cluster.api.items(yard.path("/api/v1", "secrets"))) == len(before)
 
 
+@pytest.mark.long
 def test_a_job_that_is_cancelled_while_it_waits_leaves_no_secret(
     yard: ClusterYard, built: tuple[Tree, Done], tmp_path: Path
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 from tests.cluster.images import SMALL
 from tests.cluster.node import NODE
 from tests.cluster.yards import ClusterYard
@@ -68,6 +70,7 @@ def test_a_failed_task_of_an_array_can_be_retried_alone(yard: ClusterYard) -> No
     assert yard.logs(job, "--task", "1", "--attempt", "2").strip() == "run"
 
 
+@pytest.mark.long
 def test_more_tasks_than_fit_run_as_room_allows(yard: ClusterYard) -> None:
     job = yard.submit(*ON, "-c", "0.1", "--array", "0-9", "--limit", "3", "--", "sleep", "0.2")
     assert yard.ended(job)["state"] == "SUCCEEDED"
@@ -100,6 +103,7 @@ def test_a_deleted_pod_is_run_again_and_counted_once(yard: ClusterYard) -> None:
     assert second["unit"] != lost
 
 
+@pytest.mark.long
 def test_an_image_that_cannot_be_had_is_explained(yard: ClusterYard) -> None:
     job = yard.submit("--on", "kubernetes", "--image", "jobyard.test/nothing:1", "-c", "0.1", "--", "true")
     said = until(lambda: text if "image" in (text := yard.ok("why", job).out) else None)

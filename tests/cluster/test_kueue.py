@@ -88,6 +88,7 @@ def test_what_does_not_fit_waits_and_kueues_words_are_told(yard: ClusterYard) ->
     assert not [owner for owner in owners_of_suspend(yard.objects(second)[0]) if owner.startswith("jobyard")]
 
 
+@pytest.mark.long
 def test_an_array_runs_with_as_many_at_once_as_kueue_has_room_for(yard: ClusterYard) -> None:
     job = yard.submit(*ON, "-G", "1", "-a", "0-4", "--", "sh", "-c", "echo $SLURM_ARRAY_TASK_ID")
     assert yard.ended(job)["state"] == "SUCCEEDED"
@@ -97,6 +98,7 @@ def test_an_array_runs_with_as_many_at_once_as_kueue_has_room_for(yard: ClusterY
     assert [task["attempt"] for task in yard.tasks(job)] == [1] * 5
 
 
+@pytest.mark.long
 def test_workers_that_start_together_are_let_in_as_a_whole(yard: ClusterYard) -> None:
     held = yard.submit(*ON, "-G", "1", "--", *FOREVER)
     yard.wait_state(held, "RUNNING")
@@ -137,6 +139,7 @@ def test_whom_kueue_evicts_waits_again_and_does_not_fail(yard: ClusterYard) -> N
         assert not [owner for owner in owners_of_suspend(seen) if owner.startswith("jobyard")]
 
 
+@pytest.mark.long
 def test_cancelling_what_waits_in_the_queue_removes_it(yard: ClusterYard) -> None:
     first = yard.submit(*ON, "-G", "2", "--", *FOREVER)
     yard.wait_state(first, "RUNNING")

@@ -26,6 +26,7 @@ def test_a_jobset_runs_its_groups_through(
         api.patch(f"{path}/two", {"spec": {"replicatedJobs": groups[:1]}})
 
 
+@pytest.mark.long
 def test_a_pytorchjob_gets_its_pods_with_rank_and_size(
     cluster: Cluster, worker: Node, training_operator: Program, namespace: str
 ) -> None:
@@ -39,6 +40,7 @@ def test_a_pytorchjob_gets_its_pods_with_rank_and_size(
     assert cluster.kubectl("logs", f"--namespace={namespace}", "train-master-0").startswith("0 of 1 at ")
 
 
+@pytest.mark.long
 def test_a_rayjob_gets_a_head_and_its_workers(cluster: Cluster, ray_operator: Program, namespace: str) -> None:
     api, path = cluster.api, f"/apis/ray.io/v1/namespaces/{namespace}/rayjobs"
     pod: Object = {"spec": {"containers": [{"name": "ray", "image": SMALL, "imagePullPolicy": "Never"}]}}
@@ -54,6 +56,7 @@ def test_a_rayjob_gets_a_head_and_its_workers(cluster: Cluster, ray_operator: Pr
     assert kinds == ["head", "worker", "worker"]
 
 
+@pytest.mark.long
 def test_kueue_admits_what_fits_its_quota_and_holds_the_rest(
     cluster: Cluster, worker: Node, kueue: Program, namespace: str
 ) -> None:

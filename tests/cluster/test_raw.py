@@ -82,6 +82,7 @@ def test_an_object_of_a_user_runs_to_its_end_and_its_output_comes_home(kind: str
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.long
 def test_cancel_removes_the_object_and_its_pods(kind: str, yard: ClusterYard) -> None:
     job = _submit(yard, kind, _spec(kind, HOLD))
     size = 1 if kind == "Pod" else 2
@@ -92,6 +93,7 @@ def test_cancel_removes_the_object_and_its_pods(kind: str, yard: ClusterYard) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.long
 def test_what_fails_is_told_with_its_exit_code(kind: str, yard: ClusterYard) -> None:
     job = _submit(yard, kind, _spec(kind, MEET + "echo bad luck; exit 7"))
     ended = yard.ended(job)
