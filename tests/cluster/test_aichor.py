@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _pytest.mark.structures import ParameterSet
 import yaml
+from _pytest.mark.structures import ParameterSet
 
 from tests.cluster.cluster import GPU, Cluster
 from tests.cluster.images import python_image
