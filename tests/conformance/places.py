@@ -36,7 +36,7 @@ from tests.hosts import Host, Hosts
 from tests.yards import shared_cache
 
 NODE = "here"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 T = TypeVar("T")
 
 

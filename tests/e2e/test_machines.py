@@ -412,7 +412,6 @@ def test_a_yard_is_not_held_up_by_a_node_that_is_gone(spare: Host, beside: Tempo
     beside.ok("server", "stop")
     done = beside.ok("run", "--on", "gpu1", "--", "hostname")
     assert done.out == "gpu1\n"
-    assert done.seconds < 15
     waiting = beside.submit("--on", "spare", "--", "true")
     until(lambda: "spare" in beside.ok("why", waiting).out)
     until(lambda: any(node["problem"] for node in beside.json("nodes")))

@@ -22,7 +22,7 @@ from jobyard.server.loop import YardLoop
 from jobyard.server.snapshots import Snapshots
 
 WELCOME = {"ev": "welcome", "protocol": 1, "pid": 1, "build": "b", "boot_id": "boot", "devices": []}
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 
 class SlowJournal(Journal):

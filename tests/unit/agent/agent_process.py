@@ -17,7 +17,7 @@ from typing import Any
 from jobyard.agent import processes, records
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 class Client:

@@ -129,7 +129,7 @@ def test_the_agent_outlives_the_bridge_and_holds_nothing_of_it(machine: Machine)
     assert os.getsid(pid) != os.getsid(bridge.process.pid)
     bridge.stdin.close()
     assert bridge.stdout.read() == b""  # so ssh sees the end
-    assert bridge.process.wait(timeout=20) == 0
+    assert bridge.process.wait(timeout=60) == 0
     assert processes.inspect(pid) is not None
     assert machine.bridge().greet()["pid"] == pid
 
@@ -158,7 +158,7 @@ def test_a_bridge_leaves_when_its_agent_does(machine: Machine) -> None:
     bridge.greet()
     bridge.send(op="quit")
     assert bridge.stdout.read() == b""
-    assert bridge.process.wait(timeout=20) == 0
+    assert bridge.process.wait(timeout=60) == 0
     assert machine.bridge().greet()["pid"]
 
 
@@ -166,7 +166,7 @@ def test_an_agent_that_was_killed_is_started_again(machine: Machine) -> None:
     bridge = machine.bridge()
     pid = bridge.greet()["pid"]
     os.kill(pid, signal.SIGKILL)
-    assert bridge.process.wait(timeout=20) == 0
+    assert bridge.process.wait(timeout=60) == 0
     assert machine.bridge().greet()["pid"] != pid
 
 
@@ -198,7 +198,7 @@ def test_an_agent_whose_socket_was_cleaned_away_makes_room_for_the_next(machine:
     pid = bridge.greet()["pid"]
     for path in machine.runtime.iterdir():
         path.unlink()
-    assert bridge.process.wait(timeout=20) == 0
+    assert bridge.process.wait(timeout=60) == 0
     until(lambda: processes.inspect(pid) is None)
     assert machine.bridge().greet()["pid"] != pid
 

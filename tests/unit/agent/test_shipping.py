@@ -151,7 +151,7 @@ def test_quit_waits_until_everything_is_sent(agent: AgentProcess, remote: Client
     remote.send(op="quit")
     assert remote.finished("j.0.1")["streams"]["out"] == size
     assert agent.process is not None
-    assert agent.process.wait(timeout=20) == 0
+    assert agent.process.wait(timeout=60) == 0
 
 
 def test_a_superseded_attempt_ships_nothing(agent: AgentProcess, remote: Client) -> None:

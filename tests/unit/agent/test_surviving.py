@@ -213,7 +213,7 @@ def test_only_one_agent_runs_on_a_state_directory(agent: AgentProcess) -> None:
 def test_an_agent_that_nobody_needs_leaves(make_agent: MakeAgent) -> None:
     agent = make_agent().start("--idle-seconds", "0.3")
     assert agent.process is not None
-    assert agent.process.wait(timeout=20) == 0
+    assert agent.process.wait(timeout=60) == 0
     assert not agent.socket.exists()
 
 
@@ -222,7 +222,7 @@ def test_an_agent_that_is_told_to_leave_leaves_its_tasks_alone(agent: AgentProce
     server.started("j.0.1")
     assert agent.process is not None
     agent.process.send_signal(signal.SIGTERM)
-    assert agent.process.wait(timeout=20) == 0
+    assert agent.process.wait(timeout=60) == 0
     (agent.work / "go").touch()
     until(lambda: agent.record("j.0.1").exit_code == 5)
 
@@ -235,7 +235,7 @@ def test_quit_waits_for_what_runs(agent: AgentProcess, server: Client) -> None:
     (agent.work / "go").touch()
     assert server.finished("j.0.1")["exit_code"] == 5
     assert agent.process is not None
-    assert agent.process.wait(timeout=20) == 0
+    assert agent.process.wait(timeout=60) == 0
 
 
 def test_a_detached_agent_listens_when_its_starter_returns(make_agent: MakeAgent) -> None:

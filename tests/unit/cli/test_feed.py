@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from jobyard.cli.feed import WAITING_MOST, Ended, Feed
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 def test_a_source_waits_while_nobody_takes_its_items() -> None:

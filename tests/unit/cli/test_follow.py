@@ -139,7 +139,7 @@ class Interrupted:
         yield "job", "1", a_job_view(State.RUNNING)
         if self._while_it_runs:
             os.kill(os.getpid(), self._number)
-        self._cancelled.wait(5)
+        self._cancelled.wait(60 if self._number == signal.SIGINT else 5)  # others are not followed by a cancel
         yield "job", "2", a_job_view(State.CANCELLED)
 
     def _cancel(self, asked: Asked) -> Said:

@@ -126,10 +126,10 @@ def test_a_server_that_another_one_is_starting_is_waited_for(yard: Path, monkeyp
         raise Unreachable("another server has the yard")
 
     def come() -> None:
-        refused.wait(5)
+        refused.wait(60)
         with standing_in(socket_path) as standin:
             standin.on("GET /healthz", Said(data="ok"))
-            done.wait(5)
+            done.wait(60)
 
     monkeypatch.setattr(LocalYard, "_spawn", refuse)
     done = threading.Event()

@@ -27,7 +27,7 @@ WELCOME: dict[str, Any] = {"ev": "welcome", "protocol": 1, "pid": 7, "build": "b
 WELCOME |= {"cpu_millis": 1000, "memory_mib": 1000, "devices": []}
 FOREIGN = {"cpu_millis": 0, "memory_mib": 0, "device_mib": {}}
 MEASURED = {"ev": "measured", "devices": [], "load": 0.5, "foreign": FOREIGN}
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 class StubYard:

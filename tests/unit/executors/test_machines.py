@@ -36,7 +36,7 @@ async def test_the_servers_own_account_starts_nothing_that_came_with_a_token(
     executor.perform([Launch("here", slot, (attempt,))])
     assert bool(sent) is is_sent
     if not is_sent:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             (event,) = await anext(aiter(executor.observations()))
         assert isinstance(event, AttemptsWithdrawn)
         assert event.attempts == (attempt,)

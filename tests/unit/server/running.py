@@ -22,7 +22,7 @@ from jobyard.server.snapshots import Snapshots
 from jobyard.wire.requests import CancelJob, SubmitJob
 
 NODE = "here"
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 class RunningYard:

@@ -122,7 +122,7 @@ async def test_a_server_that_returns_takes_up_what_ran_and_hears_what_ended(tmp_
 
 async def test_a_lost_link_harms_nothing(tmp_path: Path) -> None:
     async with a_yard(tmp_path) as yard:
-        job = await yard.submit("sleep 0.3", "sleep 0.1; exit 2")
+        job = await yard.submit("sleep 1", "sleep 0.1; exit 2")
         await yard.until(lambda: yard.job(job).counts[State.RUNNING] == 2)
         yard.machine.cut()
         waiting = await yard.submit("echo later")
