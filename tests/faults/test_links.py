@@ -15,6 +15,7 @@ import pytest
 from tests.faults.link_lab import LinkLab
 from tests.faults.live_yard import until
 from tests.hosts import Host, Hosts
+from tests.marks import long
 
 from jobyard.model.events import AttemptsFinished, NodeLost, NodeWentAway
 from jobyard.model.job import State
@@ -130,7 +131,7 @@ def test_after_a_reboot_what_ran_there_runs_again_as_the_next_attempt(lab: LinkL
         assert result.read_text() == f"{task.attempt}\n"
 
 
-@pytest.mark.parametrize("what", ["sshd", "sessions", "agent", "sshd and agent"])
+@pytest.mark.parametrize("what", [*long("sshd", "sessions", "agent"), "sshd and agent"])
 def test_what_only_carries_tasks_may_die(lab: LinkLab, hosts: Hosts, what: str) -> None:
     script, gate = hold(lab)
     job = lab.submit("-a", "0-5", "--", script)
@@ -408,7 +409,7 @@ class Round:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("number", range(ROUNDS))
+@pytest.mark.parametrize("number", [*range(2), *long(*range(2, ROUNDS))])
 def test_whatever_goes_nothing_is_lost_and_nothing_counted_twice(
     number: int, hosts: Hosts, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.faults.live_yard import LiveYard, until
+from tests.marks import long
 
 from jobyard.agent import processes, records
 from jobyard.model.job import Reason, State
@@ -56,7 +57,7 @@ def test_a_job_is_there_and_runs_when_the_server_dies_right_after_the_answer(liv
     assert (live.work / "ran").read_text() == "ran\n"
 
 
-@pytest.mark.parametrize("point", ["server-committing", "server-committed"])
+@pytest.mark.parametrize("point", ["server-committing", *long("server-committed")])
 def test_a_submit_over_the_death_of_the_server_makes_one_job(live: LiveYard, point: str) -> None:
     live.yard("doctor")
     live.arm(point)
@@ -230,7 +231,7 @@ def test_a_stale_socket_is_replaced(live: LiveYard) -> None:
     assert (done.returncode, done.stdout) == (0, "hi\n")
 
 
-@pytest.mark.parametrize("harm", ["torn", "empty", "foreign", "of a newer journal"])
+@pytest.mark.parametrize("harm", ["torn", *long("empty", "foreign", "of a newer journal")])
 def test_a_snapshot_that_is_no_good_is_ignored(live: LiveYard, harm: str) -> None:
     first = live.submit("--", "true")
     live.wait(first)

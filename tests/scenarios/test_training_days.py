@@ -27,6 +27,7 @@ from jobyard.model.training import Elastic, Size, Training
 from jobyard.simulator.replay import Simulation
 from jobyard.simulator.training import Trainee, power_law
 from tests.builders import a_job, a_node, submitted
+from tests.marks import long
 
 BUSY_SECONDS = 4 * 3600.0  # in which all jobs of a day are submitted
 NODES = [
@@ -233,7 +234,7 @@ def test_the_same_seed_trains_the_same_way() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 108))
+@pytest.mark.parametrize("seed", [100, *long(*range(101, 108))])
 def test_many_training_days(seed: int) -> None:
     simulation, totals = a_training_day(seed, jobs=100, delay=seed % 3 * 0.4, losses=seed % 2 * 5)
     watch = check_day(simulation, totals, lost_nodes=seed % 2 == 1)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from jobyard.agent.progress import Fold
+from tests.marks import long
 from tests.yards import ROOT
 
 SCRIPTS = Path(__file__).parent / "callbacks"
@@ -48,11 +49,11 @@ def result(done: subprocess.CompletedProcess[str]) -> str:
     ("script", "argument", "ask"),
     [
         ("with_lightning.py", "saved", "signal"),
-        ("with_lightning.py", "unsaved", "file"),
+        *long(("with_lightning.py", "unsaved", "file")),
         ("with_keras.py", "backup", "file"),
-        ("with_keras.py", "model", "signal"),
+        *long(("with_keras.py", "model", "signal")),
         ("with_huggingface.py", "epoch", "signal"),
-        ("with_huggingface.py", "no", "file"),
+        *long(("with_huggingface.py", "no", "file")),
     ],
 )
 def test_a_stopped_and_resumed_training_ends_as_one_that_was_left_alone(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.training.trainings import EPOCH_SECONDS, TrainingYard
 from tests.yards import until
 
 
+@pytest.mark.long  # the test below reads a report as well
 def test_a_trainer_with_no_yard_code_reports_its_progress_by_itself(trainings: TrainingYard) -> None:
     job = trainings.train("hf_trainer.py", "-e", "HF_HUB_OFFLINE=1")
     trainings.finish(job)

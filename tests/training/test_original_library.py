@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import long
 from tests.training.trainings import TrainingYard
 from tests.yards import until
 
@@ -15,9 +16,10 @@ WAYS = {
     "by its constructor's hosts": ("", " $YARD_REPORT_ADDRESS"),
     "by http_proxy": ("http_proxy=http://$YARD_REPORT_ADDRESS ", ""),
 }
+FIRST, SECOND = WAYS
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [FIRST, *long(SECOND)])
 def test_its_exit_0_after_a_stop_request_is_a_preemption_and_it_resumes_to_its_end(way: str) -> None:
     before, after = WAYS[way]
     with TrainingYard(sys.executable) as yard:
