@@ -55,6 +55,8 @@ class ServerKnobs:
     """Who sends wrong tokens again and again waits longer for each refusal, up to so many seconds."""
     run_as: str = ""
     """As whom tasks run on the server's own machine, if root serves; empty: as the server, and only its owner's."""
+    environment_seconds: float = 30 * 86400.0
+    """The variables of the shell that a job was submitted from are kept so long after its end, for `yard retry`."""
     own_machine: bool = True
     """Whether tasks may run on the server's own machine. Not in a pod: they would end with it."""
 

@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -167,6 +167,9 @@ class StubYard:
 
     def job(self, job_id: str) -> SubmittedJob:
         return self._jobs[job_id]
+
+    def inherited_env(self, spec: JobSpec) -> Mapping[str, str]:
+        return spec.inherited_env
 
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
         return None

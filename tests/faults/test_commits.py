@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from tests.builders import a_job, submitted
@@ -14,6 +14,7 @@ from jobyard.engine.yard_state import YardState
 from jobyard.executors.machines import MachineExecutor
 from jobyard.executors.protocol import JobFacts, LiveAttempt, SubmittedJob
 from jobyard.model.events import Event
+from jobyard.model.job import JobSpec
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import AttemptId, Slot
 from jobyard.server.database import open_database
@@ -116,6 +117,9 @@ class UnsettledYard:
 
     def facts(self, job_id: str) -> JobFacts:
         return JobFacts(is_over=False)
+
+    def inherited_env(self, spec: JobSpec) -> Mapping[str, str]:
+        return spec.inherited_env
 
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
         return None

@@ -409,7 +409,8 @@ class MachineExecutor:
 
     def _job_message(self, job: SubmittedJob) -> dict[str, Any]:
         if self._home is None and not job.spec.container:
-            env = job_environment(job.id, job.number, job.spec)
+            spec = replace(job.spec, inherited_env=self._yard.inherited_env(job.spec))
+            env = job_environment(job.id, job.number, spec)
             return {"op": "job", "job": job.id, "env": env, "workdir": job.spec.workdir, "gang": job.spec.gang}
         # The submitting shell's PATH and HOME mean nothing on another machine, or in an image.
         spec = replace(job.spec, inherited_env={})
@@ -446,7 +447,7 @@ class MachineExecutor:
 
     def preview(self, job: SubmittedJob, launch: Launch) -> str:
         # The submitting shell's environment goes along as well; it is long, private, and not ours to print.
-        job = job._replace(spec=replace(job.spec, inherited_env={}))
+        job = job._replace(spec=replace(job.spec, inherited_env={}, environment=""))
         shared = self._job_message(job)
         messages = [shared, self._launch_message(job, launch.slot, launch.attempts)]
         return "\n".join(json.dumps(message, indent=2) for message in messages)

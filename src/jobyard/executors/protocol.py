@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -48,6 +48,9 @@ class YardView(Protocol):
     """What an executor may ask of the yard, at any time."""
 
     def job(self, job_id: str) -> SubmittedJob: ...
+    def inherited_env(self, spec: JobSpec) -> Mapping[str, str]:
+        """The variables of the shell that a job was submitted from. Raises Rejected where they are gone."""
+
     def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
         """Those on a node, or on all nodes of a cluster."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# Of whoever submits, and of no use to a task: they open the yard itself, or its database.
+NEVER_KEPT = frozenset({"YARD_TOKEN", "YARD_URL", "YARD_DB"})
 # Set for tasks by the server and the agent. Nobody else sets them, and a job submitted from inside a task does not take
 # them for its own.
 SCRIPT = "YARD_SCRIPT"  # the text of a script, on its way to the task; gone when it runs

@@ -323,7 +323,8 @@ class JobSpec:
     after: tuple[Dependency, ...] = ()
     on: Line = ""  # executors, nodes or labels, with commas between; empty: anywhere
     env: Env = field(default_factory=dict)
-    inherited_env: ShellEnv = field(default_factory=dict)  # of the submitting shell; never shown
+    inherited_env: ShellEnv = field(default_factory=dict)  # of the submitting shell; never shown, never journalled
+    environment: Line = ""  # where the server keeps it instead
     workdir: Path = ""
     user: Line = ""
     submitted_with: Line = ""  # the id of a token; empty: over the Unix socket, by the yard's owner

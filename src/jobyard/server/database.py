@@ -55,7 +55,7 @@ def _refuse_lost(path: Path) -> None:
 
 
 def _keep_private(path: str) -> None:
-    """The journal holds the environment of whoever submitted. SQLite gives its side files the mode of the database."""
+    """The journal holds the variables that jobs were given. SQLite gives its side files the mode of the database."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         os.chmod(path, 0o600)

@@ -16,7 +16,7 @@ NOTHING_SENT = "over TCP no files are sent along: on other machines tasks begin 
 
 def submitted_by(caller: Caller, spec: JobSpec) -> JobSpec:
     """The spec with who submitted it, whatever it says. Raises NotAllowed where a token names files of the server's."""
-    spec = replace(spec, user=caller.name, submitted_with=caller.token, snapshot="")
+    spec = replace(spec, user=caller.name, submitted_with=caller.token, snapshot="", environment="")
     if caller.is_owner:
         return spec
     check_owner(caller, "copy-forward", ", ".join(spec.copy_forward), "put them into an image, or where the nodes are")

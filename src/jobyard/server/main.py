@@ -22,6 +22,7 @@ from jobyard.server.access import NeedsToken
 from jobyard.server.app import make_app
 from jobyard.server.bounds import Bounded
 from jobyard.server.database import open_database, unreadable
+from jobyard.server.environments import DIRECTORY, Environments
 from jobyard.server.journal import Journal
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.limits import HEADER_BYTES_MOST, LISTEN_MOST, limits_of, raise_descriptor_limit
@@ -34,6 +35,7 @@ from jobyard.settings import ServerKnobs
 
 log = logging.getLogger(__name__)
 
+SWEEP_SECONDS = 3600.0
 LOCK_SECONDS = 0.5  # a client that looks whether the yard is held has the lock for an instant
 
 
@@ -80,11 +82,16 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     # Written down once: a laptop's name changes with its network, and is the same machine.
     this_machine = journal.fact("this_machine", this_host())
     machines = Machines(loop, directory, yard_id, this_machine, listen, knobs, open_files)
+    loop.environments = Environments(directory / DIRECTORY, knobs.environment_seconds)
+    loop.environments.sweep(loop.state, time.time(), orphans=not loop.damages)
     place = url.split("@")[-1]  # without the password
-    yard = Yard(loop, machines, engine, lifetime, str(directory), yard_id, address, place, time.time(), build)
+    yard = Yard(
+        loop, machines, engine, lifetime, str(directory), yard_id, address, place, time.time(), build, loop.environments
+    )
     machines.start()
     running = asyncio.create_task(loop.run(), name="loop")
     running.add_done_callback(lambda _: lifetime.stop())
+    sweeping = asyncio.create_task(_sweep_environments(loop), name="sweep")
 
     servers, sockets = _listeners(yard, directory, tcp, descriptors)
     serving = [asyncio.create_task(s.serve([bound])) for s, bound in zip(servers, sockets, strict=True)]
@@ -102,6 +109,7 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
         server.should_exit = True
         server.force_exit = True
     await asyncio.gather(*serving, return_exceptions=True)
+    sweeping.cancel()
     loop.finish()
     (failure,) = await asyncio.gather(running, return_exceptions=True)
     await loop.close()
@@ -112,6 +120,13 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     engine.dispose()
     settings.socket_path(directory).unlink(missing_ok=True)
     os.close(lock)
+
+
+async def _sweep_environments(loop: YardLoop) -> None:
+    while True:
+        await asyncio.sleep(SWEEP_SECONDS)
+        if loop.environments is not None:
+            loop.environments.sweep(loop.state, time.time(), orphans=False)
 
 
 def _listeners(

@@ -8,6 +8,7 @@ from sqlalchemy import Engine
 
 from jobyard import settings
 from jobyard.server.access import Revocations
+from jobyard.server.environments import Environments
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.loop import YardLoop
 from jobyard.server.machines import Machines
@@ -28,6 +29,7 @@ class Yard:
     database: str
     started_at: float
     build: str
+    environments: Environments
     revocations: Revocations = field(default_factory=Revocations)
     refusal_seconds: float = field(default_factory=lambda: settings.knobs(ServerKnobs).refusal_seconds)
     heartbeat_seconds: float = field(default_factory=lambda: settings.knobs(ServerKnobs).heartbeat_seconds)

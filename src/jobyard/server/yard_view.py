@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jobyard.engine import wants
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.training import resumes_at, tells_of_checkpoints, yield_seconds
 from jobyard.engine.yard_state import YardState
+from jobyard.errors import Rejected
 from jobyard.executors.protocol import Executor, JobFacts, LiveAttempt, SubmittedJob
-from jobyard.model.job import State
+from jobyard.model.job import JobSpec, State
 from jobyard.model.node import NodeState, place_of
 from jobyard.model.task import AttemptId, Slot, Task
+from jobyard.server.environments import Environments
 from jobyard.server.troubles import Troubles
 
 
@@ -22,6 +24,7 @@ class StateView:
 
     def __init__(self) -> None:
         self.troubles = Troubles()
+        self.environments: Environments | None = None
 
     @property
     def executors(self) -> Sequence[Executor]:
@@ -37,6 +40,14 @@ class StateView:
     def job(self, job_id: str) -> SubmittedJob:
         record = self.state.jobs[job_id]
         return SubmittedJob(record.id, record.number, record.spec)
+
+    def inherited_env(self, spec: JobSpec) -> Mapping[str, str]:
+        """An older yard journalled it with the job."""
+        if not spec.environment:
+            return spec.inherited_env
+        if self.environments is None:
+            raise Rejected("this server keeps no environments")
+        return self.environments.read(spec.environment)
 
     def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
         return [

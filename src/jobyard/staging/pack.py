@@ -83,8 +83,8 @@ def pack(tree: Tree, store: Path, *, believe_known: bool = True) -> Snapshot:
             return found
         # 3. Write it; a file that is no longer what was hashed spoils it. The archive comes last: where it is, all is.
         store.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _publish(found.listing, [listing])
-        _publish(found.archive, tar_of(tree.entries, reader.checked))
+        publish(found.listing, [listing])
+        publish(found.archive, tar_of(tree.entries, reader.checked))
         return replace(found, is_new=True)
     except OSError as error:
         raise Unwritable(f"the snapshot of {shown(tree.root)} cannot be kept in {store}: {error.strerror}") from None
@@ -183,7 +183,7 @@ def _line(entry: Entry, digest: str) -> bytes:
     return b"%s %03o %s %s\0" % (entry.kind.value, entry.mode, digest.encode(), entry.path)
 
 
-def _publish(path: Path, chunks: Iterable[bytes]) -> None:
+def publish(path: Path, chunks: Iterable[bytes]) -> None:
     """All of it under its name, and on disk, or nothing."""
     with NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}.", suffix=".part", delete=False) as file:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -45,6 +45,9 @@ class Yard:
 
     def held_jobs(self) -> Sequence[str]:
         return self.held
+
+    def inherited_env(self, spec: JobSpec) -> Mapping[str, str]:
+        return spec.inherited_env
 
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
         return None

@@ -25,6 +25,7 @@ from jobyard.model.node import ClusterConfig, Node, NodeState
 from jobyard.model.task import AttemptId
 from jobyard.server.clusters import for_cluster, with_cluster
 from jobyard.server.commands import checked_spec
+from jobyard.server.environments import Environments
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.logs import LogStream
 from jobyard.server.logs import Request as LogRequest
@@ -67,6 +68,7 @@ class Server:
             machines=self.machines,
             lifetime=Lifetime(None, lambda: False),
             directory=str(running.directory),
+            environments=Environments(running.directory / "environments", 60.0),
         )
 
     def request(self) -> Any:

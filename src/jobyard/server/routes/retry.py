@@ -21,5 +21,6 @@ router = APIRouter()
 async def retry_job(request: Request, selector: Selector, asked: Annotated[RetryJob, takes(RetryJob)]) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
+        yard.environments.check_kept(selected(yard, selector))
         job_id = await yard.loop.ask(retry(selector, asked, caller_of(request).name))
         return answer(view_of(yard, selected(yard, job_id)))

@@ -58,7 +58,8 @@ async def submit_job(request: Request, asked: Annotated[SubmitJob, takes(SubmitJ
             checked_spec(yard.loop.state, asked.spec)  # before a large tree is read for nothing
             spec = await asyncio.to_thread(with_its_tree, asked.spec, Path(yard.directory))
             asked = replace(asked, spec=spec)
-        job_id = await yard.loop.ask(submit(asked))
+        async with yard.environments.kept(asked.spec) as spec:
+            job_id = await yard.loop.ask(submit(replace(asked, spec=spec)))
         view = view_of(yard, selected(yard, job_id))
         return answer(view, 201, {"Location": f"{API}/jobs/{job_id}"})
 

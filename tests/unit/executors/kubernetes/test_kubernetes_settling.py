@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -85,6 +85,9 @@ class Play:
 
     def is_ended(self, job_id: str, task: int) -> bool:
         return False
+
+    def inherited_env(self, spec: JobSpec) -> Mapping[str, str]:
+        return spec.inherited_env
 
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
         return None

@@ -1,0 +1,127 @@
+"""Environment files: which variables of the submitting shell does a job have? Beside the journal, and never in it.
+
+A shell's environment is full of secrets, and a journal is copied, mailed and kept for years. Each file has the
+variables of one shell, mode 0600, under a random name that the job's spec carries; jobs of one shell share it. It is on
+disk before its job is acknowledged. It goes with the last job that needs it: some time after that has ended, because
+`yard retry` needs it again. What no job names was left by a crash, and is deleted at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import re
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from jobyard.engine.job_record import JobRecord
+from jobyard.engine.yard_state import YardState
+from jobyard.errors import Rejected, Unwritable, UserError
+from jobyard.model.environment import NEVER_KEPT
+from jobyard.model.job import JobSpec
+from jobyard.model.units import show_seconds
+from jobyard.staging.pack import publish
+
+log = logging.getLogger(__name__)
+
+DIRECTORY = "environments"
+_NAME = re.compile(r"[0-9a-f]{32}")
+_REMEMBERED = 16  # environments that were last used; a submitter has one or two shells
+
+
+class Environments:
+    """Of one yard. Only `kept` waits; everything else is quick and for the loop's thread."""
+
+    def __init__(self, directory: Path, kept_seconds: float) -> None:
+        self._directory = directory
+        self._kept_seconds = kept_seconds  # after the end of the job
+        self._names: dict[str, str] = {}  # by the hash of what is in them, as far as this server has seen
+        self._submitting: Counter[str] = Counter()
+        self._read: dict[str, Mapping[str, str]] = {}
+
+    @asynccontextmanager
+    async def kept(self, spec: JobSpec) -> AsyncIterator[JobSpec]:
+        """The spec as it may be journalled, while its environment is on disk and stays there. Raises Unwritable."""
+        variables = {name: value for name, value in spec.inherited_env.items() if name not in NEVER_KEPT}
+        if not variables:
+            yield replace(spec, inherited_env={}, environment="")
+            return
+        content = json.dumps(variables, sort_keys=True).encode()
+        digest = hashlib.sha256(content).hexdigest()
+        name = self._names.get(digest) or secrets.token_hex(16)
+        self._submitting[name] += 1
+        try:
+            if not self._path(name).exists():
+                await asyncio.to_thread(self._write, name, content)
+            self._names[digest] = name
+            yield replace(spec, inherited_env={}, environment=name)
+        finally:
+            self._submitting[name] -= 1
+            if not self._submitting[name]:
+                del self._submitting[name]
+
+    def _write(self, name: str, content: bytes) -> None:
+        try:
+            self._directory.mkdir(mode=0o700, exist_ok=True)
+            publish(self._path(name), [content])
+        except OSError as error:
+            sentence = f"the yard cannot write the job's environment ({error.strerror}); free some disk space"
+            raise Unwritable(f"{sentence} and try again") from error
+
+    def read(self, name: str) -> Mapping[str, str]:
+        """The variables in a file. Raises Rejected where it is gone or damaged."""
+        if name not in self._read:
+            try:
+                found = json.loads(self._path(name).read_bytes())
+            except (OSError, ValueError) as error:
+                raise Rejected(
+                    f"the environment that it was submitted with is gone ({error}); submit it again"
+                ) from error
+            while len(self._read) >= _REMEMBERED:
+                del self._read[next(iter(self._read))]
+            self._read[name] = found
+        return self._read[name]
+
+    def check_kept(self, job: JobRecord) -> None:
+        """Raises UserError where a job that has ended could not be run again as it was."""
+        if job.spec.environment and not self._path(job.spec.environment).exists():
+            age = f"{show_seconds(self._kept_seconds)} after its end"
+            raise UserError(
+                f"job {job.id}: the environment that it was submitted with is kept until {age}; submit it again"
+            )
+
+    def sweep(self, state: YardState, now: float, *, orphans: bool) -> None:
+        """Delete what no job needs any more; at a start also what no job names, unless jobs may be missing."""
+        named = {job.spec.environment for job in state.jobs.values()}
+        needed = {job.spec.environment for job in state.jobs.values() if self._is_needed(job, now)}
+        for path in self._files():
+            is_unwanted = path.name in named - needed or (orphans and path.name not in named)
+            if is_unwanted and path.name not in self._submitting:
+                self._delete(path)
+
+    def _is_needed(self, job: JobRecord, now: float) -> bool:
+        return not job.is_final or job.finished_at is None or now - job.finished_at < self._kept_seconds
+
+    def _delete(self, path: Path) -> None:
+        self._read.pop(path.name, None)
+        self._names = {digest: name for digest, name in self._names.items() if name != path.name}
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("environment file %s stays: %s", path.name, error)
+
+    def _files(self) -> Collection[Path]:
+        try:
+            return list(self._directory.iterdir())
+        except FileNotFoundError:
+            return []
+
+    def _path(self, name: str) -> Path:
+        assert _NAME.fullmatch(name), name
+        return self._directory / name

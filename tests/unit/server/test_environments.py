@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from jobyard.engine.yard_state import YardState
+from jobyard.errors import Rejected, Unwritable, UserError
+from jobyard.model.job import JobSpec
+from jobyard.server.environments import Environments
+from tests.builders import a_job, submitted
+
+SHELL = {"PATH": "/bin", "SECRET": "s3cret", "OLDPWD": "/caf\udce9", "YARD_TOKEN": "t0ken", "YARD_URL": "http://x"}
+KEPT = {"PATH": "/bin", "SECRET": "s3cret", "OLDPWD": "/caf\udce9"}
+DAY = 86400.0
+
+
+def environments(directory: Path) -> Environments:
+    return Environments(directory / "environments", kept_seconds=30 * DAY)
+
+
+def files(directory: Path) -> list[Path]:
+    return sorted((directory / "environments").iterdir())
+
+
+async def kept(known: Environments, env: dict[str, str]) -> JobSpec:
+    async with known.kept(a_job(inherited_env=env)) as spec:
+        return spec
+
+
+def a_yard(*specs: JobSpec) -> YardState:
+    state = YardState()
+    for number, spec in enumerate(specs, 1):
+        state.handle(submitted(f"job{number}", number, spec))
+    return state
+
+
+async def test_the_spec_has_a_name_in_place_of_the_variables_and_the_file_is_private(tmp_path: Path) -> None:
+    spec = await kept(environments(tmp_path), SHELL)
+    (file,) = files(tmp_path)
+    assert (spec.inherited_env, spec.environment) == ({}, file.name)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert "t0ken" not in file.read_text()
+    assert environments(tmp_path).read(spec.environment) == KEPT
+
+
+async def test_jobs_of_one_shell_share_a_file_and_no_variables_need_none(tmp_path: Path) -> None:
+    known = environments(tmp_path)
+    assert await kept(known, SHELL) == await kept(known, SHELL)
+    assert (await kept(known, {**SHELL, "A": "1"})).environment != (await kept(known, SHELL)).environment
+    assert (await kept(known, {"YARD_TOKEN": "t0ken"})).environment == ""
+    assert len(files(tmp_path)) == 2
+
+
+async def test_what_cannot_be_written_refuses_the_job(tmp_path: Path) -> None:
+    (tmp_path / "environments").write_text("in the way")
+    with pytest.raises(Unwritable, match="environment"):
+        await kept(environments(tmp_path), SHELL)
+
+
+async def test_a_start_deletes_what_no_job_names_unless_jobs_may_be_missing(tmp_path: Path) -> None:
+    known = environments(tmp_path)
+    spec, left = await kept(known, SHELL), await kept(known, {"LEFT": "by a crash"})
+    (tmp_path / "environments" / "torn.part").write_text("{")
+    environments(tmp_path).sweep(a_yard(spec), 0.0, orphans=False)
+    assert len(files(tmp_path)) == 3
+    environments(tmp_path).sweep(a_yard(spec), 0.0, orphans=True)
+    assert [file.name for file in files(tmp_path)] == [spec.environment]
+    with pytest.raises(Rejected, match="submit it again"):
+        environments(tmp_path).read(left.environment)
+
+
+async def test_it_goes_with_the_last_job_that_needs_it_some_time_after_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = environments(tmp_path)
+    spec = await kept(known, SHELL)
+    state = a_yard(spec, spec)
+    for job, at in (("job1", 0.0), ("job2", 10 * DAY)):
+        state.jobs[job].finished_at = at
+    monkeypatch.setattr("jobyard.engine.job_record.JobRecord.is_final", True)
+    known.sweep(state, 31 * DAY, orphans=False)
+    known.check_kept(state.jobs["job1"])
+    known.sweep(state, 41 * DAY, orphans=False)
+    assert files(tmp_path) == []
+    with pytest.raises(UserError, match=r"kept until 30d00h after its end; submit it again"):
+        known.check_kept(state.jobs["job1"])
+    again = await kept(known, SHELL)
+    assert known.read(again.environment) == KEPT
+
+
+async def test_a_file_that_a_submit_is_about_to_use_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = environments(tmp_path)
+    state = a_yard(await kept(known, SHELL))
+    state.jobs["job1"].finished_at = 0.0
+    monkeypatch.setattr("jobyard.engine.job_record.JobRecord.is_final", True)
+    async with known.kept(a_job(inherited_env=SHELL)) as spec:
+        known.sweep(state, 99 * DAY, orphans=True)
+        assert known.read(spec.environment) == KEPT
+
+
+async def test_it_is_on_disk_before_the_job_may_be_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")))
+    async with environments(tmp_path).kept(a_job(inherited_env=SHELL)) as spec:
+        assert json.loads((tmp_path / "environments" / spec.environment).read_bytes())["PATH"] == "/bin"
+        assert [Path(path).name.split(".")[0] for path in synced] == [spec.environment, "environments"]
