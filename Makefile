@@ -47,8 +47,8 @@ test-fast: setup ## the inner loop, under a minute
 	pytest -q -n 2 -m 'not slow' tests/unit tests/scenarios
 
 soak: setup packages ## the long fault campaigns
-	JOBYARD_FAULT_ROUNDS=200 JOBYARD_LINK_ROUNDS=45 JOBYARD_LINK_SEED=2 JOBYARD_ARTEFACTS=$(CURDIR)/artefacts \
-		pytest tests/faults --timeout=0 -s
+	JOBYARD_FAULT_ROUNDS=200 JOBYARD_LINK_ROUNDS=45 JOBYARD_LINK_SEED=2 JOBYARD_POISON_SPECS=10000 \
+		JOBYARD_ARTEFACTS=$(CURDIR)/artefacts pytest tests/faults --timeout=0 -s
 	JOBYARD_CLUSTER_ROUNDS=20 JOBYARD_ARTEFACTS=$(CURDIR)/artefacts pytest tests/cluster/test_faults.py -s
 
 bench: setup ## measure, keep the figures, write docs/benchmarks.md

@@ -79,7 +79,7 @@ class Settling:
         except Exception as error:  # nothing of it was sent, and nothing ever can be
             sentence = f"it cannot be written for the cluster ({error})"
             self._yard.trouble("launch", f"job {held.id} on {self._config.id}: {sentence}", error)
-            self._give_up([each for each in live if not each.is_stopping], sentence)
+            self._give_up([each for each in live if not each.is_stopping], sentence, Reason.REFUSED)
             return
         # 2. Tell what was seen.
         ended = max(0, job.spec.size - len(live) - facts.waiting)
@@ -208,9 +208,9 @@ class Settling:
             return
         self._give_up(attempts, f"the cluster refused it: {refused}")
 
-    def _give_up(self, attempts: list[LiveAttempt], message: str) -> None:
+    def _give_up(self, attempts: list[LiveAttempt], message: str, reason: Reason = Reason.UNKNOWN) -> None:
         now = time.time()
-        outcome = Outcome(now, now, reason=Reason.UNKNOWN, message=message)
+        outcome = Outcome(now, now, reason=reason, message=message)
         waiting = [each for each in attempts if not each.is_running]
         self._tell([AttemptsFinished(tuple(Finished(each.attempt, outcome) for each in waiting), now)])
 

@@ -67,6 +67,7 @@ class Play:
         self.live: list[LiveAttempt] = []
         self.now = JobFacts(False, is_fresh=True)
         self.told: list[Event] = []
+        self.troubles: list[str] = []
         self.api = PlayedApi()
         self.held = HeldJob(JOB, "k", Mirror(directory), self.told.extend, lambda node: is_simulated)
         yard = cast(Any, self)
@@ -91,6 +92,9 @@ class Play:
 
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
         return None
+
+    def trouble(self, what: str, sentence: str, error: Exception | None = None) -> None:
+        self.troubles.append(sentence)
 
     async def settle(self, *live: LiveAttempt) -> list[Event]:
         """Answers with what the yard is told of, but for what is awaited."""
@@ -225,6 +229,28 @@ async def test_a_task_that_is_cancelled_before_its_pod_began_is_let_go_when_that
     (told,) = await play.settle(live(0), live(1), stopping)
     assert isinstance(told, AttemptsWithdrawn)
     assert told.attempts == (stopping.attempt,)
+
+
+async def test_a_job_that_cannot_be_written_for_the_cluster_fails_with_the_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> list[Object]:
+        raise ValueError("MASTER_PORT is no number")
+
+    monkeypatch.setattr(Settling, "build", broken)
+    play = Play(tmp_path, a_job(groups=(a_group(count=2),), cluster="k"))
+    (ended,) = await play.settle(live(0), live(1))
+    assert isinstance(ended, AttemptsFinished)
+    assert {item.outcome.reason for item in ended.items} == {Reason.REFUSED}
+    assert "it cannot be written for the cluster (MASTER_PORT is no number)" in ended.items[1].outcome.message
+    assert len(play.troubles) == 1
+
+
+async def test_nothing_of_a_job_in_quarantine_is_made_or_removed(tmp_path: Path) -> None:
+    play = Play(tmp_path, a_job(groups=(a_group(count=2),), cluster="k"))
+    play.now = play.now._replace(is_held=True)
+    assert await play.settle(live(0), live(1)) == []
+    assert (play.api.made, play.api.deleted) == ({}, [])
 
 
 def an_executor(directory: Path, cluster: str = "b") -> KubernetesExecutor:
