@@ -24,6 +24,12 @@ _VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|[0-9@*#?$!-])")
 _UNSURE_INSIDE = re.compile(r"<<|#|\bcase\b")  # parentheses do not tell the end of such a substitution
 _BLANK = " \t"
 _OPERATORS = ";&|()\n"
+# Runs of characters that mean themselves, by the quotes around them: a long command is read in few steps.
+_PLAIN = {
+    "": re.compile(r"[^{}\\'\"$`<>&;|()\n \t#*?]+"),
+    '"': re.compile(r'[^"\\$`{]+'),
+    "'": re.compile(r"[^'{]+"),
+}
 
 
 class Substituted(NamedTuple):
@@ -84,6 +90,7 @@ class _Reader:
         self.pieces: list[str] = []
         self.no_dash = ""
         self._at = 0
+        self._last_hole = text.rfind(PLACEHOLDER)
         self._word: list[str] | None = None  # of the word that is being read; None: between words
         self._has_hole = self._has_brace = False  # outside quotes, in this word
         self._words: list[str] = []
@@ -100,6 +107,8 @@ class _Reader:
 
     def _step(self, char: str) -> None:
         text, at = self.text, self._at
+        if self._take_plain(""):
+            return
         if text.startswith(PLACEHOLDER, at):
             self._hole("")
         elif char in _BLANK:
@@ -134,14 +143,26 @@ class _Reader:
         self.pieces.append(self.text[self._at : self._at + length])
         self._at += length
         if meaning is not None:
-            self._word = [*(self._word or ()), meaning]
+            self._add(meaning)
+
+    def _take_plain(self, quote: str) -> bool:
+        match = _PLAIN[quote].match(self.text, self._at)
+        if match is None:
+            return False
+        self._take(len(match[0]), match[0])
+        return True
+
+    def _add(self, meaning: str) -> None:
+        if self._word is None:
+            self._word = []
+        self._word.append(meaning)
 
     def _hole(self, quote: str) -> None:
         if self._in_test:
             raise Refused("is inside [[ ]]")
         self.pieces.append(_IN[quote])
         self._at += len(PLACEHOLDER)
-        self._word = [*(self._word or ()), HOLE]
+        self._add(HOLE)
         self._seen_hole = True
         if not quote:
             self._has_hole = True
@@ -159,7 +180,7 @@ class _Reader:
         while self._at < end:
             if self.text.startswith(PLACEHOLDER, self._at):
                 self._hole("'")
-            else:
+            elif not self._take_plain("'"):
                 self._take(1, self.text[self._at])
         self._take(1)
 
@@ -176,7 +197,7 @@ class _Reader:
                 self._take(2, self.text[self._at + 1 : self._at + 2])
             elif char in "$`":
                 self._expansion(in_quotes=True)
-            else:
+            elif not self._take_plain('"'):
                 self._take(1, char)
         self._take(1)
 
@@ -246,7 +267,7 @@ class _Reader:
 
     def _unsure(self, of: str) -> None:
         """From here on the reader may be wrong about quotes."""
-        if PLACEHOLDER in self.text[self._at :]:
+        if self._last_hole >= self._at:
             raise Refused(f"is in or after {of}, which cannot be read with certainty")
 
     # -- operators, words and commands ---------------------------------------------------------------------------------
@@ -260,7 +281,7 @@ class _Reader:
         self._word = None
         match = re.compile(r"&>>?|<<<|<<-?|[<>]&|>>|>\||<>|[<>]").match(text, at)
         assert match is not None
-        if match[0] in ("<<", "<<-") and PLACEHOLDER in text[at:]:
+        if match[0] in ("<<", "<<-") and self._last_hole >= at:
             raise Refused("is in or after a here-document")
         self._take(len(match[0]))
         self._redirects.append("text" if match[0] == "<<<" else "file")

@@ -6,12 +6,15 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobyard.errors import UserError
+from jobyard.model import substitution
+from jobyard.model.interpreters import HOLE
 from jobyard.model.job import Command, Lines, Script
 from jobyard.model.substitution import Refused, check, substituted, words_with
 
@@ -200,3 +203,28 @@ def test_a_command_without_lines_may_hold_anything() -> None:
 def test_the_line_is_not_run_by_the_words_that_the_issue_names(tmp_path: Path) -> None:
     printed, files = run(substituted('echo "file: {}"').shell, "$(touch x)")
     assert (printed, files) == (b"file: $(touch x)\n", [])
+
+
+@pytest.mark.parametrize("shell", ["echo {} %s", "echo {} '%s'", 'echo {} "%s"'])
+def test_a_long_command_is_read_in_few_steps(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = 0
+    take = substitution._Reader._take
+
+    def counted(reader: Any, *arguments: Any) -> None:
+        nonlocal steps
+        steps += 1
+        take(reader, *arguments)
+
+    monkeypatch.setattr(substitution._Reader, "_take", counted)
+    assert substituted(shell % ("x" * 100_000)).shell.count("x") == 100_000
+    assert steps < 20
+
+
+def test_a_word_of_many_parts_is_not_copied_for_each() -> None:
+    reader = substitution._Reader("\\a\\b{}")
+    reader._step("\\")
+    word = reader._word
+    reader._step("\\")
+    reader._step("{")
+    assert reader._word is word
+    assert word == ["a", "b", HOLE]
