@@ -18,7 +18,7 @@ from jobyard.model.training import IDLE_GPU_SECONDS, YIELD_SECONDS, Progress, Si
 from jobyard.model.units import show_mib
 from jobyard.scheduling.sharing import after_oom, reservation_mib
 from jobyard.scheduling.snapshot import Running
-from jobyard.scheduling.where import Where, needs_of
+from jobyard.scheduling.where import where_of
 
 MEMORY_REQUEUES_MOST = 5
 RESTART_SECONDS = 30.0  # what a restart is believed to cost before one was seen
@@ -161,8 +161,7 @@ class Trainings:
 
 def _allowed(job: JobRecord, task: Task, nodes: Iterable[Node]) -> list[Node]:
     """Those of them that its submitter lets it have."""
-    needs = needs_of(job.spec.groups[job.spec.place_of(task.number).group])
-    where = Where(job.spec.on, job.spec.cluster, *needs, in_container=job.spec.container)
+    where = where_of(job.spec, job.spec.groups[job.spec.place_of(task.number).group])
     return [node for node in nodes if where.has_labels(node)]
 
 
@@ -323,13 +322,7 @@ def _running(job: JobRecord, trainings: Trainings, bounds_of: Callable[[str], Bo
         tuple((size, at.epoch_seconds) for size, at in profile.by_size.items() if at.epoch_seconds),
         is_last_epoch(job),
         job.is_yielding,
-        Where(
-            job.spec.on,
-            job.spec.cluster,
-            *needs_of(job.spec.groups[0]),
-            in_container=job.spec.container,
-            with_token=bool(job.spec.submitted_with),
-        ),
+        where_of(job.spec, job.spec.groups[0]),
     )
 
 

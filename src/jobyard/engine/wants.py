@@ -18,7 +18,7 @@ from jobyard.model.training import Size
 from jobyard.scheduling import explain
 from jobyard.scheduling.placement import Room
 from jobyard.scheduling.snapshot import HeldSlot, Member, Request, Running, Snapshot, StopOrder
-from jobyard.scheduling.where import Where, needs_of
+from jobyard.scheduling.where import needs_of
 
 if TYPE_CHECKING:
     from jobyard.engine.yard_state import YardState
@@ -188,8 +188,8 @@ def why_never(
         return unknown
     if any(explain.may_match(config, on) for config in awaited(state)):
         return None  # nobody knows yet what it has
-    wheres = ((m, Where(m.on or on, in_container=m.in_container, with_token=m.with_token)) for m in job_groups)
-    return next(filter(None, (explain.why_never(nodes, m.resources, where, overcommit) for m, where in wheres)), None)
+    whys = (explain.why_never(nodes, m.resources, m.where(on, cluster), overcommit) for m in job_groups)
+    return next(filter(None, whys), None)
 
 
 def _why_never_on_cluster(state: YardState, job_groups: Iterable[Member], cluster: str) -> str | None:
@@ -198,8 +198,7 @@ def _why_never_on_cluster(state: YardState, job_groups: Iterable[Member], cluste
         return f"there is no cluster {cluster!r}; known: {', '.join(sorted(state.clusters)) or 'none'}"
     if not nodes:
         return None  # nobody knows yet what it has
-    wheres = ((m, Where("", cluster, m.labels, m.tolerations)) for m in job_groups)
-    return next(filter(None, (explain.why_never(nodes, m.resources, where) for m, where in wheres)), None)
+    return next(filter(None, (explain.why_never(nodes, m.resources, m.where("", cluster)) for m in job_groups)), None)
 
 
 def _fits(size: Size, largest: Size) -> bool:

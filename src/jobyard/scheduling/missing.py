@@ -30,12 +30,4 @@ class Missing(NamedTuple):
 
 
 def ask_of(request: Request, member: Member) -> Ask:
-    where = Where(
-        member.on or request.on,
-        request.cluster,
-        member.labels,
-        member.tolerations,
-        in_container=member.in_container,
-        with_token=member.with_token,
-    )
-    return Ask(member.resources, where, request.overcommit)
+    return Ask(member.resources, member.where(request.on, request.cluster), request.overcommit)

@@ -27,6 +27,10 @@ class Member:
     in_container: bool = False  # only machines that can run one
     with_token: bool = False  # not on machines that are the owner's alone
 
+    def where(self, on: str, cluster: str) -> Where:
+        """Where it may be, if its request says `on` and the cluster."""
+        return Where(self.on or on, cluster, self.labels, self.tolerations, self.in_container, self.with_token)
+
 
 @dataclass(frozen=True, slots=True)
 class Request:

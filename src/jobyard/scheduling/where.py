@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from jobyard.model.job import GroupSpec, Toleration
+from jobyard.model.job import GroupSpec, JobSpec, Toleration
 from jobyard.model.node import Node, Taint, cluster_of
 from jobyard.model.units import whole_number
 
@@ -59,6 +59,12 @@ def needs_of(group: GroupSpec) -> tuple[tuple[str, ...], tuple[Toleration, ...]]
     if group.least_device_mib:
         labels.append(f"{GPU_MEMORY}{AT_LEAST}{group.least_device_mib}")
     return tuple(sorted(labels)), group.tolerations
+
+
+def where_of(spec: JobSpec, group: GroupSpec) -> Where:
+    """Where its submitter lets the tasks of this group be."""
+    labels, tolerations = needs_of(group)
+    return Where(spec.on, spec.cluster, labels, tolerations, spec.container, bool(spec.submitted_with))
 
 
 def has_label(node: Node, label: str) -> bool:

@@ -9,7 +9,7 @@ from jobyard.errors import UserError
 from jobyard.model.job import JobSpec
 from jobyard.model.node import Node, NodeState, cluster_of
 from jobyard.scheduling.explain import may_match, why_no_container
-from jobyard.scheduling.where import Where, matches
+from jobyard.scheduling.where import matches, where_of
 
 NOTHING_TO_SAY = "--container has no effect on a cluster: every task is in a container there"
 
@@ -34,7 +34,7 @@ def check_runtime(state: YardState, spec: JobSpec) -> None:
     """Raises UserError where no machine that the job may have can run containers."""
     if not spec.container or any(may_match(config, spec.on) for config in state.awaited):
         return
-    if why := why_no_container(state.nodes.values(), Where(spec.on, in_container=True)):
+    if why := why_no_container(state.nodes.values(), where_of(spec, spec.groups[0])):
         raise UserError(f"--container: {why}; install or start one there, or leave --container out")
 
 

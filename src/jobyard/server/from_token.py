@@ -8,7 +8,7 @@ from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
 from jobyard.model.job import JobSpec
 from jobyard.scheduling.explain import OWNERS_ALONE, may_match, why_owners_alone
-from jobyard.scheduling.where import Where
+from jobyard.scheduling.where import where_of
 from jobyard.server.rights import Caller, check_owner
 
 NOTHING_SENT = "over TCP no files are sent along: on other machines tasks begin in the home of the account there"
@@ -36,6 +36,5 @@ def check_machines(state: YardState, spec: JobSpec) -> None:
     """Raises UserError where only machines that are the owner's alone could run it."""
     if not spec.submitted_with or any(may_match(config, spec.on) for config in state.awaited):
         return
-    where = Where(spec.on, in_container=spec.container, with_token=True)
-    if why := why_owners_alone(state.nodes.values(), where):
+    if why := why_owners_alone(state.nodes.values(), where_of(spec, spec.groups[0])):
         raise UserError(f"job {spec.name!r} cannot run: {why}; {OWNERS_ALONE}")

@@ -511,6 +511,15 @@ def test_a_full_gpu_sends_a_job_to_the_next_larger_kind_that_it_may_have_and_has
     assert state_of(job) is State.FAILED
 
 
+def test_a_tokens_job_is_promised_no_gpu_of_the_owners_own_machine() -> None:
+    owners = a_node("owners", gpus=1, gpu_mib=80 * GIB, owner_only=True)
+    yard = TrainingYard(a_node("small", gpus=1, gpu_mib=16 * GIB), owners)
+    job = yard.submit(a_training(gpus=1, submitted_with="t1"))
+    assert job.task(0).node == "small"
+    yard.finish(yard.begin(job), exit_code=1, reason=Reason.OUT_OF_GPU_MEMORY)
+    assert state_of(job) is State.FAILED
+
+
 def test_the_least_memory_of_a_gpu_counts_on_machines() -> None:
     mixed = a_node("mixed", gpus=2, gpu_mib=16 * GIB)
     mixed = replace(mixed, devices=(mixed.devices[0], replace(mixed.devices[1], memory_mib=80 * GIB)))
