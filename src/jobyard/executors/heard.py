@@ -86,10 +86,27 @@ class Heard:
                 pair for pair in message.get("started") or () if self._holds(lambda pair: _time(pair[1]), pair)
             ],
             "finished": [
-                pair for pair in message.get("finished") or () if self._holds(lambda pair: _check_end(pair[1]), pair)
+                [pair[0], self._without_odd(pair[0], pair[1])]
+                for pair in message.get("finished") or ()
+                if self._holds(lambda pair: _check_end(pair[1]), pair)
             ],
             "withdrawn": self._names(message.get("withdrawn") or ()),
         }
+
+    def _without_odd(self, name: str, seen: dict[str, Any]) -> dict[str, Any]:
+        """The end counts without what stands beside it and cannot be: without its end a task would run for ever."""
+        kept = dict(seen)
+        for field, check in _BESIDE_AN_END.items():
+            try:
+                if seen.get(field):
+                    check(seen[field])
+            except _WRONG as error:
+                self.ignore(f"{name}: {field}: {type(error).__name__}: {error}")
+                if field == "message" and isinstance(seen[field], str):
+                    kept[field] = seen[field][:LONGEST_TEXT]
+                else:
+                    del kept[field]
+        return kept
 
     def _holds(self, check: Callable[[Any], object], pair: Any) -> bool:
         """Is this pair of an attempt and what happened to it true, as far as that can be said?"""
@@ -174,13 +191,10 @@ def _check_end(seen: Any) -> None:
     for name, most in (("exit_code", 255), ("signal", 64)):
         if seen.get(name) is not None and _amount(seen[name]) > most:
             raise ValueError(f"{name} is {seen[name]}")
-    if seen.get("reason"):
-        Reason(seen["reason"])
-    _text(seen.get("message") or "")
-    _amount(seen.get("peak_memory_mib") or 0), _amount(seen.get("peak_gpu_memory_mib") or 0)
-    if seen.get("progress"):
-        _check_progress(seen["progress"])
-    for stream, size in (seen.get("streams") or {}).items():
+
+
+def _check_streams(sizes: Any) -> None:
+    for stream, size in sizes.items():
         if stream not in STREAMS:
             raise ValueError(f"there is no stream {stream!r}")
         _amount(size)
@@ -233,3 +247,13 @@ def _text(value: Any) -> str:
     if not isinstance(value, str) or len(value) > LONGEST_TEXT:
         raise ValueError(f"{value!r:.40} is no text of at most {LONGEST_TEXT} characters")
     return value
+
+
+_BESIDE_AN_END: Mapping[str, Callable[[Any], object]] = {
+    "reason": Reason,
+    "message": _text,
+    "peak_memory_mib": _amount,
+    "peak_gpu_memory_mib": _amount,
+    "progress": _check_progress,
+    "streams": _check_streams,
+}

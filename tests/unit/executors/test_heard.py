@@ -64,23 +64,11 @@ def heard() -> Heard:
         {"exit_code": -1},
         {"exit_code": True},
         {"signal": 99},
-        {"reason": "Boredom"},
         {"started_at": float("nan")},
         {"finished_at": float("inf")},
         {"finished_at": -3},
         {"finished_at": 1e300},
         {"finished_at": None},
-        {"peak_memory_mib": 1 << 60},
-        {"peak_memory_mib": -1},
-        {"peak_gpu_memory_mib": 0.5},
-        {"message": ["x"]},
-        {"message": "x" * 5000},
-        {"progress": {"epochs_done": "many"}},
-        {"progress": {"metrics": {"loss": float("nan")}}},
-        {"progress": 3},
-        {"streams": {"../../passwd": 1}},
-        {"streams": {"out": -1}},
-        {"streams": [1]},
     ],
 )
 def test_an_end_that_cannot_be_is_ignored_and_the_others_count(change: dict[str, Any]) -> None:
@@ -91,6 +79,38 @@ def test_an_end_that_cannot_be_is_ignored_and_the_others_count(change: dict[str,
     assert found["finished"] == [[str(OWN), END]]
     assert ears.ignored == 1
     assert "mine.0.1" in ears.problem
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"reason": "Boredom"},
+        {"reason": ["x"]},
+        {"peak_memory_mib": 1 << 60},
+        {"peak_memory_mib": -1},
+        {"peak_gpu_memory_mib": 0.5},
+        {"message": ["x"]},
+        {"progress": {"epochs_done": "many"}},
+        {"progress": {"metrics": {"loss": float("nan")}}},
+        {"progress": 3},
+        {"streams": {"../../passwd": 1}},
+        {"streams": {"out": -1}},
+        {"streams": [1]},
+    ],
+)
+def test_an_end_counts_without_what_stands_beside_it_and_cannot_be(beside: dict[str, Any]) -> None:
+    ears = heard()
+    found = ears.checked({"ev": "attempts", "finished": [[str(OWN), {**END, **beside}]]})
+    assert found is not None
+    assert found["finished"] == [[str(OWN), END]]
+    assert ears.ignored == 1
+    assert "mine.0.1" in ears.problem
+
+
+def test_a_long_message_of_an_end_is_cut() -> None:
+    found = heard().checked({"ev": "attempts", "finished": [[str(OWN), {**END, "message": "x" * 5000}]]})
+    assert found is not None
+    assert found["finished"] == [[str(OWN), {**END, "message": "x" * 4096}]]
 
 
 @pytest.mark.parametrize("name", [str(OTHERS), "no-such-job.0.1", "mine.0.2", "mine.-1.1", "../../x.0.1", "x", 3, None])
