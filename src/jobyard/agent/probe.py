@@ -39,6 +39,11 @@ def _cpu_quota_millis(directory: str) -> Optional[int]:
     return math.ceil(quota * 1000 / period) if quota > 0 and period > 0 else None
 
 
+def machine_memory_mib() -> int:
+    """Of the whole machine, whatever our cgroup has."""
+    return _meminfo().get("MemTotal", 0) // 1024
+
+
 def memory() -> Memory:
     """Of the machine, or of our cgroup where that has less."""
     info = _meminfo()

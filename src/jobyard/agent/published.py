@@ -27,11 +27,13 @@ _WRONG = (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, 
 
 
 class Capacity(NamedTuple):
-    """What the machine has."""
+    """What we may have: all of the machine, or what our cgroup gives us of it."""
 
     cpu_millis: int
     memory_mib: int
     device_mib: Dict[int, int]
+    machine_cpu_millis: int = 0  # of the whole machine; another agent's cgroup may be larger than ours
+    machine_memory_mib: int = 0
 
 
 class Held:
@@ -54,9 +56,11 @@ class Held:
         self.whole_devices.update(_amount(index) for index in amounts.get("whole_devices") or ())
 
     def take(self, other: "Held", capacity: Capacity) -> None:
-        """The same of another, as far as this machine has it."""
-        self.cpu_millis += min(other.cpu_millis, capacity.cpu_millis)
-        self.memory_mib += other.memory_mib
+        """The same of another, as far as it can be ours: what our cgroup could not hold takes no room in it."""
+        if other.cpu_millis <= _CPU_OVERBOOKED * capacity.cpu_millis:
+            self.cpu_millis += min(other.cpu_millis, capacity.cpu_millis)
+        if other.memory_mib <= capacity.memory_mib:
+            self.memory_mib += other.memory_mib
         for index, mib in other.device_mib.items():
             if index in capacity.device_mib:
                 self.device_mib[index] = self.device_mib.get(index, 0) + mib
@@ -170,10 +174,12 @@ def _sum(slots: Dict[str, Any], capacity: Capacity) -> Held:
     theirs = Held()
     for amounts in slots.values():
         theirs.add(amounts)
-    if theirs.memory_mib > capacity.memory_mib:
-        raise ValueError("%d MiB of memory, and the machine has %d" % (theirs.memory_mib, capacity.memory_mib))
-    if theirs.cpu_millis > _CPU_OVERBOOKED * capacity.cpu_millis:
-        raise ValueError("%d millicores, and the machine has %d" % (theirs.cpu_millis, capacity.cpu_millis))
+    memory_mib = max(capacity.memory_mib, capacity.machine_memory_mib)
+    cpu_millis = max(capacity.cpu_millis, capacity.machine_cpu_millis)
+    if theirs.memory_mib > memory_mib:
+        raise ValueError("%d MiB of memory, and the machine has %d" % (theirs.memory_mib, memory_mib))
+    if theirs.cpu_millis > _CPU_OVERBOOKED * cpu_millis:
+        raise ValueError("%d millicores, and the machine has %d" % (theirs.cpu_millis, cpu_millis))
     for index, mib in theirs.device_mib.items():
         if mib > capacity.device_mib.get(index, mib):
             raise ValueError("%d MiB of device %d, which has %d" % (mib, index, capacity.device_mib[index]))

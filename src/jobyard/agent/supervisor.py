@@ -62,7 +62,11 @@ class Agent:
         self._outbox = Outbox(self._timers)
         devices = gpus.devices()
         self._capacity = Capacity(
-            probe.cpu_millis(), probe.memory().total_mib, {device.index: device.memory_mib for device in devices}
+            probe.cpu_millis(),
+            probe.memory().total_mib,
+            {device.index: device.memory_mib for device in devices},
+            (os.cpu_count() or 1) * 1000,
+            probe.machine_memory_mib(),
         )
         self._reservations = Reservations(self._capacity)
         self._staging = Staging(state_dir)

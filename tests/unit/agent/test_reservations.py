@@ -273,3 +273,18 @@ def test_an_open_slot_may_hold_more_or_less_and_the_next_agent_knows(
     assert published() == {"s": {"devices": {"0": 3000}}}
     again.send(op="reserve", slot="s", reserve={"devices": {"0": "much"}})
     again.wait(lambda m: m["ev"] == "error")
+
+
+def test_who_has_a_larger_slice_of_the_machine_than_we_is_believed(neighbour: Any) -> None:
+    neighbour(slots={"s": {"memory_mib": 6000, "cpu_millis": 30_000, "devices": {"0": 50}, "whole_devices": [1]}})
+    ours = Reservations(CAPACITY._replace(machine_cpu_millis=64_000, machine_memory_mib=8000))
+    others = ours.others()
+    assert (others.device_mib, others.whole_devices, others.doubts) == ({0: 50}, {1}, [])
+    assert ours.reserve("a", {"whole_devices": [1]}) is not None
+    assert ours.reserve("b", {"memory_mib": 1000, "cpu_millis": 4000}) is None  # theirs is no part of our slice
+
+
+def test_more_than_the_whole_machine_has_is_not_believed(neighbour: Any) -> None:
+    neighbour(slots={"s": {"memory_mib": 8001, "whole_devices": [1]}})
+    others = Reservations(CAPACITY._replace(machine_memory_mib=8000)).others()
+    assert (others.whole_devices, len(others.doubts)) == (set(), 1)
