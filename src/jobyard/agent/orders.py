@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, Optional
 
 from jobyard.agent import clock, records, stop_file
 from jobyard.agent.attempts import RUNNING, Attempt
-from jobyard.agent.quiet import LOOK_SECONDS, Quiet
+from jobyard.agent.quiet import Quiet
 from jobyard.agent.stop_file import StopOrder
 from jobyard.agent.timers import Timers
 
@@ -110,7 +110,8 @@ class Orders:
         is_alive = self._attempts.get(attempt.id) is attempt
         if is_alive and order is not None and not order.is_overridden:
             if order.due_in(clock.seconds()) > 0 and not watched.is_quiet():
-                self._timers.after(LOOK_SECONDS, lambda: self._look(attempt))
+                pause = max(0.0, min(watched.pause, order.due_in(clock.seconds())))
+                self._timers.after(pause, lambda: self._look(attempt))
                 return
             self._overdue(attempt, order)
         del self._watched[attempt.id]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from contextlib import suppress
 from typing import Any, Dict, Optional
 
@@ -60,8 +61,8 @@ def read(path: str) -> Optional[StopOrder]:
 
 def _order_from(content: Dict[str, Any]) -> StopOrder:
     try:
-        times = [messages.seconds(content.get(name), name) for name in ("asked_up", "deadline", "grace")]
-        order = StopOrder(*times)
+        deadline, grace = (messages.seconds(content.get(name), name) for name in ("deadline", "grace"))
+        order = StopOrder(_asked_up(content), deadline, grace)
     except ValueError:
         order = StopOrder(clock.seconds(), 365 * 86400.0, 10.0)
     order.at_once, order.is_overridden = bool(content.get("at_once")), bool(content.get("is_overridden"))
@@ -69,3 +70,11 @@ def _order_from(content: Dict[str, Any]) -> StopOrder:
         with suppress(ValueError):
             setattr(order, name, messages.seconds(content.get(name), name))
     return order
+
+
+def _asked_up(content: Dict[str, Any]) -> float:
+    """An agent before the boot clock wrote the wall's time. Raises ValueError."""
+    if "asked_up" in content:
+        return messages.seconds(content["asked_up"], "asked_up")
+    age = max(0.0, time.time() - messages.seconds(content.get("asked_at"), "asked_at"))
+    return max(0.0, clock.seconds() - age)
