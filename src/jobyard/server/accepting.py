@@ -18,9 +18,9 @@ from jobyard.server.limits import ACCEPT_PAUSE_SECONDS, Limits
 
 log = logging.getLogger(__name__)
 
-OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 # What may be wrong with one connection (accept(2)) is no matter for the next.
 PASSING = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EINTR})
+CLOSED = frozenset({errno.EBADF, errno.EINVAL})  # the listener itself is gone
 
 
 class Peers:
@@ -66,8 +66,16 @@ class BoundedServer(uvicorn.Server):
         self.servers = []  # those of asyncio
         for each in sockets or ():
             each.setblocking(False)
-            self._accepting.append(asyncio.create_task(self._accept(each), name="accept"))
+            task = asyncio.create_task(self._accept(each), name="accept")
+            task.add_done_callback(self._ended)
+            self._accepting.append(task)
         self.started = True
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A server that hears nobody must not stay: whoever needs one starts another."""
+        if not task.cancelled():
+            log.error("no more connections are accepted, so the server ends", exc_info=task.exception())
+            self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for task in self._accepting:
@@ -76,27 +84,35 @@ class BoundedServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+        """Until it is cancelled, or the listener is closed."""
         while True:
             try:
-                taken, address = await loop.sock_accept(listener)
+                await self._accept_one(listener)
             except OSError as error:
-                await self._after(error)
-                continue
-            peer = address[0] if isinstance(address, tuple) else ""
-            if why := self._peers.enter(peer):
-                log.warning("a connection was refused: %s", why)
-                _refuse(taken, why)
-                await asyncio.sleep(0)  # a flood of them is no reason to keep others waiting
-                continue
-            await self._connect(taken, peer)
+                if error.errno in CLOSED:
+                    raise
+                if error.errno not in PASSING:
+                    log.error("no connection can be accepted now: %s", error.strerror or error)
+                    await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
+            except Exception:  # a bug of ours with one connection must not leave the server deaf
+                log.exception("a connection could not be taken")
+                await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
 
-    async def _after(self, error: OSError) -> None:
-        if error.errno in OUT_OF_RESOURCES:
-            log.error("no connection can be accepted now: %s", error.strerror)
-            await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
-        elif error.errno not in PASSING:
-            raise error
+    async def _accept_one(self, listener: socket.socket) -> None:
+        taken, address = await asyncio.get_running_loop().sock_accept(listener)
+        peer = address[0] if isinstance(address, tuple) else ""
+        if why := self._peers.enter(peer):
+            log.warning("a connection was refused: %s", why)
+            _refuse(taken, why)
+            await asyncio.sleep(0)  # a flood of them is no reason to keep others waiting
+            return
+        try:
+            await self._connect(taken, peer)
+        except Exception as error:
+            taken.close()
+            self._peers.leave(peer)
+            if not isinstance(error, OSError):  # that is: it went before it was here
+                raise
 
     async def _connect(self, taken: socket.socket, peer: str) -> None:
         loop = asyncio.get_running_loop()
@@ -107,11 +123,7 @@ class BoundedServer(uvicorn.Server):
             limits=self._limits,
             on_lost=lambda: self._peers.leave(peer),
         )
-        try:
-            await loop.connect_accepted_socket(lambda: connection, taken)
-        except OSError:  # it went before it was here
-            taken.close()
-            self._peers.leave(peer)
+        await loop.connect_accepted_socket(lambda: connection, taken)
 
 
 def _refuse(taken: socket.socket, why: str) -> None:

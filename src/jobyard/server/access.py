@@ -31,6 +31,7 @@ class Revocations:
     """Who reads a stream with a token learns here that it was revoked."""
 
     def __init__(self) -> None:
+        self.count = 0  # revoked so far: who looked a token up meanwhile looks again
         self._waiting: defaultdict[str, set[asyncio.Future[None]]] = defaultdict(set)
 
     def expect(self, token: str) -> asyncio.Future[None]:
@@ -41,6 +42,8 @@ class Revocations:
         return future
 
     def revoke(self, token: str) -> None:
+        """After it was deleted."""
+        self.count += 1
         for future in list(self._waiting.get(token, ())):
             if not future.done():
                 future.set_result(None)
@@ -70,7 +73,7 @@ class NeedsToken:
         headers = Headers(scope=scope)
         kind, _, secret = headers.get("authorization", "").partition(" ")
         is_bearer = kind.lower() == "bearer"
-        caller = await asyncio.to_thread(holder_of, self._engine, secret.strip()) if is_bearer else None
+        caller = await self._holder_of(secret.strip()) if is_bearer else None
         if caller is None:
             await self._keep_waiting(scope, is_bearer)
             await _refuse(Forbidden(NEEDS_TOKEN), scope, receive, send)
@@ -79,6 +82,14 @@ class NeedsToken:
         else:
             scope.setdefault("state", {})[CALLER] = caller
             await self._serve(caller, scope, receive, send)
+
+    async def _holder_of(self, secret: str) -> Caller | None:
+        """What is true at the return: the caller can expect a revocation from then on, and misses none before."""
+        while True:
+            count = self._revocations.count
+            caller = await asyncio.to_thread(holder_of, self._engine, secret)
+            if count == self._revocations.count:
+                return caller
 
     async def _keep_waiting(self, scope: Scope, has_token: bool) -> None:
         """Each wrong token of an address costs it more time; one that is missing is no guess."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -29,6 +29,7 @@ from jobyard.server.journal import Journal
 from jobyard.server.news import News
 from jobyard.server.rounds import Asked, Command, Item
 from jobyard.server.snapshots import Snapshots
+from jobyard.server.unheard import Unheard
 from jobyard.server.yard_view import StateView
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class YardLoop(StateView):
         self._snapshots = snapshots
         self._inbox: asyncio.Queue[Item] = asyncio.Queue()
         self._writer = ThreadPoolExecutor(1, "journal")
+        self._saver = ThreadPoolExecutor(1, "snapshot")
         self._subscribers: set[News] = set()
         self._executors: dict[Executor, list[asyncio.Task[None]]] = {}
         self._changed = asyncio.Event()
@@ -59,7 +61,7 @@ class YardLoop(StateView):
         self._settled.set()
         self._is_finishing = False
         self._again: list[Item] = []  # of a round that was spoiled, to be taken up before anything else
-        self._skipped: set[str] = set()  # words that broke the state, when they come again
+        self._unheard = Unheard()
         self.mirror: Mirror | None = None  # where the output of other machines is
         self._take_up(snapshots.restore(journal))
         for each in self.damages:
@@ -158,8 +160,11 @@ class YardLoop(StateView):
         self.damages = tuple(each._replace(is_accepted=each.is_accepted or each.row == row) for each in self.damages)
         self.read_only = why_read_only(self.damages)
         if was_read_only and not self.read_only:
-            for executor in self._executors:
-                self._start(executor)
+            waiting = dict(self._executors)
+            await self._stop([task for own in waiting.values() for task in own])  # none runs twice
+            for executor, tasks in waiting.items():
+                if self._executors.get(executor) is tasks:  # it is still here, and nobody else has started it
+                    self._start(executor)
 
     def remove(self, node: str) -> None:
         """Let an executor go; nothing where there is none of that node."""
@@ -176,12 +181,15 @@ class YardLoop(StateView):
         """Until `finish`. A round: take all that is waiting, apply it, write it down, then act on it."""
         while not self._is_finishing:
             batch = await self._take()
-            if self.read_only:
-                continue  # nobody is asked, and no executor speaks
+            if self.read_only:  # no executor speaks, and who asked before it was is told
+                for item in batch:
+                    if isinstance(item, Asked):
+                        item.refuse(Unwritable(self.read_only))
+                continue
             self._settled.clear()
             done = rounds.Round()
             try:
-                done = rounds.run(self.state, batch, time.time(), self._skipped, self.troubles)
+                done = rounds.run(self.state, batch, time.time(), self._unheard, self.troubles)
                 if done.events:
                     # Before the commit: who is acknowledged must not depend on our life any more.
                     if self.is_busy:
@@ -242,10 +250,18 @@ class YardLoop(StateView):
         self.seq = await self._write(lambda: self._journal.append(done.events, now, done.jobs))
         faults.point("server-committed")
         if self.seq - self._snapshot_seq >= SNAPSHOT_EVERY_ROWS:
-            self.save_snapshot()
+            self._snapshot_seq = self.seq
+            self._saver.submit(self._renew_snapshot)
 
     async def _write(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+    def _renew_snapshot(self) -> None:
+        """In a thread of its own: neither a command nor a commit waits for it."""
+        try:
+            self._snapshots.renew(self._journal)
+        except Exception as error:
+            log.warning("no snapshot: %s", error)
 
     async def _set_aside(self, spoiled: rounds.Spoiled, batch: list[Item]) -> None:
         """One item broke the state: go back to what is on disk, and on without it. It hurts its asker or its jobs."""
@@ -262,16 +278,23 @@ class YardLoop(StateView):
         if spoiled.asked is not None:
             spoiled.asked.refuse(rounds.failed(cause))
         else:
-            if spoiled.event is not None:
-                self._skipped.add(rounds.name_of(spoiled.event))
+            held = [job for job in sorted(jobs) if job in self.state.unfinished and job not in self.state.quarantined]
+            # What is held hears nothing anyway, and is to hear all again when it is cancelled.
+            if spoiled.event is not None and (not held or isinstance(spoiled.event, JobQuarantined)):
+                self._unheard.add(spoiled.event)
             now, sentence = time.time(), f"an error in the server concerned it ({type(cause).__name__}: {cause})"
-            self._again.append([JobQuarantined(job, now, sentence) for job in sorted(jobs) if job in self.state.jobs])
-        self._again += [item for item in asked if item is not spoiled.asked]
+            self._again.append([JobQuarantined(job, now, sentence) for job in held])
+        self._again += [item for item in asked if not item.answer.done()]
+        await asyncio.sleep(self._unheard.pause())
         self._reconcile()
         self._settled.set()
 
     async def _restore(self) -> None:
         self._take_up(await self._write(lambda: self._snapshots.restore(self._journal)))
+        if self.read_only:
+            # They would take what a damaged row told of for nobody's, and end it.
+            self.trouble("journal", self.read_only)
+            await self._stop([task for own in self._executors.values() for task in own])
 
     def _take_up(self, restored: Restored) -> None:
         self.seq, self.state, self.damages = restored
@@ -295,8 +318,9 @@ class YardLoop(StateView):
         for item in waiting:
             if isinstance(item, Asked):
                 self._inbox.put_nowait(item)
-        for executor in self._executors:
-            executor.reconnect()
+        if not self.read_only:
+            for executor in self._executors:
+                executor.reconnect()
 
     def _act(self, effects: Sequence[Effect]) -> None:
         by_place: defaultdict[str, list[Effect]] = defaultdict(list)
@@ -335,19 +359,21 @@ class YardLoop(StateView):
         return next((executor for executor in self._executors if executor.status().node == place), None)
 
     def save_snapshot(self) -> None:
-        if not self.damages:  # a server that begins with it would know nothing of them
-            self._snapshots.save(self.seq, self.state)
-        self._snapshot_seq = self.seq
+        """At the end, when nobody waits."""
+        self._snapshots.save(Restored(self.seq, self.state, self.damages))
 
     async def close(self) -> None:
         if not self.is_busy:
             for executor in self._executors:
                 executor.dismiss()
             await asyncio.sleep(0)  # let it go out
-        tasks = {task for own in self._executors.values() for task in own}
+        await self._stop([task for own in self._executors.values() for task in own])
+        self._writer.shutdown()
+        self._saver.shutdown()
+
+    async def _stop(self, tasks: Collection[asyncio.Task[None]]) -> None:
         while tasks:
             for task in tasks:
                 task.cancel()
             # Again, where a library took the cancellation for its own: Python 3.11's wait_for does.
             _, tasks = await asyncio.wait(tasks, timeout=1.0)
-        self._writer.shutdown()

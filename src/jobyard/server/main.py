@@ -95,6 +95,8 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
 
     servers, sockets = _listeners(yard, directory, tcp, descriptors)
     serving = [asyncio.create_task(s.serve([bound])) for s, bound in zip(servers, sockets, strict=True)]
+    for task in serving:
+        task.add_done_callback(lambda _: lifetime.stop())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, lifetime.stop)
     # The sockets listen already: whoever connects now is answered as soon as the loop runs.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from jobyard.engine import concerns
@@ -14,6 +14,7 @@ from jobyard.errors import Bug, YardError
 from jobyard.model.effects import Effect
 from jobyard.model.events import CancelRequested, Event, JobSubmitted
 from jobyard.server.troubles import Troubles
+from jobyard.server.unheard import Unheard
 
 T = TypeVar("T")
 
@@ -56,12 +57,12 @@ class Round:
     made: dict[str, Asked] = field(default_factory=dict)  # jobs that were submitted just now: nothing is on disk yet
 
 
-def run(state: YardState, batch: Iterable[Item], now: float, skipped: set[str], troubles: Troubles) -> Round:
+def run(state: YardState, batch: Iterable[Item], now: float, unheard: Unheard, troubles: Troubles) -> Round:
     """Apply all of it, then let the engine decide. Raises Spoiled; the state is then of no use any more."""
     done = Round()
     for item in batch:
         if not isinstance(item, Asked):
-            _apply(state, done, None, (event for event in item if not skipped or name_of(event) not in skipped))
+            _apply(state, done, None, (event for event in item if event not in unheard))
             continue
         try:
             happened, result = item.command(state, now)
@@ -103,11 +104,6 @@ def _apply(state: YardState, done: Round, asked: Asked | None, happened: Iterabl
                 done.jobs = None
             elif done.jobs is not None:
                 done.jobs |= jobs
-
-
-def name_of(event: Event) -> str:
-    """By which the same word is known when it comes again, later."""
-    return repr(replace(event, at=0.0))  # type: ignore[call-arg]
 
 
 def failed(error: BaseException | None) -> Bug:

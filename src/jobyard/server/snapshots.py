@@ -13,17 +13,17 @@ from typing import NamedTuple
 from jobyard.engine import saved_state
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
-from jobyard.server.damages import Restored, replay
+from jobyard.server.damages import Damage, Restored, replay
 from jobyard.server.journal import Journal
 
 log = logging.getLogger(__name__)
 
-_FORMAT = "jobyard snapshot 1"
+_FORMAT = "jobyard snapshot 2"
 _PICKLE = "snapshot.pickle"  # of earlier versions; reading one could run anything
 
 
 class Header(NamedTuple):
-    """The first line of the file; the second is the state."""
+    """The first line of the file; the second is the state, with the damages that it had and that were accepted."""
 
     format: str
     build: str
@@ -41,10 +41,20 @@ class Snapshots:
         with suppress(OSError):
             path.with_name(_PICKLE).unlink()
 
-    def save(self, seq: int, state: YardState) -> None:
-        """Best effort: without it the next start takes longer, and nothing else."""
-        body = json.dumps(saved_state.save(state), separators=(",", ":")).encode()
-        header = Header(*self._stamp, seq, hashlib.sha256(body).hexdigest())
+    def renew(self, journal: Journal) -> None:
+        """From the file and the rows after it, so that nobody's state is read while it changes."""
+        self.save(self.restore(journal))
+
+    def save(self, restored: Restored) -> None:
+        """Best effort: without it the next start takes longer, and nothing else.
+
+        Nothing is written while a damage is not accepted: a copy of the database that is put back is to mend it.
+        """
+        if not all(damage.is_accepted for damage in restored.damages):
+            return
+        data = {"state": saved_state.save(restored.state), "damages": [_plain(each) for each in restored.damages]}
+        body = json.dumps(data, separators=(",", ":")).encode()
+        header = Header(*self._stamp, restored.seq, hashlib.sha256(body).hexdigest())
         temporary = self._path.with_suffix(".new")
         try:
             temporary.unlink(missing_ok=True)
@@ -57,23 +67,42 @@ class Snapshots:
 
     def restore(self, journal: Journal) -> Restored:
         """The state after the last row of the journal."""
-        seq, state = self._load()
-        if seq > journal.last_seq():  # the journal was put back to an older copy: it is the truth
+        found = self._load()
+        # Where the database was put back to an older copy, that is the truth.
+        if found.seq > journal.last_seq():
             log.warning("snapshot ignored: it is newer than the journal")
-            seq, state = 0, YardState()
-        return replay(journal, seq, state)
+            found = _nothing()
+        elif not {damage.row for damage in found.damages} <= journal.accepted_rows():
+            log.warning("snapshot ignored: it is without rows that this journal has")
+            found = _nothing()
+        seq, state, damages = replay(journal, found.seq, found.state)
+        return Restored(seq, state, found.damages + damages)
 
-    def _load(self) -> tuple[int, YardState]:
+    def _load(self) -> Restored:
         try:
             first, _, body = self._path.read_bytes().partition(b"\n")
             header = Header(*json.loads(first))
             if header[:3] != self._stamp:
-                return 0, YardState()
+                return _nothing()
             if header.sha256 != hashlib.sha256(body).hexdigest():
                 raise ValueError("its checksum is wrong")
-            return header.seq, saved_state.load(json.loads(body))
+            data = json.loads(body)
+            damages = tuple(_damage(*each) for each in data["damages"])
+            return Restored(header.seq, saved_state.load(data["state"]), damages)
         except FileNotFoundError:
             pass
         except (OSError, ValueError, TypeError, KeyError, UserError) as error:  # torn or foreign is as good as none
             log.warning("snapshot ignored: %s", error)
-        return 0, YardState()
+        return _nothing()
+
+
+def _nothing() -> Restored:
+    return Restored(0, YardState(), ())
+
+
+def _plain(damage: Damage) -> tuple[int, str, list[str] | None]:
+    return damage.row, damage.sentence, None if damage.jobs is None else sorted(damage.jobs)
+
+
+def _damage(row: int, sentence: str, jobs: list[str] | None) -> Damage:
+    return Damage(row, sentence, None if jobs is None else frozenset(jobs), is_accepted=True)

@@ -22,7 +22,8 @@ class Troubles:
         """`what` it spoiled: a launch, a view, a command, ..."""
         self._counts[what] += 1
         self._last[what] = (sentence, time.time())
-        log.error("%s: %s", what, sentence, exc_info=error)
+        # In the sentence itself, by which the log knows records that are alike: many views must not hide the journal.
+        log.error(what + ": %s", sentence, exc_info=error)
 
     def views(self) -> tuple[TroubleView, ...]:
         return tuple(TroubleView(what, count, *self._last[what]) for what, count in sorted(self._counts.items()))

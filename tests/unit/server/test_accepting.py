@@ -268,6 +268,56 @@ async def test_without_descriptors_it_looks_once_in_a_pause_and_says_so_once(
     ] * 3
 
 
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "odd"), ValueError("odd")])
+async def test_an_error_that_nobody_thought_of_leaves_the_server_listening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    monkeypatch.setattr(accepting, "ACCEPT_PAUSE_SECONDS", 0.01)
+    loop, errors = asyncio.get_running_loop(), [error]
+    accept = loop.sock_accept
+
+    async def sock_accept(listener: socket.socket) -> Any:
+        if errors:
+            raise errors.pop()
+        return await accept(listener)
+
+    monkeypatch.setattr(loop, "sock_accept", sock_accept)
+    async with served(tmp_path) as yard:
+        assert (await yard.ask(GET)).endswith(b"0 bytes")
+        assert not yard.server.should_exit
+    assert "odd" in caplog.text
+
+
+async def test_a_connection_that_cannot_be_made_is_closed_and_counted_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accepting, "ACCEPT_PAUSE_SECONDS", 0.01)
+
+    def broken(**_: Any) -> Any:
+        monkeypatch.undo()
+        raise TypeError("odd")
+
+    monkeypatch.setattr(accepting, "Connection", broken)
+    async with served(tmp_path, replace(LIMITS, connections_per_peer=1)) as yard:
+        assert await yard.ask(GET) == b""
+        assert (await yard.ask(GET)).endswith(b"0 bytes")
+
+
+async def test_a_server_whose_listener_is_gone_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+
+    async def sock_accept(listener: socket.socket) -> Any:
+        asked.set()
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    monkeypatch.setattr(loop, "sock_accept", sock_accept)
+    async with served(tmp_path) as yard:
+        await asked.wait()
+        await asyncio.gather(*yard.server._accepting, return_exceptions=True)
+        await asyncio.sleep(0)  # its callbacks
+        assert yard.server.should_exit
+
+
 def test_connections_leave_descriptors_for_the_rest() -> None:
     for descriptors in (64, 256, 1024, 65536):
         both = [limits_of(ServerKnobs(), descriptors, is_tcp=is_tcp) for is_tcp in (False, True)]

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine
 from starlette.types import Message, Receive, Scope, Send
 
 from jobyard.server.access import NeedsToken, Revocations
 from jobyard.server.database import open_database
 from jobyard.server.failed_logins import ADDRESSES_MOST, FORGET_SECONDS, FailedLogins, is_worth_a_line
-from jobyard.server.tokens import create_token
+from jobyard.server.tokens import create_token, holder_of, revoke_token
 
 
 def test_each_further_failure_of_an_address_takes_twice_as_long_up_to_a_limit() -> None:
@@ -78,6 +79,30 @@ async def test_a_change_that_is_under_way_ends_well_though_its_token_is_revoked(
     go_on.set()
     assert await answers[0] == 200
     assert len(revocations) == 0
+    engine.dispose()
+
+
+async def test_a_token_that_is_revoked_while_it_is_looked_up_reads_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
+    token, revocations = create_token(engine, "laptop"), Revocations()
+    loop, found = asyncio.get_running_loop(), list[Any]()
+
+    def revoke() -> None:
+        revoke_token(engine, token.id)
+        revocations.revoke(token.id)
+
+    def look(engine: Engine, secret: str) -> Any:
+        """In a thread; the server revokes it before it hears what was found."""
+        found.append(holder_of(engine, secret))
+        if found[-1]:
+            loop.call_soon_threadsafe(revoke)
+        return found[-1]
+
+    monkeypatch.setattr("jobyard.server.access.holder_of", look)
+    assert await _status(NeedsToken(_app, engine, revocations, 0.0), token.secret) == 401
+    assert [bool(each) for each in found] == [True, False]
     engine.dispose()
 
 

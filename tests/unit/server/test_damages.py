@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, text
 
 from jobyard.engine import invariants
-from jobyard.errors import NotFound, Unwritable, UserError
+from jobyard.engine.yard_state import YardState
+from jobyard.errors import Bug, NotFound, Unwritable, UserError
 from jobyard.executors.fake import FakeMachine
 from jobyard.model.events import (
     AttemptsFinished,
@@ -26,7 +29,7 @@ from jobyard.server.journal import Journal
 from jobyard.server.loop import YardLoop
 from jobyard.server.snapshots import Snapshots
 from jobyard.server.views import reason_of_job
-from tests.unit.server.running import a_batch, a_yard
+from tests.unit.server.running import PATIENCE_SECONDS, a_batch, a_yard
 
 
 def damage(directory: Path, row: int) -> None:
@@ -104,6 +107,39 @@ async def test_a_row_of_the_whole_yard_makes_it_one_to_look_at_until_it_is_accep
     async with a_yard(tmp_path, machine) as yard:
         assert [each.is_accepted for each in yard.loop.damages] == [True]
         assert await yard.ended(job) is State.SUCCEEDED
+
+
+async def test_a_row_that_is_damaged_while_the_server_runs_stops_it_and_everybody_is_told(tmp_path: Path) -> None:
+    def spoiling(state: YardState, now: float) -> tuple[Sequence[Event], None]:
+        return [SlotClosed("none", now)], None  # the server goes back to what is on disk
+
+    async with a_yard(tmp_path) as yard:
+        yard.loop.report([NodeDrained("elsewhere", 1.0)])
+        await yard.until(lambda: "elsewhere" in yard.loop.state.drained)
+        job = await yard.submit("sleep 0.3")
+        await yard.running(job)
+        await yard.loop.settled()
+        row = next(each.seq for each in yard.journal.rows() if NodeDrained("elsewhere", 1.0) in each.events)
+        damage(tmp_path, row)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            broken, waiting = await asyncio.gather(yard.loop.ask(spoiling), yard.submit("true"), return_exceptions=True)
+        assert isinstance(broken, Bug)
+        assert isinstance(waiting, Unwritable)
+        assert f"yard doctor --accept {row}" in str(waiting)
+        assert not tasks_of_executors()
+        await yard.loop.accept(row, "ada")
+        assert tasks_of_executors() == ["executor of here", "observe here"]
+        assert await yard.ended(job) is State.SUCCEEDED
+        assert await yard.ended(await yard.submit("true")) is State.SUCCEEDED
+        yard.loop.save_snapshot()
+        assert (tmp_path / "snapshot").exists()
+    async with a_yard(tmp_path) as yard:  # a server that begins with the snapshot knows of it
+        assert [(each.row, each.is_accepted) for each in yard.loop.damages] == [(row, True)]
+
+
+def tasks_of_executors() -> list[str]:
+    names = (task.get_name() for task in asyncio.all_tasks())
+    return sorted(name for name in names if name.startswith(("executor of", "observe")))
 
 
 def test_a_row_that_cannot_be_carried_out_holds_its_jobs(tmp_path: Path) -> None:

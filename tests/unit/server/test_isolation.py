@@ -12,13 +12,13 @@ import pytest
 from jobyard.engine import deciding, invariants, wants
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.yard_state import YardState
-from jobyard.errors import Bug, Unavailable
+from jobyard.errors import Bug, NotFound, Unavailable
 from jobyard.executors.fake import FakeExecutor, FakeMachine
 from jobyard.model.effects import Effect, Launch
-from jobyard.model.events import Event, Finished, JobSubmitted, NodeWentAway
+from jobyard.model.events import Event, Finished, JobSubmitted, NodeWentAway, SlotClosed
 from jobyard.model.job import Dependency, Reason, State
 from jobyard.scheduling import cycle
-from jobyard.server import rounds, views
+from jobyard.server import views
 from jobyard.server.routes.shared import view_of
 from jobyard.server.views import reason_of_job, why_view
 from tests.unit.server.running import RunningYard, a_yard
@@ -67,6 +67,38 @@ async def test_a_submission_that_breaks_the_state_is_its_askers_alone(
             assert await yard.ended(job) is State.SUCCEEDED
         assert sorted(job.spec.name for job in yard.loop.state.jobs.values()) == ["a", "b", "batch"]
         assert troubles(yard) == {"command": 1}
+
+
+async def test_who_was_answered_before_the_round_was_spoiled_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_of: list[float] = []
+
+    def refusing(state: YardState, now: float) -> tuple[Sequence[Event], str]:
+        asked_of.append(now)
+        raise NotFound("no such job")
+
+    def spoiling(state: YardState, now: float) -> tuple[Sequence[Event], str]:
+        return [SlotClosed("none", now)], ""
+
+    async with a_yard(tmp_path) as yard:
+        answers = await asyncio.gather(
+            *(yard.loop.ask(each) for each in (refusing, spoiling)), yard.submit("true"), return_exceptions=True
+        )
+        assert [type(answer) for answer in answers] == [NotFound, Bug, str]
+        assert len(asked_of) == 1
+
+
+async def test_a_job_that_was_held_hears_its_end_when_it_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_ends(monkeypatch)
+    async with a_yard(tmp_path) as yard:
+        bad = await yard.submit("true", name=POISON)
+        await yard.until(lambda: bool(yard.job(bad).quarantine))
+        monkeypatch.undo()
+        await yard.cancel(bad)
+        assert await yard.ended(bad) is State.CANCELLED
 
 
 def break_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +192,7 @@ async def test_a_word_that_breaks_the_state_and_concerns_no_job_is_not_heard_aga
     monkeypatch.setattr(YardState, "_nodes_at", broken)
     async with a_yard(tmp_path) as yard:
         for at in (1.0, 2.0):
-            yard.loop.report([NodeWentAway("odd", at)])
+            yard.loop.report([NodeWentAway("odd", at, f"in other words {at}")])
             assert await yard.ended(await yard.submit("true")) is State.SUCCEEDED
         assert troubles(yard) == {"round": 1}
 
@@ -214,8 +246,3 @@ async def test_a_job_that_cannot_be_shown_says_so_and_the_others_are_shown(
         assert (bad.id, bad.state, bad.reason) == (jobs[1], State.SUCCEEDED, Reason.UNKNOWN)
         assert "cannot be shown (OverflowError: too many)" in bad.message
         assert troubles(yard) == {"view": 1}
-
-
-def test_the_same_word_at_another_time_has_the_same_name() -> None:
-    assert rounds.name_of(NodeWentAway("a", 1.0)) == rounds.name_of(NodeWentAway("a", 2.0))
-    assert rounds.name_of(NodeWentAway("a", 1.0)) != rounds.name_of(NodeWentAway("b", 1.0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from jobyard.executors.fake import FakeMachine
 from jobyard.model import codec
 from jobyard.model.events import Event
 from jobyard.model.job import Dependency, Reason, State
+from jobyard.server import loop
 from jobyard.server.commands import retry, submit
+from jobyard.server.damages import Restored
 from jobyard.server.finding import find_job
 from jobyard.server.journal import Journal
 from jobyard.server.news import News
@@ -156,13 +159,33 @@ async def test_a_snapshot_and_the_rest_of_the_journal_are_as_good_as_all_of_it(t
         first = await yard.submit("true", "exit 1")
         await yard.ended(first)
         snapshots = Snapshots(tmp_path / "picture", "build", "yard")
-        snapshots.save(yard.loop.seq, yard.loop.state)
+        snapshots.save(Restored(yard.loop.seq, yard.loop.state, ()))
         await yard.ended(await yard.submit("true"))
         assert _picture(snapshots.restore(yard.journal)[1]) == _picture(yard.loop.state)
         for stranger in (Snapshots(tmp_path / "picture", "other", "yard"), Snapshots(tmp_path / "none", "b", "y")):
             assert _picture(stranger.restore(yard.journal)[1]) == _picture(yard.loop.state)
         (tmp_path / "picture").write_bytes(b"\x80torn")
         assert _picture(snapshots.restore(yard.journal)[1]) == _picture(yard.loop.state)
+
+
+async def test_a_snapshot_is_made_beside_the_loop_while_commands_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, whole = threading.Event(), Snapshots.save
+
+    def slow(self: Snapshots, restored: Restored) -> None:
+        assert go_on.wait(20.0)
+        whole(self, restored)
+
+    monkeypatch.setattr(loop, "SNAPSHOT_EVERY_ROWS", 1)
+    monkeypatch.setattr(Snapshots, "save", slow)
+    async with a_yard(tmp_path) as yard:
+        jobs = [await yard.submit("true") for _ in range(3)]
+        assert not (tmp_path / "snapshot").exists()
+        go_on.set()
+    async with a_yard(tmp_path) as yard:
+        assert (tmp_path / "snapshot").exists()
+        assert list(yard.loop.state.jobs) == jobs
 
 
 def _waiting(news: News) -> list[tuple[int, list[Event]]]:

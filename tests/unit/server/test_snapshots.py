@@ -11,6 +11,7 @@ import pytest
 
 from jobyard.engine.yard_state import YardState
 from jobyard.model.events import JobSubmitted
+from jobyard.server.damages import Damage, Restored
 from jobyard.server.database import open_database
 from jobyard.server.journal import Journal
 from jobyard.server.snapshots import Snapshots
@@ -50,7 +51,7 @@ def test_it_is_private_json_and_comes_back(tmp_path: Path) -> None:
     snapshots, path = Snapshots(tmp_path / "snapshot.json", "build", "yard"), tmp_path / "snapshot.json"
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "snapshot.new").symlink_to(tmp_path / "mine")
-    snapshots.save(1, a_state("ab", "cd"))
+    snapshots.save(Restored(1, a_state("ab", "cd"), ()))
     assert path.stat().st_mode & 0o777 == 0o600
     assert [type(json.loads(line)) for line in path.read_text().splitlines()] == [list, dict]
     assert (tmp_path / "mine").read_text() == "mine"
@@ -61,7 +62,7 @@ def test_it_is_private_json_and_comes_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("harm", ["a bit", "its end", "the header", "another field"])
 def test_one_that_is_not_as_it_was_written_is_ignored(tmp_path: Path, harm: str) -> None:
     snapshots, path = Snapshots(tmp_path / "snapshot.json", "build", "yard"), tmp_path / "snapshot.json"
-    snapshots.save(1, a_state("ab"))
+    snapshots.save(Restored(1, a_state("ab"), ()))
     whole = path.read_bytes()
     first, _, body = whole.partition(b"\n")
     harmed = {
@@ -72,3 +73,24 @@ def test_one_that_is_not_as_it_was_written_is_ignored(tmp_path: Path, harm: str)
     }
     path.write_bytes(harmed[harm])
     assert not snapshots.restore(an_empty_journal(tmp_path))[1].jobs
+
+
+def test_damages_that_are_accepted_come_back_and_others_keep_it_from_being_written(tmp_path: Path) -> None:
+    snapshots, journal = Snapshots(tmp_path / "snapshot.json", "build", "yard"), an_empty_journal(tmp_path)
+    of_jobs, of_all = Damage(1, "row 1 is damaged", frozenset(("ab",))), Damage(1, "row 1 is missing", None)
+    snapshots.save(Restored(1, a_state("ab"), (of_jobs, of_all._replace(is_accepted=True))))
+    assert not (tmp_path / "snapshot.json").exists()
+    accepted = tuple(each._replace(is_accepted=True) for each in (of_jobs, of_all))
+    snapshots.save(Restored(1, a_state("ab"), accepted))
+    assert not snapshots.restore(journal).state.jobs  # a database in which nobody has accepted it has the row
+    journal.accept(1, "ada", 1.0)
+    assert snapshots.restore(journal)[::2] == (1, accepted)
+
+
+def test_it_is_made_anew_from_the_journal(tmp_path: Path) -> None:
+    snapshots, journal = Snapshots(tmp_path / "snapshot.json", "build", "yard"), an_empty_journal(tmp_path)
+    snapshots.save(Restored(1, a_state("ab"), ()))
+    journal.append([JobSubmitted("cd", 2, a_batch("true"), 1.0)], 1.0, ["cd"])
+    snapshots.renew(journal)
+    assert json.loads((tmp_path / "snapshot.json").read_text().splitlines()[0])[3] == 2
+    assert list(snapshots.restore(journal).state.jobs) == ["ab", "cd"]
