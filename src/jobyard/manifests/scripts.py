@@ -16,8 +16,8 @@ from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.files import lines_of, name_from_file
 from jobyard.manifests.overrides import Overrides, apply, merge
 from jobyard.model.job import Command, GroupSpec, JobSpec, Script
+from jobyard.model.limits import SCRIPT_BYTES_MOST
 
-LARGEST_BYTES = 120 * 1024  # Linux gives one variable of a process at most 128 KiB, and the text travels in one
 _SBATCH = re.compile(r"#SBATCH\s+(.*)")
 
 
@@ -32,9 +32,9 @@ def spec_from_script(
     script = Script(os.path.basename(file), text)
     if not script.interpreter:
         raise UserError(f"{file}: its first line names no interpreter; write for example #!/bin/bash")
-    if len(text.encode()) > LARGEST_BYTES:
+    if len(text.encode()) > SCRIPT_BYTES_MOST:
         raise UserError(
-            f"{file}: a script of more than {LARGEST_BYTES >> 10} KiB cannot travel with its job; "
+            f"{file}: a script of more than {SCRIPT_BYTES_MOST >> 10} KiB cannot travel with its job; "
             f"leave it where tasks find it, and write: yard run -- {script.interpreter[0]} {file}"
         )
     spec = JobSpec(

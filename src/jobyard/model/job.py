@@ -31,6 +31,7 @@ from jobyard.model.limits import (
     Port,
     Priority,
     Retries,
+    ScriptText,
     Seconds,
     Sentence,
     ShellEnv,
@@ -134,6 +135,18 @@ class Lines:
     def __iter__(self) -> Iterator[str]:
         return (self[index] for index in range(len(self)))
 
+    def longer_than(self, most: int) -> int:
+        """How long the first line is that has more characters; 0: none has. It skips many short lines at a time."""
+        start = 0
+        while start < len(self.text):
+            end = self.text.rfind("\n", start, start + most + 1)
+            if end < 0:
+                end = self.text.find("\n", start)
+                length = (end if end >= 0 else len(self.text)) - start
+                return length if length > most else 0
+            start = end + 1
+        return 0
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Lines) and other.text == self.text
 
@@ -149,7 +162,7 @@ class Script:
     """A file that began with `#!`, as it was when the job was submitted."""
 
     name: Path  # of the file, without its directory
-    text: str
+    text: ScriptText
 
     @property
     def interpreter(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ NAME_MOST = 300  # characters; the command line allows 200 and a prefix of its o
 LINE_MOST = 10_000  # characters of a sentence, a reference or a list with commas
 TEXT_MOST = 2 << 20  # characters; the largest is a Kubernetes object, of which etcd takes 1.5 MiB
 WORD_BYTES_MOST = 128 * 1024 - 1  # of one word or variable: Linux' MAX_ARG_STRLEN, with its closing NUL
+SCRIPT_BYTES_MOST = 120 * 1024  # a script travels in one variable, beside its name and its arguments
 ENVIRONMENT_BYTES_MOST = 4 << 20  # of all variables of a task: Linux takes 2 MiB as a rule, 6 at most
 VARIABLES_MOST = 10_000  # a shell has some hundred; more than this is a mistake
 PATH_BYTES_MOST = 4095  # Linux' PATH_MAX, with its closing NUL
@@ -82,6 +83,7 @@ Name = Annotated[str, Text(NAME_MOST, 1, is_line=True)]
 Line = Annotated[str, Text(LINE_MOST, is_line=True)]
 Sentence = Annotated[str, Text(LINE_MOST)]
 Word = Annotated[str, Text(WORD_BYTES_MOST, bytes_most=WORD_BYTES_MOST)]
+ScriptText = Annotated[str, Text(SCRIPT_BYTES_MOST, bytes_most=SCRIPT_BYTES_MOST)]
 Path = Annotated[str, Text(PATH_BYTES_MOST, bytes_most=PATH_BYTES_MOST, is_path=True)]
 Bytes = Annotated[str, Text(is_path=True)]
 TaskCount = Annotated[int, Number(0, TASKS_MOST)]

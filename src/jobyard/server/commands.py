@@ -21,7 +21,6 @@ from jobyard.model.events import (
     RetryRequested,
 )
 from jobyard.model.job import Dependency, JobSpec, State
-from jobyard.model.limits import PRIORITY_MOST
 from jobyard.model.node import Foreign, NodeConfig, NodeState
 from jobyard.scheduling.cycle import plan
 from jobyard.scheduling.explain import may_match
@@ -31,10 +30,8 @@ from jobyard.server.containers import check_runtime
 from jobyard.server.finding import find_job
 from jobyard.server.from_token import check_machines
 from jobyard.server.rounds import Command
-from jobyard.server.spec_checks import check_spec
+from jobyard.server.spec_checks import check_together
 from jobyard.wire.requests import CancelJob, RetryJob, SubmitJob
-
-PRIORITY_RANGE = (-PRIORITY_MOST, PRIORITY_MOST)
 
 
 def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
@@ -53,11 +50,8 @@ def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
 
 
 def checked_words(state: YardState, spec: JobSpec) -> JobSpec:
-    """As `checked_spec`, as far as that can be said without looking at nodes."""
-    check_spec(spec)
-    low, high = PRIORITY_RANGE
-    if not low <= spec.priority <= high:
-        raise UserError(f"priority {spec.priority}: must be between {low} and {high}")
+    """As `checked_spec`, as far as that can be said without nodes. What needs no state, `spec_checks` said before."""
+    check_together(spec)
     if not spec.cluster:  # its pods begin where their image says
         _check_workdir(spec.workdir, is_here=not spec.submitted_with)
     after = tuple(_resolve(state, dependency) for dependency in spec.after)
@@ -159,9 +153,6 @@ def _ended(job: JobRecord, label: str) -> tuple[int, int]:
 
 def change_priority(selector: str, priority: int, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[PriorityChanged], str]:
-        low, high = PRIORITY_RANGE
-        if not low <= priority <= high:
-            raise UserError(f"priority {priority}: must be between {low} and {high}")
         job = find_job(state, selector)
         return [PriorityChanged(job.id, priority, now, by)], job.id
 

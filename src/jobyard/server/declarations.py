@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args
+from typing import Any, Generic, TypeVar, get_args
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
@@ -33,22 +33,32 @@ class Media:
 EVENT_STREAM = Media("text/event-stream")
 
 
-class _Reader:
+class _Reader(Generic[T]):
     """A dependency that reads the request's body; it is also the declaration of that body."""
 
-    def __init__(self, kind: type) -> None:
+    def __init__(self, kind: type[T], check: Callable[[T], None] | None) -> None:
         self.kind = kind
+        self._check = check
 
     async def __call__(self, request: Request) -> Any:
         body = await request.body()
         if len(body) < LARGE_BODY_BYTES:
-            return read(self.kind, body)
-        return await asyncio.to_thread(read, self.kind, body)
+            return self._read(body)
+        return await asyncio.to_thread(self._read, body)
+
+    def _read(self, body: bytes) -> T:
+        noun = read(self.kind, body)
+        if self._check is not None:
+            self._check(noun)
+        return noun
 
 
-def takes(kind: type[T]) -> Any:
-    """For a route's parameter: `asked: Annotated[CancelJob, takes(CancelJob)]` is the body, decoded and checked."""
-    return Depends(_Reader(kind))
+def takes(kind: type[T], check: Callable[[T], None] | None = None) -> Any:
+    """For a route's parameter: `asked: Annotated[CancelJob, takes(CancelJob)]` is the body, decoded and checked.
+
+    `check` is for what can be said of it without the yard's state.
+    """
+    return Depends(_Reader(kind, check))
 
 
 def answers(kind: Any, status: int = 200, also: Mapping[int, Any] | None = None) -> Callable[[Route], Route]:

@@ -1,4 +1,7 @@
-"""Spec checks: does a job make sense by itself? What its fields say about each other; `model.checks` looks at each."""
+"""Spec checks: does a job make sense by itself? What its fields say about each other; `model.checks` looks at each.
+
+Asked of a request while it is read, in a thread where it is large: a hundred million lines take a while.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,13 @@ from jobyard.model.environment import YARD_NAMES
 from jobyard.model.job import ArrayRange, GroupSpec, JobSpec, Lines
 from jobyard.model.limits import GANG_MOST, OBJECT_MOST, TASKS_MOST, WORD_BYTES_MOST
 from jobyard.model.progressions import TooMany, first_duplicate
+from jobyard.wire.requests import SubmitJob
 
 OBJECT_FIELDS = {"apiVersion": str, "kind": str, "metadata": dict, "spec": dict}
+
+
+def check_submit(request: SubmitJob) -> None:
+    check_spec(request.spec)
 
 
 def check_spec(spec: JobSpec) -> None:
@@ -24,7 +32,6 @@ def check_spec(spec: JobSpec) -> None:
         raise UserError(f"job {spec.name!r} has several groups with the name {twice[0]!r}; give each its own")
     for group in spec.groups:
         named = f"group {group.name!r}" if group.name else f"job {spec.name!r}"
-        _check_numbers(group, named)
         _check_command(group, named)
         if group.command.script is not None and group.command.script != spec.groups[0].command.script:
             raise UserError(f"{named}: another script than the first group's; a job has one script")
@@ -38,16 +45,6 @@ def check_spec(spec: JobSpec) -> None:
         _check_inside(path)
     if spec.manifest:
         _check_manifest(spec.manifest)
-
-
-def _check_numbers(group: GroupSpec, named: str) -> None:
-    if group.count < 0 or group.completions < 1 or (group.parallelism is not None and group.parallelism < 1):
-        raise UserError(f"{named}: count must be 0 or more, completions and parallelism 1 or more")
-    amounts = group.resources
-    if min(amounts.cpu_millis, amounts.memory_mib, amounts.gpus, amounts.gpu_memory_mib) < 0:
-        raise UserError(f"{named}: cpus, memory and GPUs cannot be negative")
-    if not 0 <= amounts.gpu_percent <= 100:
-        raise UserError(f"{named}: {amounts.gpu_percent} % of a GPU; a share is at most 100 %")
 
 
 def _check_command(group: GroupSpec, named: str) -> None:
@@ -72,8 +69,8 @@ def _check_lines(lines: Lines, tasks: int, named: str) -> None:
         raise UserError(f"{named}: {len(lines)} lines for {tasks} tasks")
     if not lines.text.endswith("\n"):
         raise UserError(f"{named}: the last of its lines has no newline at its end")
-    if len(lines.text) > WORD_BYTES_MOST and (longest := max(map(len, lines.text.split("\n")))) > WORD_BYTES_MOST:
-        raise UserError(f"{named}: a line has {longest} characters; at most {WORD_BYTES_MOST} are possible")
+    if found := lines.longer_than(WORD_BYTES_MOST):
+        raise UserError(f"{named}: a line has {found} characters; at most {WORD_BYTES_MOST} are possible")
 
 
 def _check_array(group: GroupSpec, array: ArrayRange, named: str) -> None:
@@ -109,14 +106,14 @@ def _check_size(spec: JobSpec) -> None:
         raise UserError(f"job {spec.name!r} has {spec.size} tasks; at most {TASKS_MOST} are possible, split it")
     if spec.gang and spec.size > GANG_MOST:
         raise UserError(f"job {spec.name!r} is a gang of {spec.size} tasks; at most {GANG_MOST} can start together")
+
+
+def check_together(spec: JobSpec) -> None:
+    """Asked once it is known whether the job goes to a cluster."""
     if spec.starts_together and spec.size > OBJECT_MOST:
         raise UserError(
             f"job {spec.name!r} is one object of {spec.size} tasks; at most {OBJECT_MOST} start together, split it"
         )
-    if spec.limit is not None and spec.limit < 1:
-        raise UserError(f"job {spec.name!r}: at most {spec.limit} tasks at once would never run; give 1 or more")
-    if spec.retries < 0 or (spec.max_fails is not None and spec.max_fails < 0):
-        raise UserError(f"job {spec.name!r}: retries and max-fails must be 0 or more")
 
 
 def _check_elastic(spec: JobSpec) -> None:

@@ -11,7 +11,7 @@ from jobyard.errors import UserError
 from jobyard.model import limits
 from jobyard.model.checks import check
 from jobyard.model.codec import decode, encode
-from jobyard.model.job import Command, Dependency, GroupSpec, JobSpec, Lines, PortMapping
+from jobyard.model.job import Command, Dependency, GroupSpec, JobSpec, Lines, PortMapping, Script
 from jobyard.model.node import NodeConfig
 from jobyard.model.resources import Resources
 from jobyard.model.source import GitState
@@ -64,6 +64,7 @@ def test_the_names_of_files_need_not_be_utf8_and_come_back_as_they_were(spec: Jo
         (a_job(workdir="/\ud800"), "is not UTF-8"),  # no byte of a path is read as that
         (a_job(name="a\0"), "NUL"),
         (a_command(argv=("a\0b",)), "NUL"),
+        (a_command(script=Script("x", "#!/bin/sh\n" + "ä" * 61_500)), "script.text: 123010 bytes; at most 122880"),
         (a_job(env={"A": "\0"}), "NUL"),
         (a_job(workdir="/\0"), "NUL"),
         (a_job(name="a\x1b[31m"), "control character"),

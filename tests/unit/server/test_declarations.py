@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from fastapi import FastAPI
 from jsonschema import Draft202012Validator
 
+from jobyard.model.codec import encode
+from jobyard.model.job import Command, GroupSpec, Lines
 from jobyard.server.app import make_app
+from jobyard.server.declarations import takes
 from jobyard.server.lifetime import Lifetime
-from jobyard.wire.requests import API
+from jobyard.wire.requests import API, SubmitJob
+from tests.builders import a_group, a_job
 
 NO_YARD: Any = None
 
@@ -80,6 +86,24 @@ def test_a_bad_body_and_a_bad_query_are_one_sentence_each() -> None:
         status, answer = asyncio.run(call(app, method, path, body))
         assert (status, answer["code"], answer["status"]) == (400, "bad_request", 400)
         assert words in answer["title"]
+
+
+def test_what_needs_no_state_is_refused_while_a_job_is_read() -> None:
+    app = make_app(NO_YARD)
+    body = json.dumps(encode(SubmitJob(a_job(groups=(a_group("a"), a_group("a")))))).encode()
+    status, answer = asyncio.run(call(app, "POST", f"{API}/jobs", body))
+    assert (status, answer["code"]) == (400, "bad_request")
+    assert "several groups with the name 'a'" in answer["title"]
+
+
+def test_a_large_job_is_checked_beside_the_loop() -> None:
+    threads: list[threading.Thread] = []
+    reader = takes(SubmitJob, lambda asked: threads.append(threading.current_thread())).dependency
+    for lines in (1, 100_000):
+        command = Command(lines=Lines("a line\n" * lines))
+        body = json.dumps(encode(SubmitJob(a_job(groups=(GroupSpec(command, completions=lines),))))).encode()
+        asyncio.run(reader(SimpleNamespace(body=AsyncMock(return_value=body))))
+    assert [thread is threading.main_thread() for thread in threads] == [True, False]
 
 
 async def call(app: FastAPI, method: str, path: str, body: bytes) -> tuple[int, Any]:

@@ -7,8 +7,9 @@ import pytest
 
 from jobyard.errors import UserError
 from jobyard.model.job import ArrayRange, Command, GroupSpec, JobSpec, Lines
+from jobyard.model.limits import WORD_BYTES_MOST
 from jobyard.model.training import Elastic
-from jobyard.server.spec_checks import check_spec
+from jobyard.server.spec_checks import check_spec, check_together
 from tests.builders import a_group, a_job
 
 
@@ -52,7 +53,6 @@ def test_what_makes_sense_is_taken(spec: JobSpec) -> None:
         (a_job(groups=(a_group("a"), a_group("a"))), "the name 'a'"),
         (a_job(groups=(a_group(count=4097, cpus=0),), gang=True), "gang of 4097 tasks; at most 4096"),
         (a_job(groups=(a_group(count=1_000_000, cpus=0),), gang=True), "gang of 1000000 tasks"),
-        (a_job(groups=(a_group("a", count=30_000),), cluster="lab"), "at most 20000 start together"),
         (commands(), "no command"),
         (commands(argv=("a",), shell="b"), "argv and shell are two commands"),
         (commands(lines=Lines("a\nb")), "no newline"),
@@ -80,3 +80,34 @@ def test_what_can_never_be_right_gets_one_sentence(spec: JobSpec, words: str) ->
 def test_a_job_without_groups_has_no_tasks() -> None:
     with pytest.raises(UserError, match="no tasks"):
         check_spec(JobSpec("x", ()))
+
+
+def test_one_object_of_a_cluster_has_a_limit_of_its_own() -> None:
+    with pytest.raises(UserError, match="at most 20000 start together"):
+        check_together(a_job(groups=(a_group("a", count=30_000),), cluster="lab"))
+
+
+class CountedText(str):
+    """Knows how often it was searched; to split it would build every line."""
+
+    searches = 0
+
+    def rfind(self, *arguments: Any) -> int:
+        self.searches += 1
+        return super().rfind(*arguments)
+
+    def split(self, *arguments: Any) -> Any:
+        raise AssertionError("all lines were built at once")
+
+
+def test_many_lines_are_looked_at_in_few_steps_and_never_built_all_at_once() -> None:
+    text = CountedText("a line\n" * 100_000)
+    check_spec(a_job(groups=(replace(GroupSpec(Command(lines=Lines(text))), completions=100_000),)))
+    assert text.searches < 10
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+@pytest.mark.parametrize("before", ["", "x\n", "x\n" * 100_000])
+def test_a_line_may_be_as_long_as_linux_takes_it_wherever_it_stands(before: str, beyond: int) -> None:
+    lines = Lines(before + "y" * (WORD_BYTES_MOST + beyond) + "\nz\n")
+    assert lines.longer_than(WORD_BYTES_MOST) == (WORD_BYTES_MOST + 1 if beyond else 0)

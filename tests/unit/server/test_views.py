@@ -168,13 +168,9 @@ def test_a_page_of_tasks_is_the_same_wherever_it_begins(states: tuple[State, ...
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"priority": 10**9}, "priority"),
-        ({"limit": 0}, "at most 0 tasks"),
-        ({"retries": -1}, "retries"),
         ({"workdir": "relative"}, "absolute directory"),
         ({"workdir": "/no/such/place"}, "no such directory"),
         ({"on": "mars"}, "no node 'mars'"),
-        ({"groups": ()}, "no tasks"),
     ],
 )
 def test_a_request_that_can_never_be_right_is_refused(change: dict[str, object], said: str) -> None:

@@ -22,6 +22,7 @@ from jobyard.server.from_token import NOTHING_SENT, submitted_by
 from jobyard.server.rights import caller_of
 from jobyard.server.routes.shared import answer, selected, view_of, yard_of
 from jobyard.server.sending import may_travel, with_its_tree
+from jobyard.server.spec_checks import check_submit
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import API, SubmitJob
 from jobyard.wire.views import JobView, PlanView
@@ -35,7 +36,7 @@ RUNTIME_SECONDS = 0.5  # from what an agent told to what the yard knows
 
 @router.post("/jobs", status_code=201)
 @answers(JobView, 201, {200: PlanView})
-async def submit_job(request: Request, asked: Annotated[SubmitJob, takes(SubmitJob)]) -> Response:
+async def submit_job(request: Request, asked: Annotated[SubmitJob, takes(SubmitJob, check_submit)]) -> Response:
     yard = yard_of(request)
     caller = caller_of(request)
     sends = may_travel(yard.loop.state, asked.spec)
