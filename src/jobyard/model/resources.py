@@ -21,7 +21,7 @@ class Resources:
     gpu_memory_mib: Mib = 0  # on each GPU; the rest of it is left to others
     gpu_percent: Percent = 0  # of each GPU's compute; 0: not asked, a shared GPU is then shared by memory alone
     whole_node: bool = False  # nothing else of this yard, or of another one, beside it
-    least_device_mib: int = 0  # no GPU that has less memory in all; 0: any
+    least_device_mib: Mib = 0  # no GPU that has less memory in all; 0: any
     # Is it ended when it uses more memory than it asked for? None: nobody said; a container is, a process is not.
     memory_limit: bool | None = None
 
