@@ -57,7 +57,8 @@ class LiveYard:
         socket = self.root / "run" / "jobyard" / f"{yard_key(self.directory)}.sock"
         # Looks at what is there now: it neither starts a server nor waits for one.
         self.client = YardClient(Address(socket=str(socket)), ClientKnobs(reconnect_seconds=0.0, request_seconds=20.0))
-        self._marker = f"\0YARD_DIR={self.directory}\0".encode()
+        # YARD_DIR would do for the CLI and the server alone: an agent has little of their environment.
+        self._marker = f"\0XDG_RUNTIME_DIR={self.root / 'run'}\0".encode()
         self._children: list[subprocess.Popen[bytes]] = []
 
     # -- the command line
