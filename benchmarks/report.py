@@ -38,6 +38,8 @@ their start included.""",
     "gpu-oom": """\
 A job that declares a third of the GPU memory that it will take, beside a neighbour: MiB reserved in each attempt until
 it succeeds, with nobody watching.""",
+    "gpu-whole": """\
+A job with a whole GPU that takes a tenth more memory than it has: attempts until the yard gives up, against one.""",
     "gpu-preempt": """\
 Seconds from the end of the epoch in which a job was asked to stop until its GPU is free, against one second; nearly all
 of it is Python and CUDA ending. The yard had asked some two seconds before (`rest of the epoch`).""",

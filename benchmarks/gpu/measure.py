@@ -1,7 +1,8 @@
-"""What does the yard do with a GPU? `measure.py share|oom|preempt|overhead DIR`: a line of JSON for each figure.
+"""What does the yard do with a GPU? `measure.py share|oom|whole|preempt|overhead DIR`: a line of JSON for each figure.
 
     share     two small jobs at once on one GPU against one after the other, in samples per second
     oom       CUDA runs out of memory: how does it go on, without anybody's help?
+    whole     a job that had the whole GPU and runs out of its memory: how often is that tried in vain?
     preempt   how long after the end of its epoch is a job gone that was asked to stop?
     overhead  what `measure()` costs a step of a small training
 
@@ -163,6 +164,25 @@ def oom(yard: Yard) -> None:
     )
 
 
+def whole(yard: Yard) -> None:
+    """A job takes a tenth more than the only device has. No further attempt can help it, and it says what it needs."""
+    device = yard.json("nodes")[0]["devices"][0]["memory_mib"]
+    hold = (yard.python, str(HERE / "hold.py"), str(device * 11 // 10), "3")
+    job = yard("submit", "-q", "--cpus", "0", "--gpus", "1", "--epochs", "1", "--", *hold).strip()
+    until(lambda: yard.job(job)["state"] == "FAILED", 0.5)
+    shown = yard.json("show", job, "--tasks")
+    (task,) = tasks_of(shown)
+    tell(
+        "whole",
+        {"attempts": 1 / task["attempt"]},
+        {"attempts": 1.0},
+        {"attempts": [task["attempt"]]},
+        device_mib=device,
+        reason=task["reason"],
+        message=task["message"],
+    )
+
+
 def preempt(yard: Yard, rounds: int = 4) -> None:
     """Asked in the middle of an epoch; the process is gone when /proc says so, its CUDA context with it."""
     seconds = 3.0
@@ -296,7 +316,8 @@ def give_up(_signal: int, _frame: FrameType | None) -> None:
 def main() -> None:
     signal.signal(signal.SIGTERM, give_up)
     part, directory = sys.argv[1], Path(sys.argv[2])
-    parts: dict[str, Callable[[Yard], None]] = {"share": share, "oom": oom, "preempt": preempt, "overhead": overhead}
+    known = (share, oom, whole, preempt, overhead)
+    parts: dict[str, Callable[[Yard], None]] = {each.__name__: each for each in known}
     yard = Yard(directory)
     try:
         parts[part](yard)

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 OUT=${OUT:-artefacts/gpu}
 PYTHON=${PYTHON:-python3}
 TASK_PYTHON=${TASK_PYTHON:-$PYTHON}
-PARTS=${PARTS:-overhead preempt share oom}
+PARTS=${PARTS:-overhead preempt share oom whole}
 mkdir -p "$OUT"
 OUT=$(realpath "$OUT")
 work=$(mktemp -d /tmp/yard-gpu.XXXXXX)
@@ -39,7 +39,7 @@ export PYTHONPATH=$PWD/src:$PWD/benchmarks${PYTHONPATH:+:$PYTHONPATH}
     "$TASK_PYTHON" -c 'import torch; print("torch", torch.__version__, torch.cuda.is_available())'
 } >"$OUT/machine.log" 2>&1
 
-declare -A limit=([overhead]=60 [preempt]=150 [share]=180 [oom]=150)
+declare -A limit=([overhead]=60 [preempt]=150 [share]=180 [oom]=150 [whole]=60)
 failed=0
 for part in $PARTS; do
     echo "== $part $(date -u +%T)" >>"$OUT/run.log"
