@@ -104,6 +104,7 @@ def _lost(state: YardState, job_id: str) -> JobRecord:
     """In its place: it has a number, and can be seen and cancelled."""
     spec = JobSpec(name=LOST, groups=(GroupSpec(Command(argv=("true",))),), workdir="/", user="")
     state.last_number += 1
-    job = JobRecord(job_id, state.last_number, spec, 0.0)
+    before = next(reversed(state.jobs.values()), None)
+    job = JobRecord(job_id, state.last_number, spec, before.submitted_at if before else 0.0)
     state.jobs[job_id] = state.unfinished[job_id] = job
     return job

@@ -105,7 +105,7 @@ class YardLoop(StateView):
         """Whether a node is connected; waits for the first one for a while, as after a start."""
         deadline = time.monotonic() + seconds
         while not any(executor.status().is_connected and self._knows(executor) for executor in self._executors):
-            if time.monotonic() > deadline:
+            if self.read_only or time.monotonic() > deadline:
                 return bool(self.state.nodes)
             await self.moment()
         return True

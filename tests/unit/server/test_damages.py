@@ -93,6 +93,7 @@ async def test_a_row_of_the_whole_yard_makes_it_one_to_look_at_until_it_is_accep
     loop = YardLoop(Journal(engine), Snapshots(tmp_path / "snapshot", "build", "yard"))
     assert f"yard doctor --accept {row}" in loop.read_only
     assert list(loop.state.jobs) == [job]
+    assert await loop.has_node(3600.0)  # nobody is waited for who is not spoken to
     with pytest.raises(Unwritable, match=f"row {row} is damaged"):
         await loop.ask(lambda state, now: ((), None))
     with pytest.raises(NotFound, match="not damaged"):
