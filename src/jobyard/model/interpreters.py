@@ -25,6 +25,8 @@ class Verdict(NamedTuple):
 
     refusal: str = ""  # where the line would be code
     no_dash: str = ""  # the program for which a line that begins with a dash would be an option
+    code: str = ""  # what a shell or Python is given as its code, where the line stands in that
+    is_python: bool = False
 
 
 class _Family(NamedTuple):
@@ -63,11 +65,18 @@ _DECLARING = _names("declare typeset local readonly export")
 _BEFORE_BUILTINS = _names("command builtin exec")
 # They run the command that follows their options.
 _RUNNERS = _BEFORE_BUILTINS | _names(
-    "env sudo doas nohup nice ionice timeout time stdbuf setsid chrt taskset numactl strace xvfb-run chroot"
+    "env sudo doas nohup nice ionice timeout time stdbuf setsid chrt taskset numactl strace xvfb-run chroot srun flock"
 )
+_OPERANDS = {"chroot": 1, "flock": 1}  # words of a runner that come before its command and are no option
 _WRAPPERS = _RUNNERS | _names(
-    "srun docker podman kubectl singularity apptainer flock uv poetry conda pixi nsenter unshare systemd-run"
+    "docker podman kubectl singularity apptainer uv poetry conda pixi nsenter unshare systemd-run"
 )
+# Options of programs that are no interpreters, whose value is a command.
+_COMMAND_OPTIONS = {
+    **dict.fromkeys(("flock", "script"), re.compile(r"-[A-Za-z]*c|--command")),
+    **dict.fromkeys(("tar", "gtar"), re.compile(r"-[A-Za-z]*[IF]|--(?:use-compress-program|to-command|[\w-]*-script)")),
+    "rsync": re.compile(r"-[A-Za-z]*e|--rsh|--rsync-path"),
+}
 # Variables that a shell or a language runs, or finds code by.
 _RUNNING = _names(
     "PS0 PS1 PS2 PS3 PS4 BASH_ENV ENV PROMPT_COMMAND LD_PRELOAD LD_AUDIT PERL5OPT RUBYOPT NODE_OPTIONS "
@@ -98,12 +107,15 @@ def judge(words: Sequence[str]) -> Verdict:
     return _of_builtin(arguments) or _of_programs(arguments)
 
 
-def assigns(words: Sequence[str]) -> bool:
-    """Does the command keep a line in a variable?"""
-    kept = ("for", "select", "set", *_DECLARING)
-    return any(HOLE in word for word in words if _ASSIGNMENT.match(word)) or (
-        words[:1] != [] and words[0] in kept and any(HOLE in word for word in words)
-    )
+def kept_by(words: Sequence[str]) -> set[str]:
+    """The variables that the command keeps a line in; `1` for the arguments of the shell itself."""
+    if not any(HOLE in word for word in words):
+        return set()
+    names = {match[1] for word in words if HOLE in word and (match := _ASSIGNMENT.match(word))}
+    command = list(dropwhile(_RESERVED.__contains__, words))
+    if command[0] in ("for", "select"):
+        names.add(command[1])
+    return names | ({"1"} if command[0] == "set" else set())
 
 
 def calculates(words: Sequence[str]) -> bool:
@@ -190,7 +202,7 @@ def _of_programs(words: list[str]) -> Verdict:
         if HOLE in word:
             if _CALL.search(word) or (index and _CODE_FLAG.fullmatch(words[index - 1]) and _SOME_CODE.search(word)):
                 return Verdict("is in a word that looks like code")
-            if name_of(words[0]) in _RUNNERS and word.startswith(HOLE) and all(map(_NO_PROGRAM.match, words[1:index])):
+            if word.startswith(HOLE) and _is_next(words, index):
                 return Verdict("is the program itself")
             continue
         verdict = _of_program(words, index, is_sure=index == 0 or is_wrapper)
@@ -198,6 +210,13 @@ def _of_programs(words: list[str]) -> Verdict:
             return verdict
         no_dash = no_dash or verdict.no_dash
     return Verdict(no_dash=no_dash)
+
+
+def _is_next(words: list[str], index: int) -> bool:
+    """Is this word the program that a runner starts?"""
+    runner = name_of(words[0])
+    operands = sum(_NO_PROGRAM.match(word) is None for word in words[1:index])
+    return runner in _RUNNERS and operands == _OPERANDS.get(runner, 0)
 
 
 def _of_program(words: list[str], index: int, *, is_sure: bool) -> Verdict:
@@ -209,6 +228,8 @@ def _of_program(words: list[str], index: int, *, is_sure: bool) -> Verdict:
         return Verdict(f"is in a word that {name} reads as code")
     if name == "find" and is_sure and any(re.fullmatch(r"-(exec|ok)(dir)?", word) for word in rest):
         return Verdict("is in a command of find, which has a {} of its own")
+    if is_sure and name in _COMMAND_OPTIONS and _is_command(rest, _COMMAND_OPTIONS[name]):
+        return Verdict(f"is in a command that {name} runs")
     if name in _FAMILIES:
         return _of_family(name, rest, _FAMILIES[name])
     if name in _SCRIPTED and (is_sure or name in ("perl", "ruby")):
@@ -216,6 +237,11 @@ def _of_program(words: list[str], index: int, *, is_sure: bool) -> Verdict:
     if name in _FILTERS and (is_sure or name in ("sed", "awk")):
         return _of_filter(name, rest)
     return Verdict()
+
+
+def _is_command(rest: list[str], option: re.Pattern[str]) -> bool:
+    pairs = zip(["", *rest], rest, strict=False)
+    return any(HOLE in word and (option.fullmatch(before) or option.match(word)) for before, word in pairs)
 
 
 def _of_family(name: str, rest: list[str], family: _Family) -> Verdict:
@@ -230,7 +256,8 @@ def _of_family(name: str, rest: list[str], family: _Family) -> Verdict:
             code = next((each for each in rest[index + 1 :] if not each.startswith(("-", "+"))), "")
             before = rest[: rest.index(code, index + 1)] if code else rest
             is_data = HOLE not in code and not any(HOLE in each for each in before)
-            return Verdict("" if is_data else f"is in a word that {name} reads as code")
+            refusal = f"is in a word that {name} reads as code"
+            return Verdict() if is_data else Verdict(refusal, code=code, is_python=family is _PYTHON)
         if name == "ipython" or not (family.plain.fullmatch(word) or family.valued.fullmatch(word)):
             if family is _PYTHON and re.fullmatch(r"-[bBdEiIOPqsSuvx]*m", word) and index + 1 < len(rest):
                 return Verdict("names the module" if HOLE in rest[index + 1] else "")

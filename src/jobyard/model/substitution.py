@@ -9,18 +9,29 @@ bash's quoting is not sure, it is refused.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from jobyard.errors import UserError
-from jobyard.model.interpreters import HOLE, UNKNOWN, assigns, calculates, judge, reads_code
+from jobyard.model.interpreters import HOLE, UNKNOWN, Verdict, calculates, judge, kept_by, reads_code
 from jobyard.model.job import Command
 
 PLACEHOLDER = "{}"
 _IN = {"": '"${YARD_LINE}"', '"': "${YARD_LINE}", "'": "'\"${YARD_LINE}\"'"}
+# Not `"$YARD_LINE"`: `eval "$YARD_LINE"` is what was refused.
+_WAY_OUT = (
+    "lines that are commands go as a list (yard run FILE), "
+    f"and lines that are data as arguments of a script (-- ./SCRIPT {PLACEHOLDER})"
+)
+_SHOWN_MOST = 200  # characters of code in a way out
+_PASSES_MOST = 4
+_EVALUATES = re.compile(r"eval|exec|compile|system|popen|subprocess|spawn")
 _SIMPLE_BRACES = re.compile(r"\$\{[^{}'\"`$\\()]*\}")
-_VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|[0-9@*#?$!-])")
+_VARIABLE = re.compile(r"\$([A-Za-z_]\w*|[0-9@*#?$!-])")
+_BRACED_NAME = re.compile(r"\$\{!?(\w+|[@*])")
+_ARGUMENT = re.compile(r"[1-9]\d*|[@*]")
 _UNSURE_INSIDE = re.compile(r"<<|#|\bcase\b")  # parentheses do not tell the end of such a substitution
 _BLANK = " \t"
 _OPERATORS = ";&|()\n"
@@ -40,11 +51,8 @@ class Substituted(NamedTuple):
 class Refused(UserError):
     """`{}` stands where a line would be code, or may be."""
 
-    def __init__(self, where: str) -> None:
-        super().__init__(
-            f"command: {PLACEHOLDER} {where}: a line could run commands there; "
-            f'write "$YARD_LINE" there instead of {PLACEHOLDER}'
-        )
+    def __init__(self, where: str, way_out: str = _WAY_OUT) -> None:
+        super().__init__(f"command: {PLACEHOLDER} {where}: a line could be run as a command there; {way_out}")
 
 
 def check(command: Command) -> None:
@@ -70,23 +78,52 @@ def substituted(shell: str) -> Substituted:
     """The command of bash that finds its line in YARD_LINE. Raises Refused."""
     if PLACEHOLDER not in shell:
         return Substituted(shell)
-    reader = _Reader(shell)
-    reader.read()
-    return Substituted("".join(reader.pieces), reader.no_dash)
+    return _read(shell)
+
+
+def _read(shell: str, *, is_inner: bool = False) -> Substituted:
+    kept: frozenset[str] = frozenset()
+    for _ in range(_PASSES_MOST):
+        reader = _Reader(shell, kept, is_inner=is_inner)
+        reader.read()
+        if reader.kept <= kept:
+            return Substituted("".join(reader.pieces), reader.no_dash)
+        kept |= reader.kept  # again: a function or a loop may use a variable before the place where it is set
+    raise Refused("is copied from variable to variable")
 
 
 def _of_words(argv: Sequence[str]) -> str:
     verdict = judge([word.replace(PLACEHOLDER, HOLE) for word in argv])
-    if verdict.refusal:
-        raise Refused(verdict.refusal)
+    _raise(verdict)
     return verdict.no_dash
+
+
+def _raise(verdict: Verdict) -> None:
+    if verdict.refusal:
+        raise Refused(verdict.refusal, _way_out(verdict))
+
+
+def _way_out(verdict: Verdict) -> str:
+    """How to write the code so that the line is data in it, if it can be."""
+    code = verdict.code
+    if not code or code == HOLE or UNKNOWN in code or len(code) > _SHOWN_MOST:
+        return _WAY_OUT
+    if verdict.is_python:
+        return _WAY_OUT if _EVALUATES.search(code) else 'write os.environ["YARD_LINE"] for it in the code'
+    try:
+        return f"write {shlex.quote(_read(code.replace(HOLE, PLACEHOLDER), is_inner=True).shell)} for that word"
+    except Refused:
+        return _WAY_OUT
 
 
 class _Reader:
     """Reads a command of bash once, from left to right, as far as quotes and simple commands go."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, kept: frozenset[str] = frozenset(), *, is_inner: bool = False) -> None:
         self.text = text
+        self.kept: set[str] = set()  # variables that hold a line, as far as this reading finds them
+        self._known = kept  # and as an earlier one did
+        self._is_inner = is_inner
         self.pieces: list[str] = []
         self.no_dash = ""
         self._at = 0
@@ -96,13 +133,13 @@ class _Reader:
         self._words: list[str] = []
         self._redirects: list[str] = []  # "file", "text": what the next word is
         self._texts: list[str] = []  # here-strings of this command
-        self._seen_hole = self._is_piped = self._in_test = self._keeps = self._calculates = False
+        self._seen_hole = self._is_piped = self._in_test = self._calculates = False
 
     def read(self) -> None:
         while self._at < len(self.text):
             self._step(self.text[self._at])
         self._end_command()
-        if self._keeps and self._calculates:
+        if self.kept and self._calculates:
             raise Refused("is kept in a variable, and arithmetic reads variables as code")
 
     def _step(self, char: str) -> None:
@@ -213,24 +250,35 @@ class _Reader:
             self._pass(self._closing(at), "is inside $(...)")
         elif text.startswith("${", at):
             match = _SIMPLE_BRACES.match(text, at)
-            self._calculates = self._calculates or bool(match and re.search(r"[\[:]", match[0]))
+            self._calculates = self._calculates or bool(match and re.search(r"[\[:]|@P", match[0]))
             if match is None:
                 self._unsure("${...}")
-            self._pass(match.end() if match else len(text), "is inside ${...}")
+            name = _BRACED_NAME.match(text, at)
+            self._pass(match.end() if match else len(text), "is inside ${...}", self._value_of(name[1] if name else ""))
         elif text.startswith(("$'", '$"'), at) and not in_quotes:
             end = self._find(text[at + 1], at + 2) + 1
             if text[at + 1] == '"' and re.search(r"[$`]", text[at + 2 : end]):
                 self._unsure('$"..."')
             self._pass(end, f"is inside {text[at : at + 2]}...{text[at + 1]}")
         elif match := _VARIABLE.match(text, at):
-            self._take(len(match[0]), UNKNOWN)
+            self._take(len(match[0]), self._value_of(match[1]))
         else:
             self._take(1, "$")
 
-    def _pass(self, end: int, where: str) -> None:
+    def _value_of(self, name: str) -> str:
+        """A variable that a line is kept in is a line; so may be an argument of a function."""
+        is_argument = _ARGUMENT.fullmatch(name) is not None
+        if not is_argument and name not in self._known:
+            return UNKNOWN
+        self._seen_hole = True
+        if is_argument:
+            self.kept.add("1")
+        return HOLE
+
+    def _pass(self, end: int, where: str, meaning: str = UNKNOWN) -> None:
         if PLACEHOLDER in self.text[self._at : end]:
             raise Refused(where)
-        self._take(end - self._at, UNKNOWN)
+        self._take(end - self._at, meaning)
 
     def _find(self, char: str, start: int, *, hides: bool = True) -> int:
         """The next such character; where a backslash `hides`, not one behind it."""
@@ -318,10 +366,11 @@ class _Reader:
         if not words:
             return
         verdict = judge(words)
-        if verdict.refusal:
+        if verdict.refusal and self._is_inner:
             raise Refused(verdict.refusal)
+        _raise(verdict)
         self.no_dash = self.no_dash or verdict.no_dash
-        self._keeps = self._keeps or assigns(words)
+        self.kept |= kept_by(words)
         self._calculates = self._calculates or calculates(words)
         if (self._is_piped or any(HOLE in text for text in texts)) and reads_code(words):
             raise Refused("goes to a program that runs what it reads")

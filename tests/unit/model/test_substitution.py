@@ -118,8 +118,48 @@ REFUSED = [
 
 @pytest.mark.parametrize("template", REFUSED)
 def test_where_a_line_would_be_code_the_command_is_refused(template: str) -> None:
-    with pytest.raises(Refused, match=r'"\$YARD_LINE" there instead of \{\}'):
+    with pytest.raises(Refused, match="a line could be run as a command there; "):
         substituted(template)
+
+
+RUN_BY_OTHERS = [
+    "flock f -c {}", "flock f {}", "flock -w 5 f {}", "sudo flock f -c {}", "script -qc {} /dev/null",
+    "script --command={} x", "tar -I {} -xf a.tar", "tar --to-command={} -xf a.tar", "rsync -e {} a b:", "srun {}",
+    "srun -n 4 {}", "chroot / {}",
+    "x={}; $x", "x={}; ${x} a", 'x={}; "$x"', "x={}; eval $x", 'x={}; bash -c "$x"', 'x={}; echo "$x" | bash',
+    "x={}; y=$x; $y", "f() { $x; }; x={}; f", "for x in {}; do $x; done", "set -- {}; $1", 'set -- {}; "$@"',
+    "f() { $1; }; f {}", 'f() { eval "$1"; }; f {}', "f() { [[ $1 -eq 1 ]]; }; f {}", 'x={}; echo "${x@P}"',
+    "a=$e; b=$a; c=$b; d=$c; e={}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("template", RUN_BY_OTHERS)
+def test_a_line_that_is_run_by_way_of_a_variable_or_of_a_known_program_is_refused(template: str) -> None:
+    with pytest.raises(Refused, match="a line could be run as a command there; "):
+        substituted(template)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        *RUN_BY_OTHERS, "eval {}", "trap {} EXIT", "let {}", "printf -v {} x", "{}", "bash -c {}", "echo {} | bash",
+        "bash -c 'eval {}'", "bash -c 'x={}; $x'", "bash -c \"$X {}\"", "ssh host 'ls {}'", "python -c {}",
+        "python -c 'exec({})'", "echo $(( {} ))", "sed s/a/{}/ f",
+    ],
+)  # fmt: skip
+def test_a_refusal_does_not_advise_what_would_run_the_line(template: str) -> None:
+    with pytest.raises(Refused, match="lines that are commands go as a list") as refused:
+        substituted(template)
+    assert "YARD_LINE" not in str(refused.value)
+
+
+def test_a_refusal_shows_the_code_in_which_the_line_is_data() -> None:
+    with pytest.raises(Refused) as refused:
+        substituted('bash -c "printf %s {}"')
+    assert str(refused.value).endswith("""; write 'printf %s "${YARD_LINE}"' for that word""")
+    assert run("""bash -c 'printf %s "${YARD_LINE}"'""", EVIL) == (EVIL.encode(), [])
+    with pytest.raises(Refused, match=r'write os.environ\["YARD_LINE"\] for it in the code'):
+        check(Command(argv=("python3", "-c", "print('{}')"), entries=Lines.of(["x"])))
 
 
 @pytest.mark.parametrize(
@@ -136,6 +176,13 @@ def test_where_a_line_would_be_code_the_command_is_refused(template: str) -> Non
         "srun python $DIR/train.py {}",
         "echo {} 2>&1 | tee out.{}",
         "convert {} -resize 50% small/{}",
+        "flock {} make",
+        "flock lock python train.py {}",
+        "tar -cf {}.tar {}",
+        "rsync -av {} host:",
+        "x={}; $HOME/bin/train $x",
+        "x={}; y=$(basename $x); cp $x out/$y",
+        'f() { gzip -k "$1"; }; f {}',
     ],
 )
 def test_everyday_commands_are_not_refused(template: str) -> None:
