@@ -34,7 +34,7 @@ class Session:
 
     @property
     def is_remote(self) -> bool:
-        """YARD_URL names the server: it is not ours to start or stop."""
+        """YARD_URL names the server: it is not ours to start."""
         return remote_address(self.yard) is not None
 
     @property

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from jobyard.client.address import Address
 from jobyard.client.sse import ServerEvent, events_of
 from jobyard.client.transport import Answer, Lost, NotSent, Transport
-from jobyard.errors import Unreachable, UserError, YardError
+from jobyard.errors import NotFound, Unreachable, UserError, YardError
 from jobyard.model import codec
 from jobyard.model.events import Event
 from jobyard.model.job import JobSpec
@@ -50,6 +50,7 @@ Query = Mapping[str, str | int | bool | None]
 LONG_SECONDS = 600.0  # for what packs a tree, reaches a machine or gathers results before it answers
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0  # between two tries to reach a server
 PAGE_MOST = 1000  # jobs or tasks that are asked for at once: a server gives no more
+_LISTED = {"job": "yard ls -a", "node": "yard nodes", "cluster": "yard clusters", "token": "yard token ls"}
 EVENTS = {kind.__name__: kind for kind in Event.__subclasses__()}
 
 
@@ -260,7 +261,7 @@ class YardClient:
         """Refused while its jobs have not ended; forced, they are cancelled."""
         self._call(
             "DELETE",
-            f"/clusters/{_quoted(cluster)}" + _query({"force": force}),
+            f"/clusters/{_quoted('cluster', cluster)}" + _query({"force": force}),
             is_long=True,
         )
 
@@ -307,7 +308,7 @@ class YardClient:
         return self._view(TokenView, self._call("POST", "/tokens", body, is_repeatable=False))
 
     def revoke_token(self, token: str) -> None:
-        self._call("DELETE", f"/tokens/{_quoted(token)}")
+        self._call("DELETE", f"/tokens/{_quoted('token', token)}")
 
     # -- below
 
@@ -382,17 +383,24 @@ class YardClient:
         return self._view(tuple[kind, ...], data)  # type: ignore[valid-type]
 
 
-def _quoted(name: str) -> str:
-    """As part of a path; a word of the command line that is no UTF-8 names nothing, but is no bug."""
+def _quoted(kind: str, name: str) -> str:
+    """As part of a path; a word of the command line that is no UTF-8 names nothing, but is no bug.
+
+    Raises UserError for what would be another path: servers and proxies read `%2F` as the slash that it stands for.
+    """
+    if not name:
+        raise UserError(f"no {kind} is named: the word for it is empty; `{_LISTED[kind]}` lists them")
+    if "/" in name or name in (".", ".."):
+        raise NotFound(f"no {kind} {name!r} can be asked for by that name; `{_LISTED[kind]}` lists them")
     return quote(name, safe="", errors="surrogateescape")
 
 
 def _job(selector: str, below: str = "") -> str:
-    return f"/jobs/{_quoted(selector)}{below}"
+    return f"/jobs/{_quoted('job', selector)}{below}"
 
 
 def _node(node: str, below: str = "") -> str:
-    return f"/nodes/{_quoted(node)}{below}"
+    return f"/nodes/{_quoted('node', node)}{below}"
 
 
 def _query(values: Query) -> str:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import stat
 
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
+
+_OPENED_ALREADY = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/\w+/fd/\d+")  # a pipe of the shell that called us
 
 
 def read_text(path: str | os.PathLike[str], context: SubmitContext, field: str = "file") -> str:
@@ -14,8 +18,10 @@ def read_text(path: str | os.PathLike[str], context: SubmitContext, field: str =
     shown = os.fspath(path)
     if not shown:
         raise UserError(f"{field}: the path is empty; name a file")
+    place = os.path.join(context.workdir, os.path.expanduser(shown))
     try:
-        with open(os.path.join(context.workdir, os.path.expanduser(shown)), "rb") as file:
+        _refuse_endless(place, shown, field)
+        with open(place, "rb") as file:
             content = file.read()
     except FileNotFoundError:
         raise UserError(f"{field}: {shown!r} does not exist; looked in {context.workdir}") from None
@@ -35,6 +41,15 @@ def read_text(path: str | os.PathLike[str], context: SubmitContext, field: str =
         raise UserError(
             f"{field}: {shown!r} is not UTF-8 text (line {line}); convert it, for example with iconv"
         ) from None
+
+
+def _refuse_endless(place: str, shown: str, field: str) -> None:
+    """What is no regular file may never open, or never end."""
+    mode = os.stat(place).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or _OPENED_ALREADY.fullmatch(place)):
+        raise UserError(
+            f"{field}: {shown!r} is no regular file; name one, or give a pipe as standard input (/dev/stdin)"
+        )
 
 
 def _program(path: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.files import read_text
-from jobyard.manifests.other_files import refuse_other_file
+from jobyard.manifests.other_files import command_for, refuse_other_file
 from jobyard.manifests.overrides import Overrides
 from jobyard.model.job import JobSpec
 
@@ -43,7 +43,7 @@ def spec_from_file(
     if arguments:
         raise UserError(
             f"one FILE at a time: {file} does not begin with #! as a script does, and only a script has arguments; "
-            f"to run a command write: yard run -- {shlex.join((file, *arguments))}"
+            f"to run it all the same write: yard run -- {command_for(file)} {shlex.join(arguments)}"
         )
     if is_list:
         return _spec_from_list(text, file, overrides, context)

@@ -30,13 +30,27 @@ _SBATCH = re.compile(r"^#SBATCH\s", re.MULTILINE)
 _TO_LIST = "if each of its lines is a command, add --lines"
 
 
+def command_for(file: str) -> str:
+    """The words that run a file which does not say by itself what runs it."""
+    return _run_by(file) or f"bash {shlex.quote(file)}"
+
+
+def _run_by(file: str) -> str:
+    name, suffix = _name_and_suffix(file)
+    return (_PROGRAMS.get(name) or _PROGRAMS.get(suffix) or "").format(shlex.quote(file))
+
+
+def _name_and_suffix(file: str) -> tuple[str, str]:
+    name = os.path.basename(file).lower()
+    return name, os.path.splitext(name)[1]
+
+
 def refuse_other_file(text: str, file: str) -> None:
     """Raises UserError with the way to run it, where a name or the text says that lines are not commands."""
-    name = os.path.basename(file).lower()
-    suffix = os.path.splitext(name)[1]
+    name, suffix = _name_and_suffix(file)
     shown = shlex.quote(file)
-    if program := _PROGRAMS.get(name) or _PROGRAMS.get(suffix):
-        raise UserError(f"{file} is no list of commands; to run it write: yard run -- {program.format(shown)}")
+    if command := _run_by(file):
+        raise UserError(f"{file} is no list of commands; to run it write: yard run -- {command}")
     if name in _PROGRAMS:
         raise UserError(f"{file} is no list of commands; to build its image write: yard build")
     if suffix in _TABLES:

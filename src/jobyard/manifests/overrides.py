@@ -361,7 +361,7 @@ def parse_switch(text: str, field: str) -> bool:
 
 def parse_device_mib(text: str, field: str) -> int:
     """GiB without a unit, as data sheets have it; or with one."""
-    mib = parse_size_mib(f"{text}GiB" if whole_number(str(text)) is not None else text, field)
+    mib = parse_size_mib(f"{text}GiB" if whole_number(str(text)) is not None else text, field, "GiB")
     if mib < 1:
         raise UserError(f"{field}: {text!r} is no memory of a GPU; write GiB, as in 40")
     return mib

@@ -6,6 +6,7 @@ import math
 import re
 
 from jobyard.errors import UserError
+from jobyard.model.limits import CPU_MILLIS_MOST, MIB_MOST
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([kmgtp])(i?)b?)?\s*$", re.IGNORECASE)
 _DURATION = re.compile(r"^(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?$", re.IGNORECASE)
@@ -22,17 +23,21 @@ def whole_number(text: str, digits: int = 18) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
 
 
-def parse_size_mib(text: str | float, field: str = "size") -> int:
-    """`24GB`, `24GiB`, `512M`, or a bare number of MiB; rounded up. A bare letter (`4G`) is binary, as in Slurm."""
+def parse_size_mib(text: str | float, field: str = "size", bare: str = "MiB") -> int:
+    """`24GB`, `24GiB`, `512M`, or a bare number of MiB; rounded up. A bare letter (`4G`) is binary, as in Slurm.
+
+    `bare` is only said: what a bare number means to whoever wrote the text.
+    """
     match = _SIZE.match(str(text))
     if not match:
-        raise UserError(f"{field}: cannot read {text!r} as a size; write 512M, 24GB, 24GiB or a number of MiB")
+        raise UserError(f"{field}: cannot read {text!r} as a size; write 512M, 24GB, 24GiB or a number of {bare}")
     amount, letter, binary = float(match[1]), (match[2] or "").lower(), match[3]
-    if not letter:
-        return math.ceil(amount)
     decimal = not binary and str(text).strip().lower().endswith("b")
-    unit: int = (1000 if decimal else 1024) ** _POWERS[letter]
-    return math.ceil(amount * unit / 1024**2)
+    unit: int = (1000 if decimal else 1024) ** _POWERS[letter] if letter else 1024**2
+    mib = amount * unit / 1024**2
+    if mib > MIB_MOST:
+        raise UserError(f"{field}: {str(text)!r:.40} is too much; at most {MIB_MOST >> 30}P is possible")
+    return math.ceil(mib)
 
 
 def parse_duration_seconds(text: str | float, field: str = "duration") -> float:
@@ -70,8 +75,8 @@ def parse_cpu_millis(text: str | float, field: str = "cpus") -> int:
         millis = float(shown[:-1]) if shown.endswith("m") else float(shown) * 1000
     except ValueError:
         raise UserError(f"{field}: cannot read {text!r} as a number of cores; write 2, 0.5 or 500m") from None
-    if not 0 <= millis < 1e9:
-        raise UserError(f"{field}: {text!r} must be 0 or more")
+    if not 0 <= millis <= CPU_MILLIS_MOST:
+        raise UserError(f"{field}: {str(text)!r:.40} must be 0 or more, and at most {CPU_MILLIS_MOST // 1000}")
     return math.ceil(round(millis, 6))
 
 

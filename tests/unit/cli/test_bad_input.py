@@ -23,6 +23,10 @@ from jobyard.cli.commands import ls
         (["submit"], "yard submit FILE"),
         (["run", "-p", "high", "--", "true"], "'high' is not a valid integer"),
         (["run", "--cpus", "many", "--", "true"], "many"),
+        (["run", "--cpus", "inf", "--", "true"], "--cpus: 'inf' must be 0 or more, and at most 1000000"),
+        (["run", "--mem", "9" * 20, "--", "true"], "is too much; at most 1024P is possible"),
+        (["run", "--gpu-mem", "9" * 400, "--", "true"], "is too much; at most 1024P is possible"),
+        (["run", "--min-gpu-mem", "abc", "--", "true"], "24GiB or a number of GiB"),
         (["run", "-a", "9-0", "--", "true"], "9-0"),
         (["run", "--gpu", "1", "--", "true"], "--gpus"),
         (["run", "-w", "nowhere", "--", "true"], "nowhere"),
@@ -43,6 +47,37 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(yard: Yard, words: list[str
     assert result.err.startswith("yard: ")
     assert result.err.count("\n") == 1
     assert sentence in result.err
+
+
+@pytest.mark.parametrize("verb", ["cancel", "show", "wait", "logs", "why", "retry"])
+def test_an_empty_word_for_a_job_is_one_sentence_before_any_request(yard: Yard, standin: StandIn, verb: str) -> None:
+    result = yard(verb, "")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "yard: no job is named: the word for it is empty; `yard ls -a` lists them\n"
+    assert {asked.path for asked in standin.asked} <= {"/server"}
+
+
+@pytest.mark.parametrize("selector", ["1/tasks", "../nodes", "..", "."])
+def test_a_word_that_would_be_another_path_names_no_job(yard: Yard, standin: StandIn, selector: str) -> None:
+    result = yard("show", selector)
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert f"no job {selector!r} can be asked for by that name" in result.err
+
+
+def test_a_pipe_with_a_name_is_refused_and_not_waited_for(yard: Yard) -> None:
+    os.mkfifo("pipe")
+    result = yard("run", "pipe")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "'pipe' is no regular file" in result.err
+
+
+def test_a_pipe_that_the_shell_has_opened_is_read(yard: Yard) -> None:
+    reading, writing = os.pipe()
+    try:
+        os.close(writing)
+        assert "regular" not in yard("run", f"/dev/fd/{reading}").err
+    finally:
+        os.close(reading)
 
 
 def test_bad_input_starts_no_server_and_leaves_nothing_behind(yard: Yard, home: Path) -> None:

@@ -259,6 +259,16 @@ def test_server_stop_is_refused_in_the_servers_words(yard: Yard, standin: StandI
     assert (result.code, result.err) == (2, "yard: 2 jobs are pending; --force stops anyway\n")
 
 
+def test_server_stop_asks_the_server_that_yard_url_names(
+    yard: Yard, standin: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standin.on("POST /server/stop", Said(data=a_server_view()))
+    monkeypatch.setenv("YARD_URL", f"unix:{standin.socket_path}")
+    result = yard("server", "stop")
+    assert (result.code, result.err) == (0, f"yard: the server at unix:{standin.socket_path} stops\n")
+    assert len(standin.calls("POST /server/stop")) == 1
+
+
 def test_a_secret_is_printed_once(yard: Yard, standin: StandIn) -> None:
     standin.on("POST /tokens", Said(201, TokenView("t1", "ci", 1000.0, secret="s3cret")))
     standin.on("GET /tokens", Said(data=(TokenView("t1", "ci", 1000.0),)))

@@ -103,6 +103,7 @@ def test_what_is_neither_script_nor_list_is_refused_with_the_way_to_run_it(
 
 
 def test_only_a_script_has_arguments(tmp_path: Path) -> None:
-    (tmp_path / "jobs.txt").write_text("echo 1\n")
-    with pytest.raises(UserError, match=r"one FILE at a time.*yard run -- jobs.txt one 'two 2'"):
-        spec_from_file(Path("jobs.txt"), Overrides(), SubmitContext(str(tmp_path)), arguments=["one", "two 2"])
+    for name, program in (("jobs.sh", "bash"), ("train.py", "python")):
+        (tmp_path / name).write_text("echo 1\n")
+        with pytest.raises(UserError, match=rf"one FILE at a time.*yard run -- {program} {name} one 'two 2'"):
+            spec_from_file(Path(name), Overrides(), SubmitContext(str(tmp_path)), arguments=["one", "two 2"])
