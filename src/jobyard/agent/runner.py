@@ -88,6 +88,10 @@ class Runner:
         for slot in self.slots.values():
             self._reservations.take(slot.id, slot.reserve)
 
+    def let_go(self) -> None:
+        """We leave: what runs goes on, and what is left of others is cleared away."""
+        memory_groups.sweep(self._state_dir, self.attempts)
+
     @property
     def running(self) -> List[Attempt]:
         return [attempt for attempt in self.attempts.values() if attempt.state == RUNNING]

@@ -116,6 +116,7 @@ class Agent:
                 ):  # an earlier call may have dropped it, and reused the number
                     key.data(events)
             self._timers.run_due()
+        self._runner.let_go()
         self._reservations.release_all()
 
     def leave(self) -> None:

@@ -181,6 +181,20 @@ def test_a_group_that_a_killed_lane_left_is_swept(make_agent: MakeAgent) -> None
     until(lambda: processes.start_time(record.pid or 0) == 0)
 
 
+@pytest.mark.usefixtures("cgroups")
+def test_an_agent_that_leaves_leaves_no_group_behind(make_agent: MakeAgent) -> None:
+    agent = make_agent(**{MODE: "cgroup"}).start()
+    client = agent.connect()
+    launch(client, {"id": "j.0.1", "shell": "true"}, limit=100)
+    client.finished("j.0.1")
+    name = memory_groups.name_of(str(agent.state))
+    assert any(os.path.isdir(f"{above}/{name}") for above in probe.cgroup_directories("memory"))
+    client.send(op="quit")
+    assert agent.process is not None
+    assert agent.process.wait() == 0
+    assert not any(os.path.isdir(f"{above}/{name}") for above in probe.cgroup_directories("memory"))
+
+
 def test_files_that_are_mapped_do_not_count(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(os.urandom(1 << 20) * 64)
