@@ -118,8 +118,10 @@ def test_a_server_that_cannot_start_says_why_at_once(short_dir: Path) -> None:
 
 
 def test_selectors_and_labels_are_quoted(standin: StandIn, client: YardClient) -> None:
-    standin.on("GET /jobs/a%2Fb%20c", Said(data=a_job_view()))
-    assert client.job("a/b c").id == "j1"
+    standin.on("GET /jobs/a%3Fb%20c", Said(data=a_job_view()))
+    assert client.job("a?b c").id == "j1"
+    with pytest.raises(NotFound, match="no job 'a/b'"):  # a real server reads %2F as a slash
+        client.job("a/b")
 
 
 def test_jobs_and_tasks_are_asked_for_in_pages(standin: StandIn, client: YardClient) -> None:
