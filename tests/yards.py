@@ -81,6 +81,7 @@ class TemporaryYard:
             "HOME": str(self.home),
             "YARD_DIR": str(self.directory),
             "YARD_IDLE_SECONDS": "120",
+            "YARD_START_SECONDS": "120",  # a busy machine takes a while
             "XDG_RUNTIME_DIR": str(self.runtime),
             "XDG_CACHE_HOME": str(shared_cache()),
             "JOBYARD_RESERVATIONS_DIR": str(self.root / "reservations"),

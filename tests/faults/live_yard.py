@@ -51,6 +51,7 @@ class LiveYard:
             "JOBYARD_RESERVATIONS_DIR": str(self.root / "reservations"),
             "JOBYARD_FAULTS": str(self.faults),
             "YARD_IDLE_SECONDS": str(IDLE_SECONDS),
+            "YARD_START_SECONDS": str(PATIENCE_SECONDS),  # a busy machine takes a while
             "NO_COLOR": "1",
             "PYTHONFAULTHANDLER": "1",
         }

@@ -11,7 +11,7 @@ from jobyard.client.address import Address
 from jobyard.client.api import YardClient
 from jobyard.settings import ClientKnobs
 
-KNOBS = ClientKnobs(request_seconds=5, silence_seconds=5, start_seconds=5, reconnect_seconds=5)
+KNOBS = ClientKnobs(request_seconds=60, silence_seconds=5, start_seconds=60, reconnect_seconds=5)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from jobyard.client.local import LocalYard, connect, remote_address
 from jobyard.errors import Unreachable
 from jobyard.settings import ClientKnobs
 
-KNOBS = ClientKnobs(request_seconds=5, start_seconds=5, reconnect_seconds=5)
+KNOBS = ClientKnobs(request_seconds=60, start_seconds=60, reconnect_seconds=60)
 
 
 @pytest.fixture
