@@ -35,6 +35,7 @@ from jobyard.agent.timers import Timers
 _BUSY_SECONDS = 0.02  # reports that come closer together than this are read in batches
 _PAUSE_SECONDS = 0.01
 _IDLE_LANES = 8
+_LANES_AT_ONCE = 16  # that are started before requests are heard again: each is a fork of some milliseconds
 _RUNTIME_SECONDS = 5.0  # that a container may wait for an agent which has not asked its runtime yet
 
 
@@ -74,6 +75,8 @@ class Runner:
         self._endings = Endings(state_dir, gpus, self.spools, self._orders)
         self._base_env = inherited.for_tasks(os.environ)
         self._idle_lanes: List[LaneHandle] = []
+        self._started_lanes = 0  # in this turn
+        self._laneless: List[Slot] = []  # they have work, and wait for the next turn
         self._partial = b""
         self._last_report = 0.0
         self._reports, self._report_end = os.pipe()
@@ -230,6 +233,9 @@ class Runner:
         if slot.queue and not slot.outliving and not self._staging.waits(slot.job):
             lane = slot.lane
             if lane is None:
+                if not self._idle_lanes and self._started_lanes >= _LANES_AT_ONCE:
+                    self._laneless.append(slot)
+                    return
                 try:
                     lane = slot.lane = self._take_lane()
                 except OSError:  # too many processes on this machine: that may pass
@@ -267,9 +273,19 @@ class Runner:
     def _take_lane(self) -> LaneHandle:
         if self._idle_lanes:
             return self._idle_lanes.pop()
+        if not self._started_lanes:
+            self._timers.after(0.0, self._feed_laneless)
+        self._started_lanes += 1
         return start_lane(
             self._selector, self._state_dir, self._report_end, self._base_env, self._surroundings, self._lane_died
         )
+
+    def _feed_laneless(self) -> None:
+        """The next turn: those that found too many lanes started in the last one."""
+        self._started_lanes = 0
+        waiting, self._laneless = self._laneless, []
+        for slot in waiting:
+            self.feed(slot)
 
     def _close(self, slot: Slot) -> None:
         if self.slots.pop(slot.id, None) is None:

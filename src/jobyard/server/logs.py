@@ -6,9 +6,12 @@ import asyncio
 import base64
 import codecs
 import json
+import os
+import stat
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from jobyard.engine.intervals import IntervalSet
 from jobyard.engine.job_record import JobRecord
@@ -41,6 +44,22 @@ def _first_there(paths: Sequence[Path]) -> Path:
     return next((path for path in paths if path.exists()), paths[0])
 
 
+def open_log(path: Path) -> BinaryIO:
+    """The file of a log, to read. Raises FileNotFoundError for what is no file.
+
+    It is the task's own: where that has put a FIFO or a link in its place, opening it would wait for ever, or read
+    what is none of the task's.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise FileNotFoundError(error.errno, "no log", str(path)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(f"{path} is no file")
+    return os.fdopen(descriptor, "rb")
+
+
 def tail_lines(loop: YardLoop, attempt: AttemptId, most: int = 8) -> tuple[str, ...]:
     """The last lines of an attempt: of its standard error, or of its output where that is empty."""
     for stream in ("err", "out"):
@@ -52,7 +71,7 @@ def tail_lines(loop: YardLoop, attempt: AttemptId, most: int = 8) -> tuple[str, 
 
 def _last_bytes(path: Path, most: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_log(path) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - most))
             return file.read()
@@ -81,7 +100,7 @@ class Reader:
     def read(self, *, final: bool = False) -> Iterator[str]:
         """What has come since the last call, in pieces."""
         try:
-            with _first_there(self._paths).open("rb") as file:
+            with open_log(_first_there(self._paths)) as file:
                 file.seek(self._read_to)
                 while data := file.read(CHUNK_BYTES):
                     self._read_to += len(data)
@@ -95,7 +114,7 @@ class Reader:
 
 def _offset_of_tail(path: Path, lines: int) -> int:
     try:
-        with path.open("rb") as file:
+        with open_log(path) as file:
             position = file.seek(0, 2)
             file.seek(max(0, position - 1))
             found = -1 if file.read(1) == b"\n" else 0  # a newline at the very end closes the last line

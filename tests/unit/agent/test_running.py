@@ -172,6 +172,20 @@ def test_two_thousand_quick_tasks_are_reported_exactly_once(server: Client) -> N
     assert all(outcome["exit_code"] == 0 for m in server.messages for _, outcome in m.get("finished", ()))
 
 
+def test_a_stop_is_heard_while_many_slots_wait_for_their_lanes(server: Client) -> None:
+    """Each lane is a fork: all of them at once would keep the agent from hearing anything for minutes."""
+    names = [f"j.{n}.1" for n in range(200)]
+    for number, name in enumerate(names):
+        server.launch(f"s{number}", {"id": name, "shell": "sleep 1000"})
+    server.send(op="stop", ids=names, grace=0.0)
+    told: set[str] = set()
+    while len(told) < len(names):
+        server.read()
+        told = {*server.everything_finished(), *(name for m in server.messages for name in m.get("withdrawn", ()))}
+    withdrawn = {name for m in server.messages for name in m.get("withdrawn", ())}
+    assert len(withdrawn) > 100  # most never began
+
+
 def test_an_attempt_that_is_launched_twice_runs_once(agent: AgentProcess, server: Client) -> None:
     item = {"id": "j.0.1", "shell": "echo ran >> ran; sleep 0.2"}
     server.launch("a", item)

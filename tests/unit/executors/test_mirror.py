@@ -45,3 +45,11 @@ def test_bytes_are_written_once_and_in_order(tmp_path: Path) -> None:
     assert mirror.have([FIRST, OTHER]) == {str(FIRST): {"out": 3, "err": 0, "results": 0}}
     assert mirror.lacks(FIRST, {"out": 3}) == ""
     assert "3 of 4" in mirror.lacks(FIRST, {"out": 4})
+
+
+def test_the_tasks_of_a_job_are_found_by_what_is_here_of_them(tmp_path: Path) -> None:
+    mirror = Mirror(tmp_path / "mirror")
+    for task in (7, 1_000_003):
+        mirror.take({"id": f"aa.{task}.2", "stream": "out", "offset": 0, "data": ""})
+    assert mirror.tasks_of("aa") == [7, 1_000_003]
+    assert mirror.tasks_of("bb") == []

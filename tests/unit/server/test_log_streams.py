@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from jobyard.errors import NotFound, UserError
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
 from jobyard.server.lifetime import Lifetime
-from jobyard.server.logs import LogStream, Reader, Request, tail_lines
+from jobyard.server.logs import LogStream, Reader, Request, open_log, tail_lines
 from jobyard.server.routes.logs import _pieces
 from tests.unit.server.running import RunningYard, a_yard
 
@@ -29,6 +30,21 @@ def wanted(yard: RunningYard, job: str, task: str = "", attempt: int | None = No
 
 async def read_all(stream: LogStream) -> list[tuple[str, int, str, str]]:
     return [(chunk.task, chunk.attempt, chunk.stream, chunk.data) async for chunk in stream.chunks()]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "directory"])
+def test_what_a_task_puts_in_the_place_of_its_log_is_not_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "log"
+    (tmp_path / "secret").write_text("none of its business")
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to(tmp_path / "secret")
+    else:
+        path.mkdir()
+    assert list(Reader(path, tail=1).read(final=True)) == []
+    with pytest.raises(FileNotFoundError):
+        open_log(path)
 
 
 def test_a_reader_hands_out_whole_characters_only(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from jobyard.errors import NotFound, UserError
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
 from jobyard.server.declarations import EVENT_STREAM, Media, answers
-from jobyard.server.logs import CHUNK_BYTES, STREAMS, LogStream, log_path
+from jobyard.server.logs import CHUNK_BYTES, STREAMS, LogStream, log_path, open_log
 from jobyard.server.logs import Request as LogRequest
 from jobyard.server.routes.shared import COUNT_MOST, Label, Selector, event, event_stream, selected, yard_of
 from jobyard.server.yard import Yard
@@ -75,7 +75,7 @@ async def raw_log(
     assert wanted.task is not None
     for number in wanted.attempts_of(wanted.task):
         path = log_path(yard.loop, AttemptId(job.id, wanted.task, number), wanted.streams[0])
-        if path.exists():
+        if path.is_file():
             return StreamingResponse(_pieces(yard, path), media_type="application/octet-stream")
     if job.task(wanted.task).state not in (State.PENDING, State.STARTING):
         return Response(b"", media_type="application/octet-stream")  # of a silent stream nothing came from elsewhere
@@ -84,7 +84,7 @@ async def raw_log(
 
 async def _pieces(yard: Yard, path: Path) -> AsyncIterator[bytes]:
     """What is there at the beginning, and nobody is told its length: the file may grow or be cut meanwhile."""
-    with yard.lifetime.request(), path.open("rb") as file:
+    with yard.lifetime.request(), open_log(path) as file:
         left = os.fstat(file.fileno()).st_size
         while piece := await asyncio.to_thread(file.read, min(left, CHUNK_BYTES)):
             left -= len(piece)

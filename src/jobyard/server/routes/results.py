@@ -15,7 +15,6 @@ from starlette.background import BackgroundTask
 from jobyard.engine.job_record import JobRecord
 from jobyard.errors import NotFound
 from jobyard.executors.mirror import STREAMS, Mirror
-from jobyard.model.job import State
 from jobyard.model.task import AttemptId
 from jobyard.server.declarations import Media, answers
 from jobyard.server.routes.shared import Label, Selector, selected, yard_of
@@ -29,20 +28,20 @@ async def get_results(request: Request, selector: Selector, task: Label = "") ->
     yard = yard_of(request)
     with yard.lifetime.request():
         job = selected(yard, selector)
-        ended = [(job.spec.label_of(n), AttemptId(job.id, n, job.task(n).attempt)) for n in _ended(job, task)]
-        path = await asyncio.to_thread(_gather, yard.machines.mirror, ended, Path(yard.directory))
+        mirror = yard.machines.mirror
+        # What is here is looked for on disk: a job may have a hundred million tasks that never ran.
+        numbers = [job.spec.number_of(task)] if task else await asyncio.to_thread(mirror.tasks_of, job.id)
+        ended = [(job.spec.label_of(n), AttemptId(job.id, n, job.task(n).attempt)) for n in numbers if _ended(job, n)]
+        path = await asyncio.to_thread(_gather, mirror, ended, Path(yard.directory))
         if path is None:
             raise NotFound(f"job {job.id} has no results here: its tasks ran on this machine, or none has ended yet")
     return FileResponse(path, media_type="application/x-tar", background=BackgroundTask(path.unlink))
 
 
-def _ended(job: JobRecord, label: str) -> list[int]:
-    """The tasks that were tried and have ended, or this one if it is among them."""
-    ranges = sorted(span for state in State if state.is_final for span in job.numbers_in(state))
-    if label:
-        number = job.spec.number_of(label)
-        ranges = [(number, number)] if job.task(number).state.is_final else []
-    return [number for first, last in ranges for number in range(first, last + 1) if job.task(number).attempt > 0]
+def _ended(job: JobRecord, number: int) -> bool:
+    """Was it tried, and has it ended?"""
+    task = job.task(number)
+    return task.state.is_final and task.attempt > 0
 
 
 def _gather(mirror: Mirror, attempts: Iterable[tuple[str, AttemptId]], scratch: Path) -> Path | None:
