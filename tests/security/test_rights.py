@@ -96,7 +96,7 @@ def test_a_key_of_the_servers_machine_is_taken_from_its_owner_alone(team: TeamSe
     ("field", "value", "shown"),
     [
         ("results_dir", "/root/.ssh", "results_dir /root/.ssh"),
-        ("copy_forward", ["../secrets"], "copy-forward ../secrets"),
+        ("copy_forward", ["secrets"], "copy-forward secrets"),
         ("copy_back", ["x"], "copy-backwards x"),
     ],
 )

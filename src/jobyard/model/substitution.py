@@ -25,6 +25,8 @@ _WAY_OUT = (
     "lines that are commands go as a list (yard run FILE), "
     f"and lines that are data as arguments of a script (-- ./SCRIPT {PLACEHOLDER})"
 )
+_QUOTED = 'write "$YARD_LINE" there, with its quotes'
+_SUBSTITUTIONS = ("is inside backticks", "is inside $(...)")
 _SHOWN_MOST = 200  # characters of code in a way out
 _PASSES_MOST = 4
 _EVALUATES = re.compile(r"eval|exec|compile|system|popen|subprocess|spawn")
@@ -277,7 +279,7 @@ class _Reader:
 
     def _pass(self, end: int, where: str, meaning: str = UNKNOWN) -> None:
         if PLACEHOLDER in self.text[self._at : end]:
-            raise Refused(where)
+            raise Refused(where, _QUOTED if where in _SUBSTITUTIONS else _WAY_OUT)
         self._take(end - self._at, meaning)
 
     def _find(self, char: str, start: int, *, hides: bool = True) -> int:
@@ -330,7 +332,7 @@ class _Reader:
         match = re.compile(r"&>>?|<<<|<<-?|[<>]&|>>|>\||<>|[<>]").match(text, at)
         assert match is not None
         if match[0] in ("<<", "<<-") and self._last_hole >= at:
-            raise Refused("is in or after a here-document")
+            raise Refused("is in or after a here-document", _QUOTED)
         self._take(len(match[0]))
         self._redirects.append("text" if match[0] == "<<<" else "file")
 
