@@ -106,7 +106,7 @@ class TeamServer:
             connection.close()
 
 
-class _UnixConnection(http.client.HTTPConnection):
+class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=SECONDS)
         self._path = path
@@ -121,7 +121,7 @@ def asked_on_socket(
     path_of_socket: Path, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
 ) -> Said:
     """One request over a yard's Unix socket, as its owner."""
-    return _asked(_UnixConnection(path_of_socket), method, path, body, headers or {})
+    return _asked(UnixConnection(path_of_socket), method, path, body, headers or {})
 
 
 def _asked(connection: http.client.HTTPConnection, method: str, path: str, body: Any, headers: dict[str, str]) -> Said:

@@ -100,6 +100,8 @@ def _decoder(kind: Any) -> Decoder:
 def _expect(kind: type, data: Any, where: str) -> Any:
     if kind is float and type(data) is int and abs(data) < LARGEST_INT:
         return float(data)
+    if kind is int and type(data) is float and data.is_integer() and abs(data) < LARGEST_INT:
+        return int(data)  # JSON has one kind of number: 2.0 is a whole one
     if type(data) is not kind:
         raise UserError(f"{where}: expected {kind.__name__}, got {_SHORT.repr(data)}")
     return data

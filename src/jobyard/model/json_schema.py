@@ -70,7 +70,7 @@ def _limits(limit: Text | Number | Items | Variables, schema: Schema) -> Schema:
         case Number():
             least = "exclusiveMinimum" if limit.is_more else "minimum"
             return {least: limit.least, "maximum": limit.most}
-        case Items() if "prefixItems" in schema:
+        case Items() if "minItems" in schema:  # it has a length of its own
             return {}
         case Items():
             return {"minItems": limit.least, "maxItems": limit.most}
@@ -85,6 +85,8 @@ def _array(args: tuple[Any, ...], complete: bool) -> Schema:
     if len(args) == 1 or args[1] is Ellipsis:
         return {"type": "array", "items": schema_of(args[0], complete=complete)}
     items = [schema_of(arg, complete=complete) for arg in args]
+    if all(item == items[0] for item in items):
+        return {"type": "array", "items": items[0], "minItems": len(items), "maxItems": len(items)}
     return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items)}
 
 

@@ -30,7 +30,11 @@ class Media:
     type: str
 
 
-EVENT_STREAM = Media("text/event-stream")
+@dataclass(frozen=True)
+class EventStream:
+    """Server-sent events, whose data is this kind as JSON."""
+
+    kind: Any = Any
 
 
 class _Reader(Generic[T]):
@@ -118,6 +122,11 @@ def _declare(operation: Schema, route: APIRoute, components: Schema) -> None:
 
 
 def _response(kind: Any, components: Schema) -> Schema:
+    if isinstance(kind, EventStream):
+        content = {"type": "string", "contentMediaType": JSON, "contentSchema": schema_of(kind.kind, complete=True)}
+        event = {"event": {"type": "string"}, "id": {"type": "string"}, "data": content}
+        schema = {"type": "object", "properties": event, "required": ["event", "data"]}
+        return {"description": "Server-sent events.", "content": {"text/event-stream": {"schema": schema}}}
     if isinstance(kind, Media):
         return {"description": kind.type, "content": {kind.type: {"schema": {"type": "string"}}}}
     schema = _named(kind, components, complete=True)

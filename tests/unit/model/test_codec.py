@@ -112,6 +112,14 @@ def test_what_does_not_fit_is_named(kind: type[Any], data: Any, words: str) -> N
     assert words in str(caught.value)
 
 
+def test_a_whole_number_may_be_written_with_a_point_as_json_has_one_kind_of_number() -> None:
+    found = decode(AttemptId, ["j", 1.0, 2])
+    assert (found, type(found.task)) == (AttemptId("j", 1, 2), int)
+    for odd in (1.5, 1e300, float("nan"), float("inf")):
+        with pytest.raises(UserError, match="expected int"):
+            decode(AttemptId, ["j", odd, 2])
+
+
 def test_a_mistake_of_ours_is_not_called_a_missing_field() -> None:
     @dataclass(frozen=True)
     class Odd:

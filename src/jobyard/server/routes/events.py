@@ -13,7 +13,7 @@ from jobyard.errors import UserError
 from jobyard.model.codec import encode
 from jobyard.model.events import Event, JobSubmitted
 from jobyard.model.units import whole_number
-from jobyard.server.declarations import EVENT_STREAM, answers
+from jobyard.server.declarations import EventStream, answers
 from jobyard.server.routes.shared import COUNT_MOST, event, event_stream, yard_of
 from jobyard.server.views import shown
 
@@ -21,7 +21,7 @@ router = APIRouter()
 
 
 @router.get("/events")
-@answers(EVENT_STREAM)
+@answers(EventStream())
 async def stream_events(
     request: Request,
     since: Annotated[int, Query(ge=0, le=COUNT_MOST)] = 0,

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request, Response
 from jobyard.engine.job_record import JobRecord
 from jobyard.errors import UserError
 from jobyard.model.job import State
-from jobyard.server.declarations import EVENT_STREAM, answers
+from jobyard.server.declarations import EventStream, answers
 from jobyard.server.limits import PAGE_MOST, VIEWS_AT_ONCE
 from jobyard.server.routes.shared import COUNT_MOST, Selector, answer, event, event_stream, selected, view_of, yard_of
 from jobyard.server.views import awaited_view, task_numbers
@@ -100,7 +100,7 @@ async def list_tasks(
 
 
 @router.get("/jobs/{selector}/watch")
-@answers(EVENT_STREAM)
+@answers(EventStream(JobView))
 async def watch_job(request: Request, selector: Selector) -> Response:
     yard = yard_of(request)
     job_id = selected(yard, selector).id

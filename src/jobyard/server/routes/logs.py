@@ -15,7 +15,7 @@ from fastapi.responses import StreamingResponse
 from jobyard.errors import NotFound, UserError
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
-from jobyard.server.declarations import EVENT_STREAM, Media, answers
+from jobyard.server.declarations import EventStream, Media, answers
 from jobyard.server.logs import CHUNK_BYTES, STREAMS, LogStream, log_path, open_log
 from jobyard.server.logs import Request as LogRequest
 from jobyard.server.routes.shared import COUNT_MOST, Label, Selector, event, event_stream, selected, yard_of
@@ -34,7 +34,7 @@ def _streams(text: str) -> list[str]:
 
 
 @router.get("/jobs/{selector}/logs")
-@answers(EVENT_STREAM)
+@answers(EventStream(LogChunk))
 async def stream_logs(
     request: Request,
     selector: Selector,
