@@ -193,7 +193,7 @@ def test_tensorboard_shows_the_logs_of_the_job_until_ctrl_c(lab: Lab) -> None:
     lab.yard.write("custom/quick.py", "import os\nos.makedirs(os.environ['YARD_CHECKPOINT_DIR'] + '/lightning_logs')\n")
     job = lab.submit("logs", *ALONE, script="quick.py")
     assert lab.yard.run("wait", job).code == 0
-    lab.yard.write("bin/tensorboard", '#!/bin/sh\necho "$2" >shown\nexec sleep 60\n')
+    lab.yard.write("bin/tensorboard", '#!/bin/sh\necho "$1" >shown\nexec sleep 60\n')
     (lab.yard.work / "bin" / "tensorboard").chmod(0o755)
     env = {"PATH": f"{lab.yard.work}/bin:{lab.yard.env['PATH']}"}
     words = lab.yard.command("tensorboard", job)

@@ -202,12 +202,6 @@ def test_an_address_where_nobody_answers_is_said_in_one_sentence(yard: Temporary
     assert (done.code, done.err.count("\n")) == (2, 1)
 
 
-def test_serving_and_stopping_do_not_mix_with_a_remote_address(team: Team) -> None:
-    done = team.served.run("server", "stop", env=team.env)
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "YARD_URL" in done.err
-
-
 def test_an_address_in_use_is_said_in_one_sentence(team: Team, yard: TemporaryYard) -> None:
     done = yard.run("serve", "--listen", f"127.0.0.1:{team.port}", env={"YARD_DIR": str(yard.root / "other")})
     assert done.code == 2

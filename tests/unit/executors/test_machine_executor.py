@@ -26,7 +26,7 @@ async def test_the_servers_own_account_starts_nothing_that_came_with_a_token(
 ) -> None:
     """It may have been placed there by a server that ran tasks as another user."""
     job = SubmittedJob("j1", 1, a_job(workdir="/tmp", submitted_with=token))
-    yard: Any = SimpleNamespace(job=lambda _: job, resumes_at=lambda *_: None)
+    yard: Any = SimpleNamespace(job=lambda _: job, resumes_at=lambda *_: None, inherited_env=lambda _: {})
     transport: Any = SimpleNamespace(address="", sees_us_as="", build="")
     executor = MachineExecutor("local", "here", transport, yard, {}, Path("/tmp"), owner_only=owner_only)
     sent: list[bytes] = []
