@@ -171,6 +171,12 @@ class StubYard:
     def inherited_env(self, spec: JobSpec) -> Mapping[str, str]:
         return spec.inherited_env
 
+    def held_jobs(self) -> Sequence[str]:
+        return ()
+
+    def trouble(self, what: str, sentence: str, error: Exception | None = None) -> None:
+        raise AssertionError(f"{what}: {sentence}") from error
+
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
         return None
 
