@@ -95,7 +95,7 @@ def test_a_key_of_the_servers_machine_is_taken_from_its_owner_alone(team: TeamSe
 @pytest.mark.parametrize(
     ("field", "value", "shown"),
     [
-        ("results_dir", "/root/.ssh", "results_dir /root/.ssh"),
+        ("results_dir", "/srv/theirs", "results_dir /srv/theirs"),
         ("copy_forward", ["secrets"], "copy-forward secrets"),
         ("copy_back", ["x"], "copy-backwards x"),
     ],
