@@ -390,9 +390,10 @@ def _quoted(kind: str, name: str) -> str:
     """
     if not name:
         raise UserError(f"no {kind} is named: the word for it is empty; `{_LISTED[kind]}` lists them")
-    if "/" in name or name in (".", ".."):
+    parts = name.split("/") if kind == "node" else [name]  # a cluster's nodes are named CLUSTER/NODE
+    if any(part in ("", ".", "..") or "/" in part for part in parts):
         raise NotFound(f"no {kind} {name!r} can be asked for by that name; `{_LISTED[kind]}` lists them")
-    return quote(name, safe="", errors="surrogateescape")
+    return "/".join(quote(part, safe="", errors="surrogateescape") for part in parts)
 
 
 def _job(selector: str, below: str = "") -> str:

@@ -124,6 +124,14 @@ def test_selectors_and_labels_are_quoted(standin: StandIn, client: YardClient) -
         client.job("a/b")
 
 
+def test_the_nodes_of_a_cluster_are_named_with_a_slash(standin: StandIn, client: YardClient) -> None:
+    standin.on("DELETE /nodes/kubernetes/worker%201", Said(data=[]))
+    client.remove_node("kubernetes/worker 1")
+    for name in ("kubernetes/../jobs", "kubernetes//worker", "../jobs", "/"):
+        with pytest.raises(NotFound, match="can be asked for by that name"):
+            client.remove_node(name)
+
+
 def test_jobs_and_tasks_are_asked_for_in_pages(standin: StandIn, client: YardClient) -> None:
     def jobs(asked: Asked) -> Said:
         newest = int(asked.query.get("before", 2501)) - 1
