@@ -101,16 +101,16 @@ class Door:
         if self._is_sweeping:
             self._timers.after(_QUIET_SECONDS, self._sweep)
 
-    def _answer(self, request: Request) -> bytes:
+    def _answer(self, request: Request, stream: socket.socket) -> bytes:
         try:
-            return http_words.answer(200, self._serve(request), request.keeps_open)
+            return http_words.answer(200, self._serve(request, stream), request.keeps_open)
         except Refused as refused:
             return http_words.answer(refused.status, "%s\n" % refused, request.keeps_open)
         except Exception:  # whatever it is, it must not take the loop with it
             self._log("a request for %s failed: %s" % (request.path[:200], traceback.format_exc()))
             return http_words.answer(500, "the agent could not answer; its log says why\n", request.keeps_open)
 
-    def _serve(self, request: Request) -> str:
+    def _serve(self, request: Request, stream: socket.socket) -> str:
         assert self._reports is not None
         if "origin" in request.headers:
             raise Refused(403, "this door is for tasks, not for browsers")
@@ -118,7 +118,7 @@ class Door:
             shown = request.headers.get("authorization", "")
             if not hmac.compare_digest(shown.encode(), b"Bearer " + self._token.encode()):
                 raise Refused(401, "show the token that lies in KUBEFLOW_TRAINER_SERVER_TOKEN")
-        return self._reports.serve(request)
+        return self._reports.serve(request, stream)
 
 
 class Client:
@@ -128,7 +128,7 @@ class Client:
         self,
         selector: selectors.BaseSelector,
         stream: socket.socket,
-        serve: Callable[[Request], bytes],
+        serve: Callable[[Request, socket.socket], bytes],
         on_close: Callable[["Client"], None],
     ) -> None:
         self._selector = selector
@@ -203,7 +203,7 @@ class Client:
             self._head = head
             return False
         self._head = None
-        self._outgoing += self._serve(request)
+        self._outgoing += self._serve(request, self._stream)
         self._is_closing = not request.keeps_open
         return True
 

@@ -42,7 +42,7 @@ class Endings:
         fold = self._spools.ended(attempt, files.spool, record.started_at)
         order = self._orders.recall(attempt)
         if fold is not None and record.exit_code == 0 and (fold.is_finished or not fold.is_told):
-            fold.confirm()
+            fold.confirm(by_itself=order is None or not order.signalled_at)
         message = self._explain(attempt, record, files, fold, order)
         ended = outcome(record, files.error, attempt.peak_mib, attempt.peak_gpu_mib)
         if message and (record.reason == "Preempted" or "message" not in ended):

@@ -1,10 +1,14 @@
-"""Whose process is at the other end of a connection within this machine?"""
+"""Whose process is at the other end of a connection within this machine, and which one is it?"""
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
-from typing import Optional, Tuple
+from typing import Iterable, Iterator, List, Optional, Tuple
+
+from jobyard.agent import processes
+from jobyard.agent.processes import Process
 
 # The last one again: a table that changes while it is read may lack a row.
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6", "/proc/net/tcp")
@@ -13,17 +17,61 @@ _LOCAL, _REMOTE, _UID, _INODE = 1, 2, 7, 9  # columns
 
 def uid_of(stream: socket.socket) -> Optional[int]:
     """Of the process that holds the other end of an IPv4 connection; None: it is gone, or nobody knows."""
+    row = _row_of(stream)
+    return int(row[_UID]) if row else None
+
+
+def process_of(stream: socket.socket, likely: Iterable[int], sessions: Iterable[int]) -> Optional[Process]:
+    """The process that holds the other end; None: nobody may know. It is looked for first among the `likely` processes,
+    then in these sessions, then everywhere.
+
+    A child that was forked meanwhile holds it too: meant is the oldest.
+    """
+    row = _row_of(stream)
+    if not row:
+        return None
+    link = "socket:[%s]" % row[_INODE].decode()
+    for place in _places(likely, sessions):
+        holders = [process for process in place if _holds(process.pid, link)]
+        if holders:
+            return min(holders, key=lambda process: process.start_time)
+    return None
+
+
+def _places(likely: Iterable[int], sessions: Iterable[int]) -> Iterator[Iterable[Process]]:
+    yield [process for process in map(processes.inspect, likely) if process is not None]
+    yield [process for members in processes.by_session(sessions).values() for process in members]
+    yield processes.scan()
+
+
+def _holds(pid: int, link: str) -> bool:
+    directory = "/proc/%d/fd" % pid
+    try:
+        return any(_link(directory + "/" + name) == link for name in os.listdir(directory))
+    except OSError:  # somebody else's, or gone
+        return False
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _row_of(stream: socket.socket) -> List[bytes]:
+    """What the kernel's tables say of the other end; empty: it is gone, or nobody knows."""
     try:
         theirs, ours = stream.getpeername(), stream.getsockname()
     except OSError:
-        return None
+        return []
     for table in _TABLES:
         # A client that speaks IPv6 may reach an IPv4 address all the same, by a longer name for it.
         prefix = b"0000000000000000FFFF0000" if table.endswith("6") else b""
-        found = _uid_in(table, prefix + _address(theirs), prefix + _address(ours))
-        if found is not None:
+        found = _row_in(table, prefix + _address(theirs), prefix + _address(ours))
+        if found:
             return found
-    return None
+    return []
 
 
 def _address(address: Tuple[str, int]) -> bytes:
@@ -31,15 +79,15 @@ def _address(address: Tuple[str, int]) -> bytes:
     return b"%08X:%04X" % (struct.unpack("=I", socket.inet_aton(host))[0], port)
 
 
-def _uid_in(table: str, local: bytes, remote: bytes) -> Optional[int]:
+def _row_in(table: str, local: bytes, remote: bytes) -> List[bytes]:
     try:
         with open(table, "rb") as file:
             content = file.read()
     except OSError:
-        return None
+        return []
     row = content.find(b" %s %s " % (local, remote))
     if row < 0:
-        return None
+        return []
     columns = content[content.rfind(b"\n", 0, row) + 1 :].split(b"\n", 1)[0].split()
     # Once its process has closed it a connection is nobody's, and said to be root's.
-    return int(columns[_UID]) if columns[_INODE] != b"0" else None
+    return columns if columns[_INODE] != b"0" else []

@@ -1,7 +1,7 @@
 """What do the reports in a spool add up to?
 
 A spool is JSON lines that a task appends: `hello`, `start`, `steps`, `epoch`, `saved`, `yield`, `progress`. For clients
-of other protocols the HTTP door writes `asked` and `told` (has it to stop? no; yes), `ended` (an epoch is over, and may
+of other protocols the HTTP door writes `asked` (has it to stop?) and `told` (yes), `ended` (an epoch is over, and may
 not be saved yet) and `end`.
 """
 
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Callable, ClassVar, Dict, List, Optional
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence
+
+from jobyard.agent.asking import Asks, Lap
 
 HISTORY = 100  # epochs that a progress remembers
 LONGEST_LINE = 1 << 16
@@ -44,6 +46,10 @@ class Fold:
         self._history: List[Dict[str, Any]] = []
         self._ended: Dict[str, Any] = {}  # an epoch that is over and may not be saved yet
         self._ended_steps = 0  # of the attempt, at the end of the last such epoch
+        self._asks = Asks()
+        self._counts_epochs = False  # whoever asks also tells how many are done
+        self._begun = 0  # epochs of this attempt that are over, by the asks of those who do not tell
+        self._remembered = 0  # those of them that are in the history
         self._metrics: Dict[str, float] = {}
         self._values: Dict[str, Any] = {}  # fields of a progress that are levels by themselves
         self._trouble = ""
@@ -135,8 +141,10 @@ class Fold:
     def _is_over(self, done: int, seconds: float, steps: int, metrics: Dict[str, float]) -> None:
         is_again = bool(self._history) and self._history[-1]["number"] == done  # every rank may tell of it
         self._epoch_done = done
-        if done < 1 or is_again:
-            return
+        if done >= 1 and not is_again:
+            self._remember(done, seconds, steps, metrics)
+
+    def _remember(self, done: int, seconds: float, steps: int, metrics: Dict[str, float]) -> None:
         self._epoch_steps += steps
         epoch: Dict[str, Any] = {"number": done, "seconds": seconds, "steps": steps, "metrics": metrics}
         self._history.append(epoch)
@@ -169,35 +177,65 @@ class Fold:
             value = _optional(report, name)
             if value is not None:
                 self._ended[name] = self._positive(value, name)
+        if report.get("done") is not None:
+            self._counts_epochs = True
+        elif not self._counts_epochs:
+            self._asks.ended(_process(report), self._ended.get("seconds", 0.0), int(self._ended.get("steps", 0)))
+            self._take_laps()
 
     def _asked(self, report: Dict[str, Any]) -> None:
         self._values["can_yield"] = True
-        self.confirm()
+        gone = report.get("gone")
+        self._asks.asked(_process(report), [str(each) for each in gone] if isinstance(gone, list) else ())
+        if self._counts_epochs:
+            self.confirm()
+        else:
+            self._have_begun(self._asks.begun)
 
     def _told(self, report: Dict[str, Any]) -> None:
-        self._asked(report)
+        self._values["can_yield"] = True
+        self._asks.told(_process(report))
         self.is_told = not self.is_in_last_epoch
 
     def _end(self, report: Dict[str, Any]) -> None:
         """That it trained to its end is told by its exit."""
 
-    def confirm(self) -> None:
-        """The epoch that ended last is saved as well: another one begins, or the task ended by itself."""
-        ended, self._ended = self._ended, {}
-        if not ended:
+    def confirm(self, *, by_itself: bool = False) -> None:
+        """The epoch that ended last is saved as well: another one begins, or the task ended well, perhaps by itself."""
+        if not self._counts_epochs:
+            self._have_begun(self._asks.over if by_itself else self._asks.ended_by_all)
+            self._take_laps(is_last=True)
             return
+        if "done" not in self._ended:
+            return
+        ended, self._ended = self._ended, {}
         total_steps = int(ended.get("steps", 0))
-        steps = max(0, total_steps - self._ended_steps)
-        if "done" in ended:
-            done = self._count(ended["done"])
-        else:
-            # The first versions of that client do not count. Another rank's report of the same epoch has its steps.
-            last = self._history[-1]["steps"] if self._history else 0
-            if self._history and steps <= last / 2:
+        steps, self._ended_steps = max(0, total_steps - self._ended_steps), max(total_steps, self._ended_steps)
+        self._is_over(self._count(ended["done"]), float(ended.get("seconds", 0.0)), steps, dict(self._metrics))
+
+    # Clients that do not count their epochs
+
+    def _have_begun(self, epochs: int) -> None:
+        """So many epochs of this attempt are over and saved. Never fewer than before."""
+        if epochs > self._begun:
+            self._epoch_done = self._count(self._done_before + epochs)
+            self._begun = self._epoch_done - self._done_before
+            self._take_laps()
+
+    def _take_laps(self, *, is_last: bool = False) -> None:
+        """Into the history, in order. The newest epoch waits for word of how long it took; those before it do not."""
+        while self._remembered < self._begun:
+            number = self._remembered + 1
+            lap = self._asks.take_lap(number)
+            if lap is None and number == self._begun and not is_last:
                 return
-            done = self._count(self.epochs_done + 1)
-        self._ended_steps = max(total_steps, self._ended_steps)
-        self._is_over(done, float(ended.get("seconds", 0.0)), steps, dict(self._metrics))
+            self._remembered = number
+            seconds, steps = lap or Lap()
+            self._remember(self._done_before + number, seconds, steps, dict(self._metrics))
+
+    @property
+    def _done_before(self) -> int:
+        return self._known_done or 0
 
     _TAKERS: ClassVar[Dict[str, Callable[["Fold", Dict[str, Any]], None]]] = {
         "hello": _hello,
@@ -267,6 +305,18 @@ class Fold:
         return self._total is not None and done >= self._total - 1
 
     @property
+    def asking(self) -> Sequence[str]:
+        """The processes that have asked whether they have to stop, or told of an epoch."""
+        return self._asks.processes
+
+    def may_stop(self, process: str) -> bool:
+        """Whether the newest ask of this process may be answered with a stop. In its last epoch nothing is told to."""
+        if self._counts_epochs:
+            return not self.is_in_last_epoch
+        begun = max(self.epochs_done, self._done_before + self._asks.begun_by(process))
+        return (self._total is None or begun < self._total - 1) and self._asks.may_be_told(process)
+
+    @property
     def has_an_end(self) -> bool:
         """Do its reports tell how much there is to do?"""
         return self._total is not None or "percent" in self._values
@@ -282,7 +332,8 @@ class Fold:
     @property
     def is_finished(self) -> bool:
         """Does it tell for certain that everything is done? The last epoch may have ended and not be confirmed."""
-        done = max(self.epochs_done, self._epoch_done or 0, int(self._ended.get("done", 0)))
+        ended = self._done_before + self._asks.ended_by_all if not self._counts_epochs else self._ended.get("done", 0)
+        done = max(self.epochs_done, self._epoch_done or 0, int(ended))
         return self._total is not None and done >= self._total
 
     def has_preempted(self) -> None:
@@ -315,6 +366,12 @@ def _parsed(line: bytes) -> Dict[str, Any]:
     if not isinstance(report, dict):
         raise Unreadable("is not a JSON object and was skipped")
     return report
+
+
+def _process(report: Dict[str, Any]) -> str:
+    """Who reports; empty: the door could not tell."""
+    process = report.get("process")
+    return process if isinstance(process, str) else ""
 
 
 def _optional(report: Dict[str, Any], name: str) -> Optional[float]:

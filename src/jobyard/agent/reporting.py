@@ -6,15 +6,17 @@ import errno
 import json
 import os
 import re
+import socket
 import time
 from typing import Any, Callable, ClassVar, Dict, List, Tuple
 
-from jobyard.agent import records
+from jobyard.agent import peers, processes, records
 from jobyard.agent.attempts import HANDED, RUNNING, Attempt
 from jobyard.agent.http_words import Refused, Request
 from jobyard.agent.spools import Spools
 
 _PATH = re.compile(r"/(profiling|has_to_stop|end_epoch|signal_end|kubeflow)/([^/]{1,300})/?")
+_CLIENT = re.compile(r"([1-9][0-9]{0,9})\.([0-9]{1,20})", re.ASCII)
 _LARGEST_SPOOL = 256 << 20
 
 
@@ -26,58 +28,75 @@ class Reports:
         self._spools = spools
         self._state_dir = state_dir
 
-    def serve(self, request: Request) -> str:
-        """The answer to a request. Raises Refused."""
+    def serve(self, request: Request, stream: socket.socket) -> str:
+        """The answer to a request that came over this connection. Raises Refused."""
         match = _PATH.fullmatch(request.path)
         if not match:
             raise Refused(404, "there is nothing at %s; this is where tasks of a yard report" % request.path[:200])
         method, call = self._CALLS[match[1]]
         if request.method != method:
             raise Refused(405, "%s wants %s, not %s" % (match[1], method, request.method))
-        return call(self, match[2], request)
+        return call(self, match[2], request, stream)
 
     # The original KubeProfiler
 
-    def _profiling(self, name: str, request: Request) -> str:
+    def _profiling(self, name: str, request: Request, stream: socket.socket) -> str:
         attempt, report = self._of_job(name), _object(request.body)
         iterations, mean = _number(report, "iternum"), _number(report, "meandur")
         memory, seconds = _number(report, "gpumem"), _number(report, "epochDur")
         metrics = {"gpu_memory_mib": memory} if memory else {}
         lines = [_line("steps", steps=int(iterations or 0), step_seconds=mean or 0.0, metrics=metrics)]
         if seconds is not None:
-            lines.append(_line("ended", seconds=seconds, steps=int(iterations or 0)))
+            process = self._process(attempt, stream)
+            lines.append(_line("ended", process=process, seconds=seconds, steps=int(iterations or 0)))
         self._append(attempt, lines)
         return ""
 
-    def _end_epoch(self, name: str, request: Request) -> str:
+    def _end_epoch(self, name: str, request: Request, stream: socket.socket) -> str:
         attempt, done = self._of_job(name), _number(_object(request.body), "done")
         if done is None:
             raise Refused(400, "end_epoch: done must be the number of epochs that are done")
         self._append(attempt, [_line("ended", done=int(done))])
         return ""
 
-    def _signal_end(self, name: str, request: Request) -> str:
+    def _signal_end(self, name: str, request: Request, stream: socket.socket) -> str:
         self._append(self._of_job(name), [_line("end")])
         return ""
 
-    def _has_to_stop(self, name: str, request: Request) -> str:
+    def _has_to_stop(self, name: str, request: Request, stream: socket.socket) -> str:
         """Whoever asks has saved what it did before. In its last epoch nothing is told to stop."""
         first, *others = self._all_of_job(name)
+        process = self._process(first, stream)
+        self._append(first, [_line("asked", process=process, gone=self._gone(first))])
         asked = [attempt for attempt in (first, *others) if os.path.exists(self._paths(attempt).stop)]
-        if not asked:
-            self._append(first, [_line("asked")])
-            return "0"
-        self._append(asked[0], [_line("asked")])
-        fold = self._spools.of(asked[0])
-        if fold is not None and fold.is_in_last_epoch:
+        fold = self._spools.of(first)
+        if not asked or (fold is not None and not fold.may_stop(process)):
             return "0"
         for attempt in asked:
-            self._append(attempt, [_line("told")])
+            self._append(attempt, [_line("told", process=process)])
         return "1"
+
+    def _process(self, attempt: Attempt, stream: socket.socket) -> str:
+        """A name for the process that reports, as long as it lives; empty: it cannot be told."""
+        known = self._clients(attempt)
+        sessions = [attempt.pid] if attempt.pid else []
+        found = peers.process_of(stream, [pid for pid, _ in known], sessions)
+        if found is not None:
+            return "%d.%d" % (found.pid, found.start_time)
+        return "%d.%d" % known[0] if len(known) == 1 else ""
+
+    def _gone(self, attempt: Attempt) -> List[str]:
+        return ["%d.%d" % client for client in self._clients(attempt) if not processes.is_alive(*client)]
+
+    def _clients(self, attempt: Attempt) -> List[Tuple[int, int]]:
+        """Pid and start of the processes that have reported, as far as they could be told."""
+        fold = self._spools.of(attempt)
+        matches = [_CLIENT.fullmatch(name) for name in (fold.asking if fold is not None else ())]
+        return [(int(match[1]), int(match[2])) for match in matches if match]
 
     # The Kubeflow progress protocol
 
-    def _kubeflow(self, name: str, request: Request) -> str:
+    def _kubeflow(self, name: str, request: Request, stream: socket.socket) -> str:
         attempt = self._attempts.get(name)
         if attempt is None or attempt.state not in (RUNNING, HANDED):
             raise Refused(404, "%s does not run here; the report was dropped" % name)
@@ -89,7 +108,7 @@ class Reports:
         self._append(attempt, [line])
         return "{}"
 
-    _CALLS: ClassVar[Dict[str, Tuple[str, Callable[["Reports", str, Request], str]]]] = {
+    _CALLS: ClassVar[Dict[str, Tuple[str, Callable[["Reports", str, Request, socket.socket], str]]]] = {
         "profiling": ("POST", _profiling),
         "has_to_stop": ("GET", _has_to_stop),
         "end_epoch": ("POST", _end_epoch),
@@ -167,7 +186,8 @@ def _count(text: Any) -> Any:
 
 
 def _line(kind: str, **fields: Any) -> Dict[str, Any]:
-    return {"t": kind, "at": round(time.time(), 6), **{name: value for name, value in fields.items() if value != {}}}
+    said = {name: value for name, value in fields.items() if value not in ({}, [], "")}
+    return {"t": kind, "at": round(time.time(), 6), **said}
 
 
 def _object(body: bytes) -> Dict[str, Any]:

@@ -127,6 +127,67 @@ def test_the_last_epoch_is_never_stopped(task: Task, server: Client) -> None:
     assert outcome["progress"]["epochs_done"] == 4
 
 
+CLIENT = """
+import sys, urllib.request
+for _ in sys.stdin:
+    with urllib.request.urlopen(sys.argv[1]) as response:  # a new connection for each
+        print(response.read().decode(), flush=True)
+"""
+
+
+class AskingProcess:
+    """A process of its own that asks whether it has to stop, whenever we say so, and tells of no epochs."""
+
+    def __init__(self, server: Client) -> None:
+        url = f"http://{server.welcome['report_address']}/has_to_stop/j"
+        command = [sys.executable, "-c", CLIENT, url]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def asks(self) -> str:
+        assert self._process.stdin
+        assert self._process.stdout
+        print(file=self._process.stdin, flush=True)
+        return self._process.stdout.readline().strip()
+
+    def end(self) -> None:
+        self._process.communicate()
+
+
+@pytest.fixture
+def two(task: Task, server: Client) -> Iterator[tuple[AskingProcess, AskingProcess]]:
+    processes = AskingProcess(server), AskingProcess(server)
+    yield processes
+    for process in processes:
+        process.end()
+
+
+def test_each_process_asks_for_itself_and_the_slowest_counts(
+    task: Task, server: Client, two: tuple[AskingProcess, AskingProcess]
+) -> None:
+    first, second = two
+    for process in (first, second, first, first):
+        assert process.asks() == "0"
+    assert server.progress("j.0.1", lambda p: p.get("can_yield")).get("epochs_done") == 1
+    second.asks()
+    server.progress("j.0.1", lambda p: p.get("epochs_done") == 2)
+    second.end()
+    first.asks()  # nobody waits for the other any more
+    server.progress("j.0.1", lambda p: p.get("epochs_done") == 4)
+
+
+def test_processes_that_work_together_leave_in_the_same_epoch(
+    task: Task, server: Client, two: tuple[AskingProcess, AskingProcess]
+) -> None:
+    first, second = two
+    assert first.asks() == "0"
+    server.send(op="yield", ids=["j.0.1"], deadline=600, grace=10)
+    until(lambda: os.path.exists(task.agent.files("j.0.1").stop))
+    assert second.asks() == "0"  # the other is in this epoch already
+    assert [second.asks(), first.asks()] == ["1", "1"]
+    outcome = task.end()
+    assert (outcome["reason"], outcome["progress"]["epochs_done"]) == ("Preempted", 2)
+
+
 def test_reports_survive_the_agent_and_the_port_stays(agent: AgentProcess, server: Client) -> None:
     task = Task(agent, server)
     task.train(2)
@@ -336,6 +397,21 @@ def test_a_connection_is_known_by_its_user() -> None:
                 assert peers.uid_of(stream) is None  # nobody's any more, which tells nothing
 
 
+def test_a_connection_is_known_by_its_process_and_not_by_a_child_that_was_forked_meanwhile() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with (
+            socket.create_connection(listener.getsockname()) as client,
+            listener.accept()[0] as stream,
+            subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=[client.fileno()]),
+        ):
+            for likely, sessions in (([], []), ([os.getpid()], []), ([], [os.getsid(0)])):
+                found = peers.process_of(stream, likely, sessions)
+                assert found is not None
+                assert found.pid == os.getpid()
+        with socket.socket() as alone:
+            assert peers.process_of(alone, [], []) is None
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
 def test_other_users_are_kept_out(task: Task) -> None:
     host, port = address(task.server)
@@ -376,10 +452,10 @@ def test_a_report_that_finds_no_room_leaves_no_half_of_it(tmp_path: Path, monkey
         with monkeypatch.context() as full:
             full.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:30]))
             with pytest.raises(http_words.Refused, match="only a part was written") as refused:
-                reports.serve(ends)
+                reports.serve(ends, Mock())
         assert refused.value.status == 503
         assert spool.read_bytes() == before
-        reports.serve(ends)
+        reports.serve(ends, Mock())
     kinds = [json.loads(line)["t"] for line in spool.read_text().splitlines()]
     assert kinds == ["hello", "start", "ended", "ended"]
 

@@ -177,7 +177,9 @@ def test_the_same_bytes_add_up_to_the_same_however_they_come(noise: bytes, cuts:
     assert whole.progress() == pieces.progress()
 
 
-FIELDS = st.sampled_from(["done", "epochs", "seconds", "steps", "at", "metrics", "percent", "step_seconds"])
+FIELDS = st.sampled_from(
+    ["done", "epochs", "seconds", "steps", "at", "metrics", "percent", "step_seconds", "process", "gone"]
+)
 KINDS = st.sampled_from(["hello", "start", "steps", "epoch", "saved", "ended", "asked", "told", "yield", "progress"])
 NUMBERS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3))
 VALUES = st.one_of(NUMBERS, st.dictionaries(st.text(max_size=2), NUMBERS))
@@ -197,6 +199,10 @@ def ended(**fields: Any) -> dict[str, Any]:
 ASKED, TOLD = {"t": "asked", "at": 1}, {"t": "told", "at": 1}
 
 
+def asked(process: str) -> dict[str, Any]:
+    return {**ASKED, "process": process}
+
+
 def test_an_epoch_of_the_original_client_counts_when_the_next_one_begins() -> None:
     over = [ended(seconds=5.0, steps=50), ended(done=3)]
     assert fold(HELLO, *over)["epochs_done"] == 2
@@ -205,19 +211,112 @@ def test_an_epoch_of_the_original_client_counts_when_the_next_one_begins() -> No
     assert progress["history"][0]["steps"] == 50
 
 
-def test_clients_that_do_not_count_epochs_are_counted_for_and_each_rank_once() -> None:
-    reports = []
+def test_the_kth_ask_of_a_process_means_that_many_epochs_less_one_are_saved() -> None:
+    reports: list[dict[str, Any]] = []
+    for epoch_number in range(1, 5):
+        assert fold(HELLO, *reports, asked("a"))["epochs_done"] == 2 + epoch_number - 1
+        reports += [asked("a")]
+
+
+def test_an_end_that_is_told_after_the_next_ask_counts_once_and_still_tells_how_long_it_took() -> None:
+    reports = [asked("a")]
     for number in (1, 2, 3):
-        for _ in range(2):  # ranks
-            reports += [ended(seconds=5.0, steps=50 * number), ASKED]
-    assert fold(HELLO, *reports)["epochs_done"] == 5
+        reports += [asked("a"), ended(process="a", seconds=5.0 + number, steps=50 * number)]
+    progress = fold(HELLO, *reports)
+    assert progress["epochs_done"] == 5
+    assert [(e["number"], e["seconds"], e["steps"]) for e in progress["history"]] == [
+        (3, 6, 50),
+        (4, 7, 50),
+        (5, 8, 50),
+    ]
+
+
+def test_an_epoch_whose_end_nobody_tells_has_no_duration() -> None:
+    progress = fold(HELLO, *[asked("a")] * 3)
+    assert (progress["epochs_done"], "epoch_seconds" in progress) == (4, False)
+
+
+def test_of_several_processes_the_slowest_counts() -> None:
+    reports = [asked("a"), asked("b"), asked("a"), ended(process="a", seconds=5.0, steps=50), asked("a")]
+    assert fold(HELLO, *reports)["epochs_done"] == 2
+    assert fold(HELLO, *reports, asked("b"))["epochs_done"] == 3
+    assert fold(HELLO, *reports, asked("b"), asked("b"))["epochs_done"] == 4
+
+
+def test_nobody_waits_for_a_process_that_is_gone() -> None:
+    reports = [asked("a"), asked("b"), asked("b")]
+    assert fold(HELLO, *reports, asked("b"))["epochs_done"] == 2
+    assert fold(HELLO, *reports, {**asked("b"), "gone": ["a"]})["epochs_done"] == 4
+
+
+def test_an_ask_that_was_lost_is_made_up_for_by_the_end_of_its_epoch() -> None:
+    over = ended(process="a", seconds=5.0, steps=50)
+    assert fold(HELLO, asked("a"), over, over, asked("a"))["epochs_done"] == 4
+
+
+def test_the_last_epoch_of_a_client_that_does_not_count_is_over_when_it_ended_well() -> None:
+    it = Fold()
+    it.feed(lines(HELLO, *[asked("a")] * 8, *[ended(process="a", seconds=5.0)] * 8))
+    assert it.epochs_done == 9
+    assert it.is_finished
+    it.confirm()
+    assert it.epochs_done == 10
+    assert [each["number"] for each in (it.progress() or {})["history"]] == list(range(3, 11))
+
+
+def test_a_client_that_never_tells_of_an_end_is_done_when_it_ended_well_by_itself() -> None:
+    for by_itself, done in ((False, 9), (True, 10)):
+        it = Fold()
+        it.feed(lines(HELLO, *[asked("a")] * 8))
+        it.confirm(by_itself=by_itself)
+        assert it.epochs_done == done
+
+
+def test_the_first_to_ask_in_an_epoch_decides_for_all_processes() -> None:
+    it = Fold()
+    it.feed(lines(HELLO, asked("a"), asked("b"), asked("a")))
+    assert it.may_stop("a")
+    it.feed(lines(asked("b")))
+    assert not it.may_stop("b")  # the other one went on
+    it.feed(lines(asked("b"), {**TOLD, "process": "b"}, asked("a")))
+    assert it.may_stop("a")
+
+
+def test_in_the_last_epoch_of_a_client_that_does_not_count_it_is_not_told_to_stop() -> None:
+    it = Fold()
+    it.feed(lines(HELLO, *[asked("a")] * 7))
+    assert it.may_stop("a")
+    it.feed(lines(asked("a")))
+    assert not it.may_stop("a")
 
 
 def test_in_the_last_epoch_nobody_is_told_to_stop() -> None:
     it = Fold()
-    it.feed(lines(HELLO, ended(done=8), TOLD))
+    it.feed(lines(HELLO, ended(done=8), ASKED, TOLD))
     assert it.is_told
     it = Fold()
-    it.feed(lines(HELLO, ended(done=9), TOLD))
+    it.feed(lines(HELLO, ended(done=9), ASKED, TOLD))
     assert it.is_in_last_epoch
     assert not it.is_told
+
+
+@given(st.data())
+def test_whenever_the_ends_of_epochs_arrive_the_asks_are_right(data: st.DataObject) -> None:
+    """Threads of some processes, in any order; each asks in its own order, and its ends come late, or never."""
+    names = ["a", "b", "c"][: data.draw(st.integers(1, 3))]
+    asks, late = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+    it = Fold()
+    it.feed(lines(HELLO, *(asked(name) for name in names)))
+    for _ in range(data.draw(st.integers(0, 20))):
+        name = data.draw(st.sampled_from(names))
+        if late[name] and data.draw(st.booleans()):
+            late[name] -= 1
+            if not data.draw(st.booleans()):  # or it is lost
+                it.feed(lines(ended(process=name, seconds=1.0)))
+        elif asks[name] < 7:
+            asks[name] += 1
+            late[name] += 1
+            it.feed(lines(asked(name)))
+        assert it.epochs_done == 2 + min(asks.values())
+        numbers = [entry["number"] for entry in (it.progress() or {}).get("history", [])]
+        assert numbers == list(range(3, 3 + len(numbers)))

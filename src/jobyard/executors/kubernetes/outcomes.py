@@ -72,7 +72,7 @@ def outcome_of(
     reason, message = _reason(meaning, ended, is_deleted_by_others)
     record.reason = reason.value if reason else None
     if fold is not None and record.exit_code == 0 and (fold.is_finished or not fold.is_told):
-        fold.confirm()
+        fold.confirm(by_itself=order is None or not order.signalled_at)
     if order is not None and is_preempted(record, fold, order):
         reason, message = Reason.PREEMPTED, _missed(order, record)
         if fold is not None:
