@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.engines import Engine, engine  # noqa: F401 - a fixture
 from tests.marks import long
 from tests.training.trainings import FINAL, TrainingYard
 from tests.yards import until
@@ -22,6 +25,11 @@ before=$(answers)
 until [ "$(answers)" -gt "$before" ] || [ -e "$marks/over" ]; do sleep 0.02; done
 echo '<nvidia_smi_log><gpu><processes/></gpu></nvidia_smi_log>'
 """
+IN_A_CONTAINER = """
+import os, runpy, sys
+sys.argv[1:] = ["seed", "/custom", os.environ["YARD_REPORT_ADDRESS"]]
+runpy.run_path("/custom/kubeprofiler_script.py")
+"""
 EPOCHS = 6
 SIZES = ("--epochs", str(EPOCHS), "--batch-size", "8", "--training-set-size", "64")
 BY_ARGUMENT, BY_PROXY = ("", " $YARD_REPORT_ADDRESS"), ("http_proxy=http://$YARD_REPORT_ADDRESS ", "")
@@ -30,16 +38,35 @@ BY_ARGUMENT, BY_PROXY = ("", " $YARD_REPORT_ADDRESS"), ("http_proxy=http://$YARD
 class Original:
     """One job with the original library, as far as the test lets it go."""
 
-    def __init__(
-        self, yard: TrainingYard, name: str, version: str = "seed", way: tuple[str, str] = BY_ARGUMENT
-    ) -> None:
+    def __init__(self, yard: TrainingYard, name: str) -> None:
         self.yard = yard
+        self.name = name
         self.directory = yard.work / name
         self.directory.mkdir()
+        self.id = ""
+
+    def submit(self, version: str = "seed", way: tuple[str, str] = BY_ARGUMENT) -> Original:
         before, after = way
         command = f"{before}{sys.executable} {SCRIPT} {version} {self.directory}{after}"
-        env = ("-e", f"JOB_NAME={name}", "-e", f"ORIGINAL_SNAPSHOTS={yard.work}", "-e", f"PATH={yard.env['PATH']}")
-        self.id = yard.submit("--cpus", "0", *env, *SIZES, "--", command)
+        snapshots, path = f"ORIGINAL_SNAPSHOTS={self.yard.work}", f"PATH={self.yard.env['PATH']}"
+        env = ("-e", f"JOB_NAME={self.name}", "-e", snapshots, "-e", path)
+        self.id = self.yard.submit("--cpus", "0", *env, *SIZES, "--", command)
+        return self
+
+    def submit_in(self, image: str) -> Original:
+        """With run-scheduler, as the guide has it: the library and the script are in /custom."""
+        for each in (SCRIPT, SCRIPT.with_name("kubeprofiler_client.py")):
+            shutil.copy(each, self.directory)
+        (self.directory / "train.py").write_text(IN_A_CONTAINER)
+        (self.yard.work / "snapshots").mkdir()
+        directories = ["--custom_dir", self.name, "--snapshots_dir", "snapshots"]
+        sizes = ["--max_epochs", str(EPOCHS), "--batch_size", "8", "--training_set_size", "64"]
+        words = ["--script_path", "/custom/train.py", *directories, *sizes, "--container", "--image_name", image]
+        command = [sys.executable, "-P", "-m", "jobyard.compat.kubeprofiler.run_scheduler", *words, self.name]
+        done = subprocess.run(command, cwd=self.yard.work, env=self.yard.env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        self.id = done.stdout.strip()
+        return self
 
     def go(self, *epochs: int) -> None:
         for epoch in epochs:
@@ -88,7 +115,7 @@ def yard() -> Iterator[TrainingYard]:
 def test_stopped_in_each_of_its_epochs_it_is_told_what_it_has_saved_and_trains_each_epoch_once(
     yard: TrainingYard,
 ) -> None:
-    jobs = {epoch: Original(yard, f"stopped-{epoch}") for epoch in range(2, EPOCHS + 1)}
+    jobs = {epoch: Original(yard, f"stopped-{epoch}").submit() for epoch in range(2, EPOCHS + 1)}
     for epoch, job in jobs.items():
         job.go(*range(1, epoch))
     for epoch, job in jobs.items():
@@ -104,7 +131,7 @@ def test_stopped_in_each_of_its_epochs_it_is_told_what_it_has_saved_and_trains_e
 
 
 def test_stopped_again_and_again_it_goes_on_where_it_was(yard: TrainingYard) -> None:
-    job = Original(yard, "often")
+    job = Original(yard, "often").submit()
     job.go(1)
     for epoch in range(2, EPOCHS):
         job.begins(epoch)
@@ -120,7 +147,7 @@ def test_stopped_again_and_again_it_goes_on_where_it_was(yard: TrainingYard) -> 
 
 def test_without_nvidia_smi_it_tells_of_no_epoch_and_its_asks_are_enough(yard: TrainingYard) -> None:
     (yard.work / "bin/nvidia-smi").write_text("#!/bin/sh\nexit 127\n")
-    job = Original(yard, "blind")
+    job = Original(yard, "blind").submit()
     job.go(1, 2)
     job.begins(3)
     job.stop()
@@ -141,7 +168,7 @@ def test_without_its_directory_for_snapshots_it_does_not_begin(yard: TrainingYar
 @pytest.mark.parametrize("way", [BY_ARGUMENT, *long((BY_PROXY,))], ids=["by its constructor's hosts", "by http_proxy"])
 def test_the_later_version_stops_with_exit_0_and_resumes_to_its_end(yard: TrainingYard, way: tuple[str, str]) -> None:
     (yard.work / "bin/nvidia-smi").write_text("#!/bin/sh\necho '<nvidia_smi_log/>'\n")
-    job = Original(yard, "later", "later", way)
+    job = Original(yard, "later").submit("later", way)
     job.go(1, 2)
     job.begins(3)
     yard.wait_epochs(job.id, 1)
@@ -151,3 +178,19 @@ def test_the_later_version_stops_with_exit_0_and_resumes_to_its_end(yard: Traini
     assert job.begin_lines() == begins(0, 2)
     assert job.trained == list(range(1, EPOCHS + 1))
     assert yard.epochs_done(job.id) == EPOCHS
+
+
+@pytest.mark.long
+def test_in_a_container_it_finds_its_snapshots_and_is_counted_too(engine: Engine) -> None:  # noqa: F811
+    env = {"JOBYARD_CONTAINER_RUNTIME": engine.command, "JOBYARD_FAKE_GPUS": "1x16GiB"}
+    with TrainingYard(sys.executable, **env) as yard:
+        job = Original(yard, "contained").submit_in(engine.load_python())
+        job.go(1, 2)
+        job.begins(3)
+        job.stop()
+        job.go(*range(3, EPOCHS + 1))
+        yard.finish(job.id)
+        assert job.begin_lines() == begins(0, 2)
+        assert job.trained == list(range(1, EPOCHS + 1))
+        assert yard.epochs_done(job.id) == EPOCHS
+        assert (yard.work / "snapshots" / job.id / "saved").read_text() == str(EPOCHS)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ FILES = sorted([*(SOURCE / "jobyard" / "sdk").glob("*.py"), *(SOURCE / "kubernet
 OLD_PYTHON = next((str(path) for path in Path.home().glob(".pyenv/versions/3.8.*/bin/python3.8")), "/usr/bin/python3.8")
 TRAIN = """
 import sys
+import venv
 from jobyard.sdk import yard_job
 from kubernetesdlprofile import kubeprofiler
 job = yard_job()
@@ -90,3 +92,41 @@ def test_a_copy_on_the_path_is_all_it_needs(copied: Path, python: str, tmp_path:
     assert done.stderr == ""
     assert done.stdout.endswith(" 2 checkpoints\n")
     assert (tmp_path / "spool").read_text().count('"t":"epoch"') == 2
+
+
+WHICH = "from kubernetesdlprofile import kubeprofiler; print(getattr(kubeprofiler, 'WHOSE', 'ours'))"
+
+
+@pytest.fixture
+def with_original(tmp_path: Path) -> Path:
+    """A Python into which another package of the drop-in's name was installed; the directory where that is."""
+    venv.create(tmp_path / "venv", with_pip=False)
+    (site,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    put_original(site)
+    return site
+
+
+def put_original(directory: Path) -> None:
+    package = directory / "kubernetesdlprofile"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "kubeprofiler.py").write_text("WHOSE = 'original'\n")
+
+
+def test_of_two_installed_modules_ours_wins_unless_the_original_is_nearer(
+    copied: Path, with_original: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "script" / "train.py"
+    script.parent.mkdir()
+    script.write_text(WHICH)
+
+    def whose(path: str) -> str:
+        command = [str(tmp_path / "venv/bin/python"), str(script)]
+        done = subprocess.run(command, env={"PYTHONPATH": path}, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    assert whose("") == "original"  # it is installed
+    assert whose(str(copied)) == "ours"
+    assert whose(f"{with_original}:{copied}") == "original"  # as the agent adds ours to a PYTHONPATH that names it
+    put_original(script.parent)
+    assert whose(str(copied)) == "original"
