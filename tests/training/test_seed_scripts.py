@@ -29,7 +29,9 @@ def test_a_script_of_the_guide_stops_at_a_checkpoint_and_resumes_to_its_end(
     assert trainings.epochs_done(job) == int(epochs)
     first, second = (epochs_of(trainings.logs(job, "--attempt", number)) for number in ("1", "2"))
     assert first[0] == 1
-    assert 1 < second[0] <= first[-1] + 1, "it resumed from what it had saved"
+    assert first[-1] <= second[0] <= first[-1] + 1, "it resumed from what it had saved last"
+    counted = [epoch["number"] for epoch in trainings.training(job)["history"]]
+    assert counted == second, "and the yard counts the epochs as its framework does"
     assert second == list(range(second[0], int(epochs) + 1)), "and did each of the others once"
 
 
