@@ -312,19 +312,23 @@ def test_a_drained_node_finishes_and_gets_nothing_new(lab: TemporaryYard) -> Non
 
 
 def test_a_node_in_use_is_let_go_only_by_force_and_its_tasks_move(lab: TemporaryYard, hosts: Hosts) -> None:
-    job = lab.submit("--on", "lab", "-a", "0-5", "--", "sleep 3")
+    job = lab.submit("--on", "lab", "-a", "0-5", "--", "until [ -e ~/go ]; do sleep 0.3; done")
     until(lambda: lab.job(job)["counts"]["running"] == 6)
     refused = lab.run("nodes", "rm", "gpu3")
     assert refused.code == 2
     assert "gpu3" in refused.err
     lab.ok("nodes", "rm", "--force", "gpu3")
     try:
-        until(lambda: not [process for process in hosts["gpu3"].processes() if process.command == "sleep 3"])
+        until(lambda: not [process for process in hosts["gpu3"].processes() if "~/go" in process.command])
+        for name in ("gpu1", "gpu2"):
+            (hosts[name].home / "go").touch()
         lab.ok("wait", job)
         moved = [task for task in lab.tasks(job) if task["attempt"] == 2]
         assert len(moved) == 2
         assert {task["node"] for task in moved} <= {"gpu1", "gpu2"}
     finally:
+        for name in ("gpu1", "gpu2"):
+            (hosts[name].home / "go").unlink(missing_ok=True)
         lab.ok("nodes", "add", "gpu3", "--label", "lab")
 
 

@@ -13,9 +13,10 @@ from tests.yards import TemporaryYard, until
 
 pytestmark = pytest.mark.slow
 
-# Appends each epoch that it does to its checkpoint; the whole story comes home as a result.
+# Appends each epoch that it does to its checkpoint; the whole story comes home as a result. Both tests ask its first
+# attempt to stop: it does not end before it has heard of that.
 SCRIPT = """
-import shutil, time
+import os, shutil, time
 from jobyard.sdk import yard_job
 job = yard_job()
 path = job.checkpoint_dir / "epochs"
@@ -23,6 +24,8 @@ for epoch in job.epochs(12):
     for _ in range(5):
         time.sleep(0.1)
         job.step(loss=1 / (1 + epoch))
+    while epoch == 10 and os.environ["YARD_ATTEMPT"] == "1" and not job.should_stop:
+        time.sleep(0.1)
     with open(path, "a") as file:
         file.write(f"{epoch}\\n")
     job.saved()
