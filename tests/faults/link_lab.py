@@ -13,6 +13,7 @@ from tests.hosts import Host, Hosts, Unsupported, processes
 
 from jobyard.agent.processes import Process
 from jobyard.engine import invariants
+from jobyard.engine.handling import handle
 from jobyard.engine.yard_state import YardState
 from jobyard.model.events import Event
 from jobyard.model.node import NodeState
@@ -113,7 +114,7 @@ class LinkLab:
         engine, state, found = create_engine(f"sqlite:///{self.live.directory / 'yard.db'}"), YardState(), []
         for _, events in Journal(engine).read():
             for event in events:
-                state.handle(event)
+                handle(state, event)
                 found.append(event)
             invariants.check(state)
         engine.dispose()

@@ -17,6 +17,7 @@ from tests.faults.workload import PlannedJob, plan_jobs, what_ran
 from tests.marks import long
 
 from jobyard.engine import invariants
+from jobyard.engine.handling import handle
 from jobyard.engine.yard_state import YardState
 from jobyard.server.journal import Journal
 
@@ -144,7 +145,7 @@ class Round:
         engine, state = create_engine(f"sqlite:///{live.directory / 'yard.db'}"), YardState()
         for _, events in Journal(engine).read():
             for event in events:
-                state.handle(event)
+                handle(state, event)
                 invariants.check(state)
         engine.dispose()
         return problems

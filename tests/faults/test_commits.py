@@ -18,6 +18,7 @@ from jobyard.model.job import JobSpec
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import AttemptId, Slot
 from jobyard.server.database import open_database
+from jobyard.server.history import History
 from jobyard.server.journal import Journal
 from jobyard.server.loop import YardLoop
 from jobyard.server.snapshots import Snapshots
@@ -30,7 +31,8 @@ class SlowJournal(Journal):
     """Each commit waits to be let go."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(open_database(f"sqlite:///{path}"))
+        self.engine = open_database(f"sqlite:///{path}")
+        super().__init__(self.engine)
         self.is_writing, self.may_go = threading.Event(), threading.Event()
 
     def append(self, events: Sequence[Event], at: float, jobs: Collection[str] | None = None) -> int:
@@ -47,7 +49,7 @@ def test_a_loop_that_is_told_to_finish_in_a_commit_leaves_memory_and_disk_the_sa
     async def story() -> None:
         journal = SlowJournal(tmp_path / "yard.db")
         snapshots = Snapshots(tmp_path / "snapshot", "build", "yard")
-        loop = YardLoop(journal, snapshots)
+        loop = YardLoop(journal, snapshots, History(journal.engine))
         running, asked = asyncio.create_task(loop.run()), asyncio.create_task(loop.ask(a_submit))
         await asyncio.to_thread(journal.is_writing.wait, PATIENCE_SECONDS)
         loop.finish()
@@ -65,7 +67,7 @@ def test_a_loop_that_is_told_to_finish_in_a_commit_leaves_memory_and_disk_the_sa
 def test_a_loop_is_not_settled_before_its_commit_has_ended(tmp_path: Path) -> None:
     async def story() -> None:
         journal = SlowJournal(tmp_path / "yard.db")
-        loop = YardLoop(journal, Snapshots(tmp_path / "snapshot", "build", "yard"))
+        loop = YardLoop(journal, Snapshots(tmp_path / "snapshot", "build", "yard"), History(journal.engine))
         running, asked = asyncio.create_task(loop.run()), asyncio.create_task(loop.ask(a_submit))
         await asyncio.to_thread(journal.is_writing.wait, PATIENCE_SECONDS)
         assert list(loop.state.jobs) == ["job"]

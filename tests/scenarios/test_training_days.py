@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jobyard.engine.handling import handle
 from jobyard.engine.invariants import check
 from jobyard.engine.yard_state import YardState
 from jobyard.model.events import (
@@ -210,7 +211,7 @@ def check_day(simulation: Simulation, totals: dict[str, int], *, lost_nodes: boo
         assert watch.done[name, 0] == epochs
     rebuilt = YardState()
     for event in simulation.history:
-        rebuilt.handle(event)
+        handle(rebuilt, event)
     assert {job.id: job.state for job in rebuilt.jobs.values()} == {job.id: job.state for job in yard.jobs.values()}
     return watch
 

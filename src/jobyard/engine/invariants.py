@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 
 from jobyard.engine.intervals import IntervalSet
 from jobyard.engine.job_record import JobRecord
+from jobyard.engine.planner import Planner
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import Bug
 from jobyard.model.job import JobSpec, State
@@ -27,22 +28,24 @@ def check(yard: YardState, *, finished_too: bool = False) -> None:
         _slots_and_tasks_agree(yard, job)
         _limits_are_kept(job)
         _gang_is_together(job)
-        if job.request is not None and job.request != yard.new_request(job):
-            raise BrokenInvariant(f"job {job.id}: its request is out of date")
         if job.is_final == (job.id in yard.unfinished):
             listed = "" if job.is_final else "not "
             raise BrokenInvariant(f"job {job.id} is {job.state} and {listed}listed as unfinished")
     _nobody_is_overbooked(yard)
 
 
-def check_settled(yard: YardState) -> None:
+def check_settled(planner: Planner) -> None:
     """What holds when `decide` has nothing more to say: no slot idles, and every unfinished job can still move."""
+    yard = planner.state
     for job, record in yard.slots.values():
         if not record.tasks:
             raise BrokenInvariant(f"slot {record.slot.id} of job {job.id} is open and empty")
     for job in yard.unfinished.values():
-        if not job.active and yard.request_of(job) is None and not yard.waits_for(job):
+        if not job.active and planner.wants.request_of(job) is None and not yard.waits_for(job):
             raise BrokenInvariant(f"job {job.id} is {job.state}, and nothing will ever move it")
+    for job, request in planner.wants.remembered():
+        if request != planner.wants.new_request(job):
+            raise BrokenInvariant(f"job {job.id}: its request is out of date")
 
 
 def _books_agree(job: JobRecord) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from jobyard.engine.intervals import IntervalSet
-from jobyard.model.events import Used
+from jobyard.model.events import Used, YieldRequested
 from jobyard.model.job import ACTIVE, FINAL, JobSpec, Reason, State
 from jobyard.model.task import Slot, Task
 from jobyard.model.training import Progress, Size
-from jobyard.scheduling.snapshot import HeldSlot, Request
 
 # Jobs up to this size keep the outcome of every task, so that `yard show` can tell times and peaks.
 # Larger ones keep only what runs or failed: a million successes are one range.
@@ -35,8 +34,6 @@ class SlotRecord:
     was_fed: bool = False
     is_void: bool = False  # all that it had was given back unstarted: the room may not be there
     progress_at: float = 0.0  # when it last took up or ended something
-    asked_back_at: float = float("-inf")  # when what waits in it was last asked back
-    held: HeldSlot | None = None  # as the scheduler saw it last
 
     def is_stuck(self, now: float) -> bool:
         """Something runs longer than expected, and other tasks may be waiting behind it."""
@@ -67,17 +64,16 @@ class JobRecord:
         self.gang_failures = 0
         self.peak_memory_mib = 0
         self.busy_seconds = 0.0
-        self.request: Request | None = None  # what it wants of the scheduler; None: work it out again
+        self.revision = 0  # counts what changes what it wants of the scheduler
         self.age = number  # its turn among those of its priority
         # Training. By task, where a task has reported; the checkpoint is on the machine, or in the storage of the
         # cluster, where it was written.
         self.progress: dict[int, Progress] = {}
         self.checkpoint_places: dict[int, str] = {}
-        self.used: dict[int, Used] = {}
-        self.idle_since: dict[int, float] = {}  # tasks whose GPUs do nothing
         self.kind = ""  # by which its profile is kept
         self.fixed_size: Size | None = None  # a user's wish
         self.next_size: Size | None = None  # with which it comes back from a stop
+        self.asked_to_yield: YieldRequested | None = None  # since its slots were opened
         self.set_aside: dict[int, Task] = {}  # tasks that it has only when it is larger
         self.estimate_seconds: float | None = spec.training.estimated_seconds if spec.training else None
         self.preemptions = 0
@@ -87,6 +83,11 @@ class JobRecord:
         self.memory_requeues = 0
         self.missed_deadline = ""  # what was told of it when it did not stop in time
         self.quarantine = ""  # why nothing of it is begun or ended
+        # Measured, by task; not kept.
+        self.steps: dict[int, Progress] = {}  # where it is between two reports that are kept
+        self.used: dict[int, Used] = {}
+        self.gpu_percent: float | None = None  # a running mean: utilisation jumps
+        self.idle_since: dict[int, float] = {}  # tasks whose GPUs do nothing
 
     # -- tasks ------------------------------------------------------------------------------------------------------
 
@@ -107,7 +108,7 @@ class JobRecord:
         number, old = task.number, self.task(task.number).state
         new = task.state
         if old is not new:
-            self.request = None
+            self.revision += 1
             self._leave(number, old)
             self.counts[old] -= 1
             self.counts[new] += 1
@@ -122,10 +123,14 @@ class JobRecord:
             self.attempts.pop(number, None)
         else:
             self.tasks.pop(number, None)
-            self.progress.pop(number, None)
-            self.checkpoint_places.pop(number, None)
+            self.forget_progress(number)
             if task.attempt != (1 if new is State.SUCCEEDED else 0):
                 self.attempts[number] = task.attempt
+
+    def forget_progress(self, number: int) -> None:
+        """It is to be done anew, or need not be known any more."""
+        self.progress.pop(number, None)
+        self.checkpoint_places.pop(number, None)
 
     def _leave(self, number: int, state: State) -> None:
         if state is State.PENDING:
@@ -151,7 +156,7 @@ class JobRecord:
         self.pending = IntervalSet()
         self.counts[State.PENDING] -= moved
         self.counts[State.CANCELLED] += moved
-        self.request = None
+        self.revision += 1
 
     def revive_untouched(self, first: int, last: int) -> None:
         """The inverse, within first..last: cancelled tasks that were never tried wait again, in ranges."""
@@ -163,7 +168,7 @@ class JobRecord:
             self.pending.add(low, high)
         self.counts[State.CANCELLED] -= len(revived)
         self.counts[State.PENDING] += len(revived)
-        self.request = None
+        self.revision += 1
 
     def final_within(self, first: int, last: int) -> list[int]:
         """The numbers of the tasks in first..last that have ended."""
@@ -193,7 +198,7 @@ class JobRecord:
         self.set_aside = {number: task for number, task in tasks.items() if number >= self.spec.size}
         self.pending = IntervalSet([(0, self.spec.size - 1)])
         self.counts = Counter({State.PENDING: self.spec.size})
-        self.request = None
+        self.revision += 1
 
     # -- the whole ----------------------------------------------------------------------------------------------------
 
@@ -246,6 +251,28 @@ class JobRecord:
         spec = self.spec
         shares = any(group.resources.gpu_memory_mib for group in spec.groups)
         return bool(spec.training or spec.elastic or shares or self.progress or self.memory_requeues)
+
+    # -- what is measured ---------------------------------------------------------------------------------------------
+
+    def note_use(self, used: Used, at: float) -> None:
+        number, percent = used.attempt.task, used.gpu_percent
+        self.used[number] = used
+        if percent is not None:
+            known = self.gpu_percent
+            self.gpu_percent = percent if known is None else known + 0.2 * (percent - known)
+        if percent == 0:
+            self.idle_since.setdefault(number, at)
+        else:
+            self.idle_since.pop(number, None)
+
+    def forget_measured(self, number: int) -> None:
+        """An attempt of this task has ended."""
+        for measured in (self.steps, self.used, self.idle_since):
+            measured.pop(number, None)
+
+    def progress_now(self, number: int) -> Progress | None:
+        """As last heard of, between two reports that are kept too."""
+        return self.steps.get(number) or self.progress.get(number)
 
     # -- room ---------------------------------------------------------------------------------------------------------
 

@@ -46,9 +46,8 @@ class Profile:
     def learn_use(self, memory_mib: int, gpu_memory_mib: int, gpu_percent: int | None = None) -> None:
         self.peak_memory_mib = max(self.peak_memory_mib, memory_mib)
         self.peak_gpu_memory_mib = max(self.peak_gpu_memory_mib, gpu_memory_mib)
-        if gpu_percent is not None:  # a running mean: utilisation jumps
-            known = self.gpu_percent
-            self.gpu_percent = gpu_percent if known is None else round(known + 0.2 * (gpu_percent - known))
+        if gpu_percent is not None:
+            self.gpu_percent = gpu_percent
 
     def epoch_seconds(self, size: Size) -> float | None:
         found = self.by_size.get(size)

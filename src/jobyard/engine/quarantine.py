@@ -6,9 +6,10 @@ Its slots keep their room and what runs of it is left alone, because nobody know
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobyard.engine.job_record import JobRecord
+from jobyard.engine.yard_state import YardState
 from jobyard.model.events import (
     AttemptsAwaited,
     AttemptsFinished,
@@ -27,34 +28,6 @@ from jobyard.model.events import (
 )
 from jobyard.model.job import Command, GroupSpec, JobSpec
 
-if TYPE_CHECKING:
-    from jobyard.engine.yard_state import YardState
-
-
-class Poisoned(Exception):
-    """An error of ours with one job; its cause is the error itself."""
-
-    def __init__(self, job: str) -> None:
-        super().__init__(f"job {job}")
-        self.job = job
-
-
-class blaming:
-    """`with blaming(job):` what goes wrong in there is this job's matter. A class: it is entered for every job."""
-
-    __slots__ = ("_job",)
-
-    def __init__(self, job: str) -> None:
-        self._job = job
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, Poisoned):
-            raise Poisoned(self._job) from error
-
-
 LOST = "(damaged)"  # the name of a job whose submission cannot be read
 
 
@@ -67,16 +40,15 @@ def begin(state: YardState, job_id: str, message: str) -> None:
         return
     job.quarantine = message
     state.quarantined[job_id] = None
-    state.waits.pop(job_id, None)
-    state.replan = True
+    state.changes.plan = True
 
 
 def end(state: YardState, job: JobRecord) -> None:
     """From here on it is like any other."""
     if state.quarantined.pop(job.id, True) is None:
         job.quarantine = ""
-        state.hungry.update(dict.fromkeys(job.slots))
-        state.replan = True
+        state.changes.slots.update(dict.fromkeys(job.slots))
+        state.changes.plan = True
 
 
 def what_is_left(state: YardState, event: Event) -> Event | None:

@@ -15,6 +15,7 @@ from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.profiles import AtSize, Profile
 from jobyard.engine.yard_state import YardState
 from jobyard.model.codec import decode, encode
+from jobyard.model.events import YieldRequested
 from jobyard.model.job import JobSpec, Reason, State
 from jobyard.model.node import ClusterConfig, Node, NodeConfig
 from jobyard.model.task import Slot, Task
@@ -60,6 +61,7 @@ class SavedJob:
     checkpoint_places: tuple[tuple[int, str], ...] = ()
     fixed_size: Size | None = None
     next_size: Size | None = None
+    asked_to_yield: YieldRequested | None = None
     set_aside: tuple[Task, ...] = ()
     estimate_seconds: float | None = None
     preemptions: int = 0
@@ -93,8 +95,6 @@ class SavedState:
     drained: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     slots: tuple[str, ...] = ()  # in the order in which they were opened
-    hungry: tuple[str, ...] = ()
-    yielding: tuple[str, ...] = ()
     dependents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     last_number: int = 0
@@ -106,8 +106,9 @@ class SavedState:
 # What is written as it is.
 _OF_JOB = (
     *("id", "number", "spec", "submitted_at", "priority", "started_at", "finished_at", "first_failure", "stop"),
-    *("gang_failures", "peak_memory_mib", "busy_seconds", "age", "fixed_size", "next_size", "estimate_seconds"),
-    *("preemptions", "resizes", "more_gpu_mib", "more_memory_mib", "memory_requeues", "missed_deadline", "quarantine"),
+    *("gang_failures", "peak_memory_mib", "busy_seconds", "age", "fixed_size", "next_size", "asked_to_yield"),
+    *("estimate_seconds", "preemptions", "resizes", "more_gpu_mib", "more_memory_mib", "memory_requeues"),
+    *("missed_deadline", "quarantine"),
 )
 _RANGES = ("pending", "succeeded", "cancelled")
 _PAIRS = ("attempts", "mean_seconds", "progress", "checkpoint_places")
@@ -129,8 +130,6 @@ def save(state: YardState) -> Any:
             tuple(sorted(state.drained)),
             tuple(sorted(state.removed)),
             tuple(state.slots),
-            tuple(state.hungry),
-            tuple(sorted(state.yielding)),
             {job: tuple(others) for job, others in state.dependents.items()},
             dict(state.keys),
             state.last_number,
@@ -156,13 +155,11 @@ def load(data: Any) -> YardState:
     state.drained, state.removed = set(saved.drained), set(saved.removed)
     of_slot = {slot: (job, record) for job in state.jobs.values() for slot, record in job.slots.items()}
     state.slots = {slot: of_slot[slot] for slot in saved.slots}
-    state.hungry, state.yielding = dict.fromkeys(saved.hungry), frozenset(saved.yielding)
     state.dependents.update((job, list(others)) for job, others in saved.dependents.items())
     state.keys = dict(saved.keys)
     state.last_number, state.last_slot = saved.last_number, saved.last_slot
     state.trainings.profiles = {kind: _profile(profile) for kind, profile in saved.profiles.items()}
     state.trainings.storages = set(saved.storages)
-    state.replan = True  # why jobs wait is not kept
     return state
 
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from jobyard.engine.blaming import blaming
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.profiles import Profile, kind_of
-from jobyard.engine.quarantine import blaming
-from jobyard.model.events import Used
 from jobyard.model.job import Reason
 from jobyard.model.node import Node, cluster_of, place_of
 from jobyard.model.resources import Placement, Resources
@@ -60,7 +59,8 @@ class Trainings:
         """Did it get a whole step further: an epoch, a checkpoint, the word that it can yield?"""
         known = job.progress.get(task.number)
         job.progress[task.number] = progress = progress.after(known)
-        job.request = None
+        job.steps.pop(task.number, None)
+        job.revision += 1
         if (progress.epochs_done or progress.saved_at) and self.is_kept_at(task.node):
             job.checkpoint_places[task.number] = place_of(task.node)
         profile = self.profiles.setdefault(self._kind(job), Profile())
@@ -72,15 +72,9 @@ class Trainings:
             job.estimate_seconds = job.busy_seconds + (left + len(progress.history)) * progress.epoch_seconds
         return known is None or known.milestones != progress.milestones
 
-    def learn_use(self, job: JobRecord, used: Used, at: float) -> None:
-        job.used[used.attempt.task] = used
-        if used.gpu_memory_mib:
-            profile = self.profiles.setdefault(self._kind(job), Profile())
-            profile.learn_use(used.memory_mib, used.gpu_memory_mib, used.gpu_percent)
-        if used.gpu_percent == 0:
-            job.idle_since.setdefault(used.attempt.task, at)
-        else:
-            job.idle_since.pop(used.attempt.task, None)
+    def learn_use(self, job: JobRecord, memory_mib: int, gpu_memory_mib: int, gpu_percent: int | None) -> None:
+        profile = self.profiles.setdefault(self._kind(job), Profile())
+        profile.learn_use(memory_mib, gpu_memory_mib, gpu_percent)
 
     def learn_end(self, job: JobRecord, task: Task, outcome: Outcome) -> None:
         if outcome.peak_gpu_memory_mib:
@@ -90,8 +84,7 @@ class Trainings:
                 profile.epochs = max(profile.epochs, len(outcome.progress.history))
         if outcome.progress is not None:
             self.learn_progress(job, task, outcome.progress)
-        job.used.pop(task.number, None)
-        job.idle_since.pop(task.number, None)
+        job.forget_measured(task.number)
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
@@ -137,7 +130,7 @@ class Trainings:
             job.more_gpu_mib = more
             self.profiles.setdefault(self._kind(job), Profile()).least_gpu_mib = more
         job.memory_requeues += 1
-        job.request = None
+        job.revision += 1
         return True
 
     def needs_larger_gpu(self, job: JobRecord, task: Task, outcome: Outcome, nodes: Iterable[Node]) -> str:

@@ -41,7 +41,7 @@ class Reports:
         if attempt not in self._written:
             return True
         written_at, written, _ = self._written[attempt]
-        if at - written_at < SAVED_SECONDS:
+        if written.saved_at and at - written_at < SAVED_SECONDS:
             progress = replace(progress, saved_at=written.saved_at)
         return progress.milestones != written.milestones
 

@@ -288,6 +288,17 @@ class AttemptsMeasured(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class UseMeasured(Event):
+    """A job was seen to use more than jobs of its kind were known to use."""
+
+    job: str
+    memory_mib: int
+    gpu_memory_mib: int  # of one task, on one device
+    gpu_percent: int | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class YieldRequested(Event):
     """Its running tasks are to stop at their next checkpoint and wait again; with a size, to come back that large.
 
@@ -301,6 +312,9 @@ class YieldRequested(Event):
     size: Size | None = None
     to_the_back: bool = False
     by: str = ""
+    # Of one that the scheduler asks.
+    stops_for: str = ""  # the job that it makes room for
+    claim: tuple[Placement, ...] = ()  # room that is kept for it, beyond what it has, if it is to grow
 
 
 @dataclass(frozen=True, slots=True)

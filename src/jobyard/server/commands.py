@@ -7,7 +7,7 @@ import secrets
 from dataclasses import replace
 
 from jobyard.engine.job_record import JobRecord
-from jobyard.engine.wants import member_of, members_together
+from jobyard.engine.queries import member_of, members_together, why_never
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, UserError
 from jobyard.model.events import (
@@ -41,7 +41,7 @@ def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
         check_machines(state, spec)
     check_runtime(state, spec)
     members = [member_of(spec, i) for i, group in enumerate(spec.groups) if group.size]
-    if why := state.why_never(members, spec.on, spec.overcommit, spec.cluster):
+    if why := why_never(state, members, spec.on, spec.overcommit, spec.cluster):
         other = "cluster" if spec.cluster else "node"
         raise UserError(f"job {spec.name!r} can never run: {why}; ask for less, or for another {other} with --on")
     if spec.gang or (spec.cluster and spec.starts_together and spec.elastic is None):

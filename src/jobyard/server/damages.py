@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from jobyard.engine import concerns, quarantine
+from jobyard.engine import concerns, quarantine, saved_state
+from jobyard.engine.handling import handle
 from jobyard.engine.yard_state import YardState
 from jobyard.server.journal import Journal, Row
 
@@ -19,6 +20,14 @@ class Damage(NamedTuple):
     sentence: str  # as in "row 12 is damaged"
     jobs: frozenset[str] | None  # held because of it; None: nobody can say which
     is_accepted: bool = False
+
+    def plain(self) -> tuple[int, str, list[str] | None]:
+        return self.row, self.sentence, None if self.jobs is None else sorted(self.jobs)
+
+    @classmethod
+    def accepted(cls, row: int, sentence: str, jobs: list[str] | None) -> Damage:
+        """One that was saved with a state: only what is accepted is."""
+        return cls(row, sentence, None if jobs is None else frozenset(jobs), is_accepted=True)
 
     @property
     def stops_all(self) -> bool:
@@ -46,6 +55,17 @@ def replay(journal: Journal, after: int, state: YardState) -> Restored:
     return Restored(after, state, tuple(damages))
 
 
+def from_base(journal: Journal) -> Restored:
+    """The newest base that is whole; nothing, where there is none. One that is damaged is named, and holds nobody."""
+    damages: list[Damage] = []
+    for base in journal.bases():
+        if not base.trouble:
+            damages += [Damage.accepted(*each) for each in base.data["damages"]]
+            return Restored(base.covers, saved_state.load(base.data["yard"]), tuple(damages))
+        damages.append(Damage(base.seq, base.trouble, frozenset()))
+    return Restored(0, YardState(), tuple(damages))
+
+
 def why_read_only(damages: Iterable[Damage]) -> str:
     """Empty: it is not. One sentence, with the way out."""
     for damage in damages:
@@ -62,7 +82,7 @@ def _carried_out(state: YardState, row: Row) -> list[Damage]:
     for event in row.events:
         jobs = concerns.jobs_of(state, event)
         try:
-            state.handle(event)
+            handle(state, event)
         except Exception as error:
             sentence = f"row {row.seq} cannot be carried out ({type(event).__name__}: {error!r})"
             damages.append(_held(state, Damage(row.seq, sentence, row.jobs if jobs is None else jobs)))

@@ -27,8 +27,8 @@ def dry_run(loop: YardLoop, request: SubmitJob) -> PlanView:
     if request.render and (cluster := cluster_named(state, request.spec.on)):
         return _as_objects(loop, request, cluster)
     job = JobRecord(NO_ID, state.last_number + 1, checked_spec(state, request.spec), time.time())
-    snapshot = state.snapshot()
-    asked = state.request_of(job)
+    snapshot = loop.planner.snapshot()
+    asked = loop.planner.wants.request_of(job)
     requests = (*snapshot.requests, *((asked,) if asked else ()))
     decided = plan(Snapshot(snapshot.nodes, snapshot.held, requests, quotas=snapshot.quotas))
     openings = [opening for opening in decided.openings if opening.job == NO_ID]
@@ -38,7 +38,9 @@ def dry_run(loop: YardLoop, request: SubmitJob) -> PlanView:
     elif wait := decided.waits.get(NO_ID):
         rest = "the rest waits" if openings else "it waits"
         sentences.append(f"{rest} ({wait.reason}): {wait.sentence}")
-    return PlanView(job_view(state, job), tuple(sentences), _rendered(loop, job, openings) if request.render else "")
+    return PlanView(
+        job_view(loop.planner, job), tuple(sentences), _rendered(loop, job, openings) if request.render else ""
+    )
 
 
 def _as_objects(loop: YardLoop, request: SubmitJob, cluster: str) -> PlanView:
@@ -52,7 +54,7 @@ def _as_objects(loop: YardLoop, request: SubmitJob, cluster: str) -> PlanView:
         rendered = executor.preview(submitted, Launch(cluster, slot, (AttemptId(job.id, 0, 1),)))
     else:
         rendered = preview_by(KUBERNETES)(submitted)
-    return PlanView(job_view(state, job), (), rendered)
+    return PlanView(job_view(loop.planner, job), (), rendered)
 
 
 def _sentence(job: JobRecord, opening: Opening, index: int) -> str:

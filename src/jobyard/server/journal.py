@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, RowMapping, func, insert, select
+from sqlalchemy import Engine, RowMapping, case, delete, func, insert, select
 
 from jobyard.errors import Bug, UserError
 from jobyard.model import events as kinds
@@ -35,6 +35,15 @@ class Row(NamedTuple):
     jobs: frozenset[str] | None = None  # those it concerns; None: that cannot be told, or it is not these alone
 
 
+class Base(NamedTuple):
+    """A row that holds a whole state, as JSON-ready data. With `trouble` it is not what was written."""
+
+    seq: int
+    covers: int  # the last row whose events are in it
+    data: Any
+    trouble: str = ""
+
+
 class Journal:
     """Used from one thread at a time: the server's writer thread."""
 
@@ -59,22 +68,58 @@ class Journal:
 
         Raises UserError at a row that a newer yard has written.
         """
-        query = select(journal).where(journal.c.seq > after).order_by(journal.c.seq)
+        columns = [column for column in journal.c if column is not journal.c.events]
+        events = case((journal.c.covers.is_(None), journal.c.events), else_="").label("events")  # a base is large
+        query = select(*columns, events).where(journal.c.seq > after).order_by(journal.c.seq)
         with self._engine.connect() as connection:
             for found in connection.execution_options(yield_per=200).execute(query).mappings():
                 seq = found["seq"]
                 if seq > after + 1:
                     missing = f"row {after + 1} is" if seq == after + 2 else f"rows {after + 1} to {seq - 1} are"
                     yield Row(seq - 1, [], f"{missing} missing")
-                yield _row(found)
+                yield _row(found) if found["covers"] is None else Row(seq, [], "", frozenset())
                 after = seq
 
     def read(self, after: int = 0) -> Iterator[tuple[int, list[Event]]]:
-        """The rows after a number, in order. Raises Bug at one that is damaged."""
-        for row in self.rows(after):
+        """The rows after a number that are still there, in order. Raises Bug at one that is damaged."""
+        for row in self.rows(max(after, self.first_seq() - 1)):
             if row.trouble:
                 raise Bug(f"journal: {row.trouble}; `yard doctor` says more")
             yield row.seq, row.events
+
+    def append_base(self, covers: int, data: Any, at: float) -> int:
+        """Write a whole state, as it was after row `covers`; returns the row's number."""
+        body = json.dumps({"covers": covers, "state": data}, separators=(",", ":"))
+        row = {"at": at, "version": VERSION, "events": body, "covers": covers}
+        stamp = {"checksum": row_checksum(VERSION, at, body), "jobs": jobs_column(())}
+        with self._engine.begin() as connection:
+            key = connection.execute(insert(journal).values(**row, **stamp)).inserted_primary_key
+        assert key is not None
+        return int(key[0])
+
+    def bases(self) -> Iterator[Base]:
+        """The newest first; damaged ones too. Raises UserError at one that a newer yard has written."""
+        query = select(journal).where(journal.c.covers.is_not(None)).order_by(journal.c.seq.desc())
+        with self._engine.connect() as connection:
+            for found in connection.execution_options(yield_per=1).execute(query).mappings():
+                yield _base(found)
+
+    def base_rows(self) -> list[tuple[int, int]]:
+        """The number of each base and of the last row that it covers, the newest first."""
+        query = select(journal.c.seq, journal.c.covers).where(journal.c.covers.is_not(None))
+        with self._engine.connect() as connection:
+            return [(row.seq, row.covers) for row in connection.execute(query.order_by(journal.c.seq.desc()))]
+
+    def forget(self, until: int, most: int) -> int:
+        """Delete the oldest rows up to a number, at most so many; returns how many were."""
+        oldest = select(journal.c.seq).where(journal.c.seq <= until).order_by(journal.c.seq).limit(most)
+        with self._engine.begin() as connection:
+            return connection.execute(delete(journal).where(journal.c.seq.in_(oldest))).rowcount
+
+    def first_seq(self) -> int:
+        """The number of the oldest row; 0 where there is none."""
+        with self._engine.connect() as connection:
+            return int(connection.scalar(select(func.min(journal.c.seq))) or 0)
 
     def last_seq(self) -> int:
         """The number of the last row; 0 where there is none."""
@@ -98,6 +143,16 @@ class Journal:
                 return str(found)
             connection.execute(insert(facts).values(name=name, value=default))
         return default
+
+
+def _base(found: RowMapping) -> Base:
+    seq, covers = found["seq"], found["covers"]
+    if found["checksum"] != row_checksum(found["version"], found["at"], found["events"]):
+        return Base(seq, covers, None, f"row {seq}, a base, is damaged")
+    if found["version"] > VERSION:
+        raise UserError(f"the journal {_newer(seq)} (its format is {found['version']}, ours {VERSION}); {_WAY_OUT}")
+    data = json.loads(found["events"])
+    return Base(seq, data["covers"], data["state"])
 
 
 def _row(found: RowMapping) -> Row:

@@ -15,6 +15,7 @@ from typing import TypeVar
 from sqlalchemy.exc import DatabaseError
 
 from jobyard.agent import faults
+from jobyard.engine.planner import Planner
 from jobyard.errors import NotFound, Unavailable, Unwritable, YardError
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import Executor
@@ -24,7 +25,9 @@ from jobyard.model.job import Reason
 from jobyard.model.node import NodeState, place_of
 from jobyard.model.task import Outcome
 from jobyard.server import rounds
+from jobyard.server.compaction import compact
 from jobyard.server.damages import Damage, Restored, why_read_only
+from jobyard.server.history import History
 from jobyard.server.journal import Journal
 from jobyard.server.news import News
 from jobyard.server.rounds import Asked, Command, Item
@@ -47,10 +50,11 @@ class YardLoop(StateView):
     damages: tuple[Damage, ...]  # rows of it that could not be replayed
     read_only: str  # why nothing can be asked of this yard, and the way out
 
-    def __init__(self, journal: Journal, snapshots: Snapshots) -> None:
+    def __init__(self, journal: Journal, snapshots: Snapshots, history: History) -> None:
         super().__init__()
         self._journal = journal
         self._snapshots = snapshots
+        self._history = history
         self._inbox: asyncio.Queue[Item] = asyncio.Queue()
         self._writer = ThreadPoolExecutor(1, "journal")
         self._saver = ThreadPoolExecutor(1, "snapshot")
@@ -189,7 +193,7 @@ class YardLoop(StateView):
             self._settled.clear()
             done = rounds.Round()
             try:
-                done = rounds.run(self.state, batch, time.time(), self._unheard, self.troubles)
+                done = rounds.run(self.planner, batch, time.time(), self._unheard, self.troubles)
                 if done.events:
                     # Before the commit: who is acknowledged must not depend on our life any more.
                     if self.is_busy:
@@ -259,9 +263,10 @@ class YardLoop(StateView):
     def _renew_snapshot(self) -> None:
         """In a thread of its own: neither a command nor a commit waits for it."""
         try:
-            self._snapshots.renew(self._journal)
+            restored = self._snapshots.renew(self._journal)
+            compact(self._journal, self._history, restored, lambda work: self._writer.submit(work).result())
         except Exception as error:
-            log.warning("no snapshot: %s", error)
+            self.trouble("snapshot", f"no snapshot or base was written ({error!r})", error)
 
     async def _set_aside(self, spoiled: rounds.Spoiled, batch: list[Item]) -> None:
         """One item broke the state: go back to what is on disk, and on without it. It hurts its asker or its jobs."""
@@ -297,7 +302,8 @@ class YardLoop(StateView):
             await self._stop([task for own in self._executors.values() for task in own])
 
     def _take_up(self, restored: Restored) -> None:
-        self.seq, self.state, self.damages = restored
+        self.seq, state, self.damages = restored
+        self.state, self.planner = state, Planner(state)
         self.read_only = why_read_only(self.damages)
 
     async def _recover(self, error: YardError, asked: Iterable[Asked]) -> None:
@@ -368,8 +374,8 @@ class YardLoop(StateView):
                 executor.dismiss()
             await asyncio.sleep(0)  # let it go out
         await self._stop([task for own in self._executors.values() for task in own])
+        self._saver.shutdown()  # it may still want the other
         self._writer.shutdown()
-        self._saver.shutdown()
 
     async def _stop(self, tasks: Collection[asyncio.Task[None]]) -> None:
         while tasks:

@@ -23,6 +23,7 @@ from jobyard.server.app import make_app
 from jobyard.server.bounds import Bounded
 from jobyard.server.database import open_database, unreadable
 from jobyard.server.environments import DIRECTORY, Environments
+from jobyard.server.history import History
 from jobyard.server.journal import Journal
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.limits import HEADER_BYTES_MOST, LISTEN_MOST, limits_of, raise_descriptor_limit
@@ -73,7 +74,7 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     yard_id = journal.fact("yard_id", os.urandom(8).hex())
     build = settings.build_id()
     try:
-        loop = YardLoop(journal, Snapshots(directory / "snapshot.json", build, yard_id))
+        loop = YardLoop(journal, Snapshots(directory / "snapshot.json", build, yard_id), History(engine))
     except DatabaseError as error:
         raise unreadable(url, error) from error
     path = settings.socket_path(directory)

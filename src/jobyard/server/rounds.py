@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from jobyard.engine import concerns
-from jobyard.engine.quarantine import Poisoned
+from jobyard.engine.blaming import Poisoned
+from jobyard.engine.handling import handle
+from jobyard.engine.planner import Planner
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import Bug, YardError
 from jobyard.model.effects import Effect
@@ -57,9 +59,9 @@ class Round:
     made: dict[str, Asked] = field(default_factory=dict)  # jobs that were submitted just now: nothing is on disk yet
 
 
-def run(state: YardState, batch: Iterable[Item], now: float, unheard: Unheard, troubles: Troubles) -> Round:
+def run(planner: Planner, batch: Iterable[Item], now: float, unheard: Unheard, troubles: Troubles) -> Round:
     """Apply all of it, then let the engine decide. Raises Spoiled; the state is then of no use any more."""
-    done = Round()
+    done, state = Round(), planner.state
     for item in batch:
         if not isinstance(item, Asked):
             _apply(state, done, None, (event for event in item if event not in unheard))
@@ -75,8 +77,8 @@ def run(state: YardState, batch: Iterable[Item], now: float, unheard: Unheard, t
             _apply(state, done, item, happened)
             done.answers.append((item, result))
     try:
-        _apply(state, done, None, state.decide(now))
-        done.effects.extend(state.withdrawals(now))
+        _apply(state, done, None, planner.decide(now))
+        done.effects.extend(planner.withdrawals(now))
     except Poisoned as error:
         raise Spoiled(done.made.get(error.job), None, frozenset((error.job,))) from error.__cause__
     except Spoiled as spoiled:
@@ -93,7 +95,7 @@ def _apply(state: YardState, done: Round, asked: Asked | None, happened: Iterabl
         if isinstance(event, CancelRequested) and event.job in state.quarantined:
             done.ends_quarantine = True
         try:
-            done.effects.extend(state.handle(event))
+            done.effects.extend(handle(state, event))
         except Exception as error:
             raise Spoiled(asked, event, jobs) from error
         if asked is not None and isinstance(event, JobSubmitted):

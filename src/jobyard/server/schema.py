@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Float, Integer, MetaData, String, Table, Text
+from sqlalchemy import Column, Float, Index, Integer, MetaData, String, Table, Text
 
-HEAD = "0003"  # the newest migration; a test compares it with Alembic's own answer
+HEAD = "0004"  # the newest migration; a test compares it with Alembic's own answer
 
 metadata = MetaData()
 
@@ -18,6 +18,18 @@ journal = Table(
     Column("checksum", String(16), nullable=False),
     # The jobs that the row concerns, with a checksum of their own: where the rest is damaged, all else goes on.
     Column("jobs", Text, nullable=False),
+    # Of a base: the number of the last row whose events its state holds. A replay begins after that.
+    Column("covers", Integer),
+)
+Index("journal_bases", journal.c.covers, sqlite_where=journal.c.covers.is_not(None))
+
+# A line for each job that has ended, for simulations of days whose rows are gone.
+history = Table(
+    "history",
+    metadata,
+    Column("job", String(64), primary_key=True),
+    Column("finished_at", Float, nullable=False, index=True),
+    Column("body", Text, nullable=False),
 )
 
 tokens = Table(

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobyard.engine import saved_state
-from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
-from jobyard.server.damages import Damage, Restored, replay
+from jobyard.server.damages import Damage, Restored, from_base, replay
 from jobyard.server.journal import Journal
 
 log = logging.getLogger(__name__)
@@ -41,9 +40,11 @@ class Snapshots:
         with suppress(OSError):
             path.with_name(_PICKLE).unlink()
 
-    def renew(self, journal: Journal) -> None:
+    def renew(self, journal: Journal) -> Restored:
         """From the file and the rows after it, so that nobody's state is read while it changes."""
-        self.save(self.restore(journal))
+        restored = self.restore(journal)
+        self.save(restored)
+        return restored
 
     def save(self, restored: Restored) -> None:
         """Best effort: without it the next start takes longer, and nothing else.
@@ -52,7 +53,7 @@ class Snapshots:
         """
         if not all(damage.is_accepted for damage in restored.damages):
             return
-        data = {"state": saved_state.save(restored.state), "damages": [_plain(each) for each in restored.damages]}
+        data = {"state": saved_state.save(restored.state), "damages": [each.plain() for each in restored.damages]}
         body = json.dumps(data, separators=(",", ":")).encode()
         header = Header(*self._stamp, restored.seq, hashlib.sha256(body).hexdigest())
         temporary = self._path.with_suffix(".new")
@@ -68,41 +69,37 @@ class Snapshots:
     def restore(self, journal: Journal) -> Restored:
         """The state after the last row of the journal."""
         found = self._load()
-        # Where the database was put back to an older copy, that is the truth.
-        if found.seq > journal.last_seq():
-            log.warning("snapshot ignored: it is newer than the journal")
-            found = _nothing()
-        elif not {damage.row for damage in found.damages} <= journal.accepted_rows():
-            log.warning("snapshot ignored: it is without rows that this journal has")
-            found = _nothing()
-        seq, state, damages = replay(journal, found.seq, found.state)
-        return Restored(seq, state, found.damages + damages)
+        if found is not None and (why := _why_foreign(found, journal)):
+            log.warning("snapshot ignored: %s", why)
+            found = None
+        seq, state, known = found or from_base(journal)
+        seq, state, damages = replay(journal, seq, state)
+        return Restored(seq, state, known + damages)
 
-    def _load(self) -> Restored:
+    def _load(self) -> Restored | None:
         try:
             first, _, body = self._path.read_bytes().partition(b"\n")
             header = Header(*json.loads(first))
             if header[:3] != self._stamp:
-                return _nothing()
+                return None
             if header.sha256 != hashlib.sha256(body).hexdigest():
                 raise ValueError("its checksum is wrong")
             data = json.loads(body)
-            damages = tuple(_damage(*each) for each in data["damages"])
+            damages = tuple(Damage.accepted(*each) for each in data["damages"])
             return Restored(header.seq, saved_state.load(data["state"]), damages)
         except FileNotFoundError:
             pass
         except (OSError, ValueError, TypeError, KeyError, UserError) as error:  # torn or foreign is as good as none
             log.warning("snapshot ignored: %s", error)
-        return _nothing()
+        return None
 
 
-def _nothing() -> Restored:
-    return Restored(0, YardState(), ())
-
-
-def _plain(damage: Damage) -> tuple[int, str, list[str] | None]:
-    return damage.row, damage.sentence, None if damage.jobs is None else sorted(damage.jobs)
-
-
-def _damage(row: int, sentence: str, jobs: list[str] | None) -> Damage:
-    return Damage(row, sentence, None if jobs is None else frozenset(jobs), is_accepted=True)
+def _why_foreign(found: Restored, journal: Journal) -> str:
+    """Empty: it is of this journal. Where the database was put back to an older copy, that is the truth."""
+    if found.seq > journal.last_seq():
+        return "it is newer than the journal"
+    if found.seq < journal.first_seq() - 1:
+        return "the rows after it are gone"
+    if not {damage.row for damage in found.damages} <= journal.accepted_rows():
+        return "it is without rows that this journal has"
+    return ""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jobyard.engine.job_record import JobRecord
+from jobyard.engine.queries import member_of, why_never
 from jobyard.engine.training import is_last_epoch, obeys_its_user, pinned_to
-from jobyard.engine.wants import member_of
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
 from jobyard.model.events import ScaleRequested, YieldRequested
@@ -64,7 +64,7 @@ def _check_size(state: YardState, job: JobRecord, size: Size) -> None:
         raise UserError(f"job {job.id} is in its last epoch, which is never stopped; wait for it")
     sized = job.spec.sized(size)
     on = pinned_to(job, state.nodes) or sized.on
-    if why := state.why_never([member_of(sized, 0)], on, sized.overcommit, sized.cluster):
+    if why := why_never(state, [member_of(sized, 0)], on, sized.overcommit, sized.cluster):
         raise UserError(f"job {job.id} can never have {size}: {why}")
     if sized.gang:
         check_gang(state, sized)

@@ -17,11 +17,12 @@ from jobyard.wire.views import SizeView, TrainingView
 def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> TrainingView | None:
     """None for a job that neither is said to train nor reports."""
     spec = job.spec
-    if not job.progress and spec.training is None and spec.elastic is None:
+    if not (job.progress or job.steps) and spec.training is None and spec.elastic is None:
         return None
     now = time.time()
     profile = state.trainings.profile_of(job) or Profile()
-    progress = min(job.progress.values(), key=lambda each: each.epochs_done, default=Progress())
+    told = [found for number in job.progress.keys() | job.steps.keys() if (found := job.progress_now(number))]
+    progress = min(told, key=lambda each: each.epochs_done, default=Progress())
     measured = [(size, at.epoch_seconds) for size, at in profile.by_size.items() if at.epoch_seconds]
     seconds = progress.epoch_seconds if job.slots else None
     seconds = seconds or predict_epoch_seconds(measured, spec.training_size)

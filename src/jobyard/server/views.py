@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from jobyard.engine.job_record import JobRecord, SlotRecord
+from jobyard.engine.planner import Planner
 from jobyard.engine.training import idle_seconds
 from jobyard.engine.yard_state import YardState
 from jobyard.model.job import Reason, State
@@ -40,9 +41,9 @@ def counts_of(job: JobRecord) -> Counts:
     return Counts(total=job.spec.size, **by_name)
 
 
-def job_view(state: YardState, job: JobRecord, *, last_lines: tuple[str, ...] = (), detail: bool = True) -> JobView:
+def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = (), detail: bool = True) -> JobView:
     spec = job.spec
-    reason, message = reason_of_job(state, job)
+    state, (reason, message) = planner.state, reason_of_job(planner, job)
     groups = tuple(
         GroupView(g.name, g.count, g.completions, g.parallelism, g.resources, str(g.command)) for g in spec.groups
     )
@@ -115,7 +116,7 @@ def shown(name: str, value: str) -> str:
     return "(hidden)" if SECRET_NAME.search(name) else value
 
 
-def reason_of_job(state: YardState, job: JobRecord) -> tuple[Reason | None, str]:
+def reason_of_job(planner: Planner, job: JobRecord) -> tuple[Reason | None, str]:
     """Why it is as it is, and the sentence for it."""
     if job.quarantine:
         return Reason.HELD, f"{job.quarantine}; nothing of it is begun or ended until `yard cancel {job.id}`"
@@ -135,12 +136,13 @@ def reason_of_job(state: YardState, job: JobRecord) -> tuple[Reason | None, str]
         return next((task.reason, task.message) for task in job.active_tasks() if task.is_yielding)
     if (idle := idle_seconds(job, time.time())) is not None:
         return None, f"its GPUs have been idle for {show_seconds(idle)}; `yard cancel {job.id}` gives them back"
+    state = planner.state
     if (held := held_up(state, job)) and not job.counts[State.RUNNING]:
         return held
     if job.state is State.PENDING:
         if waiting := state.waits_for(job):
             return Reason.DEPENDENCY, f"waits for {', '.join(waiting)} to end"
-        if wait := state.waits.get(job.id):
+        if wait := planner.waits.get(job.id):
             return wait.reason, wait.sentence
         if job.spec.size == 1 and (message := job.task(0).message):
             return job.task(0).reason, message
@@ -289,9 +291,9 @@ def node_view(state: YardState, node: Node, held: Held | None = None) -> NodeVie
     )
 
 
-def why_view(state: YardState, job: JobRecord) -> WhyView:
+def why_view(planner: Planner, job: JobRecord) -> WhyView:
     """Why it is not running, or what it is doing instead."""
-    reason, message = reason_of_job(state, job)
+    state, (reason, message) = planner.state, reason_of_job(planner, job)
     sentences = []
     if message:
         sentences.append(message)
@@ -307,7 +309,7 @@ def why_view(state: YardState, job: JobRecord) -> WhyView:
         if (held := held_up(state, job)) and held[1] not in sentences:
             reason = reason or held[0]
             sentences.append(held[1])
-        if wait := state.waits.get(job.id):
+        if wait := planner.waits.get(job.id):
             reason = reason or wait.reason
             sentences.append(f"the rest: {wait.sentence}")
         elif waiting and (job.spec.limit is not None or any(g.parallelism for g in job.spec.groups)):

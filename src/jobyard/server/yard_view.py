@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from jobyard.engine import wants
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.training import resumes_at, tells_of_checkpoints, yield_seconds
 from jobyard.engine.yard_state import YardState
@@ -93,7 +92,7 @@ class StateView:
         return JobFacts(False, job.stop is not None, job.is_fresh, len(job.slots), waiting, latest, is_held)
 
     def nodes_of(self, cluster: str) -> Sequence[str]:
-        nodes = wants.nodes_of(self.state, cluster)
+        nodes = self.state.nodes_of(cluster)
         return [node.id for node in nodes if node.state is not NodeState.DOWN]
 
     def held_jobs(self) -> Sequence[str]:

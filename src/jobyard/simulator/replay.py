@@ -6,8 +6,10 @@ import heapq
 from collections.abc import Callable, Iterable
 from itertools import chain, count
 
+from jobyard.engine.handling import handle
 from jobyard.engine.invariants import check, check_settled
 from jobyard.engine.job_record import STUCK_SECONDS
+from jobyard.engine.planner import Planner
 from jobyard.engine.training import resumes_at
 from jobyard.engine.yard_state import YardState
 from jobyard.model.effects import Effect, Yield
@@ -54,6 +56,7 @@ class Simulation:
         trainees: Trainees = untrained,
     ) -> None:
         self.yard = YardState()
+        self._planner = Planner(self.yard)
         self.now = 0.0
         self.history: list[Event] = []  # what a journal would hold
         self._behaviour = behaviour
@@ -79,17 +82,17 @@ class Simulation:
 
     def apply(self, *events: Event) -> None:
         """Some events, and all that the engine decides because of them."""
-        for each in chain(events, self.yard.decide(self.now)):
+        for each in chain(events, self._planner.decide(self.now)):
             if not each.ephemeral:
                 self.history.append(each)
             if isinstance(each, NodeLost):
                 self._agents.pop(each.node, None)
-            self._carry_out(self.yard.handle(each))
+            self._carry_out(handle(self.yard, each))
             if self._check:
                 check(self.yard)
         if self._check:
-            check_settled(self.yard)
-        self._carry_out(self.yard.withdrawals(self.now))
+            check_settled(self._planner)
+        self._carry_out(self._planner.withdrawals(self.now))
         self._plan_to_wake()
 
     def _later(self, time: float, happen: Callable[[], None]) -> None:
@@ -99,7 +102,7 @@ class Simulation:
         """Deadlines and stuck slots need a look at the clock though nothing else happens."""
         slots = (record for _, record in self.yard.slots.values())
         stuck = (record.progress_at + STUCK_SECONDS * 1.01 for record in slots if len(record.tasks) > 1)
-        deadline = self.yard.next_deadline()
+        deadline = self._planner.next_deadline()
         wake_at = min((time for time in chain(stuck, [deadline]) if time is not None and time > self.now), default=None)
         if wake_at is not None and not self.now < self._wake_at <= wake_at:
             self._wake_at = wake_at

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from jobyard.engine.handling import handle
 from jobyard.engine.invariants import check, check_settled
 from jobyard.engine.job_record import JobRecord
+from jobyard.engine.planner import Planner
 from jobyard.engine.yard_state import YardState
 from jobyard.model.effects import Effect, Launch, Stop
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, AttemptsWithdrawn, Event, Finished, Started
@@ -25,7 +27,9 @@ def state_of(job: JobRecord) -> State:
 class Yard:
     def __init__(self, *nodes: Node) -> None:
         self.state = YardState()
+        self.planner = Planner(self.state)
         self.now = 100.0
+        self.history: list[Event] = []  # what a journal would hold
         self.effects: list[Effect] = []  # since the last event from outside
         self.apply(*(joined(node) for node in nodes or (a_node(),)))
 
@@ -33,15 +37,17 @@ class Yard:
         self.effects = []
         for event in events:
             self._handle(event)
-        for number, event in enumerate(self.state.decide(self.now)):
+        for number, event in enumerate(self.planner.decide(self.now)):
             assert number < 100_000
             self._handle(event)
-        check_settled(self.state)
-        self.effects += self.state.withdrawals(self.now)
+        check_settled(self.planner)
+        self.effects += self.planner.withdrawals(self.now)
         return self.effects
 
     def _handle(self, event: Event) -> None:
-        self.effects += self.state.handle(event)
+        if not event.ephemeral:
+            self.history.append(event)
+        self.effects += handle(self.state, event)
         check(self.state)
 
     def submit(self, spec: JobSpec) -> JobRecord:

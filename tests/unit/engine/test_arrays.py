@@ -8,7 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from types import FrameType
 
+from jobyard.engine.handling import handle
 from jobyard.engine.job_record import BACKLOG_SECONDS, STUCK_SECONDS
+from jobyard.engine.planner import Planner
 from jobyard.engine.yard_state import YardState
 from jobyard.model.effects import Launch, Withdraw
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, CancelRequested, Finished, RetryRequested, Started
@@ -32,6 +34,7 @@ def test_a_million_tasks_take_no_memory_until_they_run_and_none_after() -> None:
         assert not job.attempts
         yard.apply(CancelRequested(job.id, yard.now))
         yard.withdraw(*yard.active(job))
+        yard.history.clear()
         assert tracemalloc.get_traced_memory()[0] < 1 << 20
     finally:
         tracemalloc.stop()
@@ -214,13 +217,14 @@ def calls_of(work: Callable[[], None]) -> int:
 
 def run_an_array(tasks: int) -> None:
     state, now = YardState(), 0.0
-    state.handle(joined(a_node(cpus=16)))
-    state.handle(submitted("j", 1, a_job(tasks)))
+    planner = Planner(state)
+    handle(state, joined(a_node(cpus=16)))
+    handle(state, submitted("j", 1, a_job(tasks)))
     waiting: deque[AttemptId] = deque()
     while not state.jobs["j"].is_final:
-        for event in state.decide(now):
-            waiting.extend(a for effect in state.handle(event) if isinstance(effect, Launch) for a in effect.attempts)
+        for event in planner.decide(now):
+            waiting.extend(a for effect in handle(state, event) if isinstance(effect, Launch) for a in effect.attempts)
         now += 0.01
         ended = [waiting.popleft() for _ in range(min(50, len(waiting)))]
-        state.handle(AttemptsStarted(tuple(Started(a, now) for a in ended), now))
-        state.handle(AttemptsFinished(tuple(Finished(a, Outcome(now - 0.002, now, 0)) for a in ended), now))
+        handle(state, AttemptsStarted(tuple(Started(a, now) for a in ended), now))
+        handle(state, AttemptsFinished(tuple(Finished(a, Outcome(now - 0.002, now, 0)) for a in ended), now))

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from jobyard.engine import saved_state
+from jobyard.engine.handling import handle
+from jobyard.engine.queries import member_of, why_never
 from jobyard.engine.training import pinned_to, resumes_at
-from jobyard.engine.wants import member_of
 from jobyard.model.effects import Stop
 from jobyard.model.events import (
     AttemptsAwaited,
@@ -98,10 +99,10 @@ def test_a_cluster_says_itself_which_of_its_nodes_take_nothing_new() -> None:
 
 def test_a_node_that_is_as_it_was_makes_nobody_look_again() -> None:
     yard = a_yard()
-    yard.state.handle(NodeJoined(a_cluster_node("n1"), yard.now))
-    assert not yard.state.replan
-    yard.state.handle(NodeJoined(a_cluster_node("n1", cpus=5), yard.now))
-    assert yard.state.replan
+    handle(yard.state, NodeJoined(a_cluster_node("n1"), yard.now))
+    assert not yard.state.changes.plan
+    handle(yard.state, NodeJoined(a_cluster_node("n1", cpus=5), yard.now))
+    assert yard.state.changes.plan
 
 
 def test_a_removed_cluster_takes_its_jobs_along() -> None:
@@ -193,9 +194,9 @@ def test_a_quota_holds_jobs_back_until_it_grows() -> None:
     yard.apply(QuotaMeasured("prod", Quota(cpu_millis=2000), yard.now))
     job = yard.submit(on_prod(4))
     assert len(yard.active(job)) == 2
-    assert yard.state.waits[job.id].reason is Reason.QUOTA
-    yard.state.handle(QuotaMeasured("prod", Quota(cpu_millis=2000), yard.now))
-    assert not yard.state.replan
+    assert yard.planner.waits[job.id].reason is Reason.QUOTA
+    handle(yard.state, QuotaMeasured("prod", Quota(cpu_millis=2000), yard.now))
+    assert not yard.state.changes.plan
     yard.apply(QuotaMeasured("prod", Quota(), yard.now))
     assert len(yard.active(job)) == 4
 
@@ -251,10 +252,10 @@ def test_a_slot_of_a_cluster_holds_one_task_however_short_they_are() -> None:
 def test_what_a_machine_job_could_have_at_most_is_not_told_by_clusters() -> None:
     yard = a_yard(a_cluster_node("n1", cpus=99, gpus=16))
     large = a_job(1, cpus=80)
-    assert yard.state.why_never([member_of(large, 0)], "") is not None
+    assert why_never(yard.state, [member_of(large, 0)], "") is not None
     on_cluster = replace(large, cluster="prod", on="prod")
-    assert yard.state.why_never([member_of(on_cluster, 0)], "prod", cluster="prod") is None
-    assert yard.state.why_never([member_of(on_cluster, 0)], "x", cluster="x") == "there is no cluster 'x'; known: prod"
+    assert why_never(yard.state, [member_of(on_cluster, 0)], "prod", cluster="prod") is None
+    assert why_never(yard.state, [member_of(on_cluster, 0)], "x", cluster="x") == "there is no cluster 'x'; known: prod"
 
 
 def test_jobs_for_a_queue_are_handed_over_at_once() -> None:

@@ -13,7 +13,7 @@ def test_it_starts_all_at_once_or_not_at_all() -> None:
     gang = yard.submit(a_job(3, gang=True))
     assert gang.state is State.PENDING
     assert not gang.slots
-    assert "start together" in yard.state.waits[gang.id].sentence
+    assert "start together" in yard.planner.waits[gang.id].sentence
     yard.apply(joined(a_node("more", cpus=1)))
     assert len(yard.launched()) == 3
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from jobyard.engine.handling import handle
+from jobyard.engine.queries import why_never
 from jobyard.model.effects import Stop
 from jobyard.model.events import (
     NodeAdded,
@@ -42,7 +44,7 @@ def test_a_drained_node_finishes_what_it_has_and_gets_nothing_new() -> None:
     assert (node_state(yard), len(yard.active(job))) == (NodeState.DRAINING, 1)
     yard.finish(*yard.active(job))
     assert not yard.active(job)
-    assert "here is draining" in yard.state.waits[job.id].sentence
+    assert "here is draining" in yard.planner.waits[job.id].sentence
     yard.apply(NodeResumed("here", yard.now))
     assert len(yard.active(job)) == 1
 
@@ -108,17 +110,17 @@ def test_labels_come_from_whoever_added_the_node_and_may_change() -> None:
     job = yard.submit(a_job(1, on="fast"))
     assert [job.task(attempt.task).node for attempt in yard.active(job)] == ["gpu1"]
     yard.apply(NodeAdded(NodeConfig("gpu1", "gpu1.lab", labels=("slow",)), yard.now))
-    assert yard.state.why_never(ONE, "fast") == "there is no node 'fast'; known: gpu1, here, local; labels: slow"
+    assert why_never(yard.state, ONE, "fast") == "there is no node 'fast'; known: gpu1, here, local; labels: slow"
 
 
 def test_a_job_may_wait_for_a_node_that_has_not_been_reached_yet() -> None:
     yard = Yard(a_node(cpus=1))
-    assert yard.state.why_never(ONE, "gpu1") == "there is no node 'gpu1'; known: here, local"
+    assert why_never(yard.state, ONE, "gpu1") == "there is no node 'gpu1'; known: here, local"
     yard.apply(NodeAdded(NodeConfig("gpu1", "gpu1.lab"), yard.now))
     large = a_job(1, cpus=4)
-    assert yard.state.why_never([Member(0, large.groups[0].resources, 1)], "") is None
+    assert why_never(yard.state, [Member(0, large.groups[0].resources, 1)], "") is None
     job = yard.submit(large)
-    wait = yard.state.waits[job.id]
+    wait = yard.planner.waits[job.id]
     assert (wait.reason, wait.sentence) == (
         Reason.NODE_DOWN,
         "no node can take it now: gpu1 has not been reached yet",
@@ -159,11 +161,11 @@ def test_only_what_others_hold_makes_the_scheduler_look_again() -> None:
     foreign, use = Foreign(memory_mib=256), (DeviceUse(0, 500, 30),)
     yard.apply(NodeMeasured("here", foreign, yard.now, 1.5, use))
     assert (yard.state.nodes["here"].load, yard.state.nodes["here"].device_use) == (1.5, use)
-    yard.state.handle(NodeMeasured("here", foreign, yard.now, 2.5, (DeviceUse(0, 900, 31),)))
-    assert not yard.state.replan
+    handle(yard.state, NodeMeasured("here", foreign, yard.now, 2.5, (DeviceUse(0, 900, 31),)))
+    assert not yard.state.changes.plan
     assert yard.state.nodes["here"].load == 2.5
-    yard.state.handle(NodeMeasured("here", Foreign(memory_mib=512), yard.now, 2.5, use))
-    assert yard.state.replan
+    handle(yard.state, NodeMeasured("here", Foreign(memory_mib=512), yard.now, 2.5, use))
+    assert yard.state.changes.plan
 
 
 def test_a_node_that_joins_again_keeps_what_was_measured_until_the_next_time() -> None:

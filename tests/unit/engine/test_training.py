@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from jobyard.engine.handling import handle
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.training import has_overrun, resumes_at
-from jobyard.engine.wants import snapshot
 from jobyard.engine.yard_state import YardState
 from jobyard.model.effects import Effect, Reserve, Stop, Yield
 from jobyard.model.events import (
@@ -28,7 +28,7 @@ from jobyard.model.events import (
 from jobyard.model.job import JobSpec, Reason, State
 from jobyard.model.task import AttemptId
 from jobyard.model.training import Elastic, Epoch, Progress, Size, Training
-from tests.builders import a_group, a_job, a_node, joined
+from tests.builders import a_group, a_job, a_node
 from tests.unit.engine.driving import Yard, state_of
 
 GIB = 1024
@@ -157,11 +157,10 @@ def test_the_scheduler_is_told_for_whom_it_asked_a_job_to_stop_until_it_has() ->
     victim = yard.submit(a_training())
     yard.progress(yard.begin(victim), report(3))
     urgent = yard.submit(a_job(gpus=1, priority=10))
-    (seen,) = snapshot(yard.state, yard.now).running
+    (seen,) = yard.planner.snapshot(yard.now).running
     assert (seen.is_stopping, seen.stops_for, seen.becomes) == (True, urgent.id, None)
     yard.stop_at_checkpoint(victim, report(4))
-    assert not snapshot(yard.state, yard.now).running
-    assert not yard.state.orders
+    assert not yard.planner.snapshot(yard.now).running
 
 
 def test_nobody_is_preempted_in_the_last_epoch() -> None:
@@ -528,7 +527,7 @@ def test_the_least_memory_of_a_gpu_counts_on_machines() -> None:
     job = yard.submit(a_job(groups=(group,)))
     (record,) = job.slots.values()
     assert (record.slot.placement.node, record.slot.placement.devices[0].index) == ("mixed", 1)
-    wait = yard.state.waits[job.id]
+    wait = yard.planner.waits[job.id]
     assert "1 GPU of at least 40 GiB" in wait.sentence
     assert "0 free GPUs (each of at least 40 GiB) of 2" in wait.sentence
 
@@ -536,7 +535,7 @@ def test_the_least_memory_of_a_gpu_counts_on_machines() -> None:
 def test_a_job_that_asks_for_a_larger_gpu_than_any_machine_has_never_fits() -> None:
     yard = TrainingYard(a_node(gpus=2, gpu_mib=16 * GIB))
     job = yard.submit(a_job(groups=(replace(a_group(cpus=0, gpus=1), least_device_mib=40 * GIB),)))
-    wait = yard.state.waits[job.id]
+    wait = yard.planner.waits[job.id]
     assert wait.reason is Reason.NEVER_FITS
     assert wait.sentence.startswith("a task needs 0 cpus, 1 GPU of at least 40 GiB; the largest node, here, has")
 
@@ -582,29 +581,19 @@ def test_an_epoch_of_a_job_of_one_size_asks_for_no_new_plan(yard: TrainingYard) 
         job = yard.submit(spec)
         attempt = yard.begin(job)
         yard.progress(attempt, report(1))
-        yard.state.handle(AttemptsProgressed((Progressed(attempt, report(2)),), yard.now))
-        assert yard.state.replan == is_asked
+        handle(yard.state, AttemptsProgressed((Progressed(attempt, report(2)),), yard.now))
+        assert yard.state.changes.plan == is_asked
         yard.apply()
 
 
 def test_the_whole_is_rebuilt_from_the_journal(yard: TrainingYard) -> None:
-    events: list[Any] = []
-    handle = yard.state.handle
-
-    def recorded(event: Any) -> list[Effect]:
-        if not event.ephemeral:
-            events.append(event)
-        return handle(event)
-
-    yard.state.handle = recorded  # type: ignore[method-assign]
     job = yard.submit(an_elastic(1, 2))
     yard.progress(yard.begin(job), report(2, 100))
     guest = yard.submit(a_job(gpus=1))
     yard.stop_at_checkpoint(job, report(3, 100))
     state = YardState()
-    state.handle(joined(yard.state.nodes["here"]))
-    for event in events:
-        state.handle(event)
+    for event in yard.history:
+        handle(state, event)
     rebuilt = state.jobs[job.id]
     assert (rebuilt.spec, rebuilt.progress, rebuilt.counts) == (job.spec, job.progress, job.counts)
     assert rebuilt.checkpoint_places == job.checkpoint_places

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from jobyard.engine import job_record, saved_state
+from jobyard.engine import job_record
 from jobyard.engine.job_record import JobRecord
 from jobyard.model.effects import Launch
 from jobyard.model.events import (
@@ -49,7 +48,7 @@ from jobyard.model.job import Reason
 from jobyard.model.node import ClusterConfig, Node, NodeConfig, NodeState, Quota, cluster_of
 from jobyard.model.training import Progress
 from tests.unit.engine.strategies import CLUSTER_NODES, NODES, big_cluster_node, big_node, foreign, jobs
-from tests.unit.engine.world import World, fingerprint
+from tests.unit.engine.world import World
 
 OUTCOMES: list[dict[str, Any]] = [
     {"exit_code": 0},
@@ -306,15 +305,22 @@ class YardMachine(RuleBasedStateMachine):
             assert cluster_of(record.slot.placement.node) == job.spec.cluster
 
     @rule()
-    def restart(self) -> None:
-        self.world.restart()
+    def a_base_is_written(self) -> None:
+        self.world.save()
 
     @rule()
-    def snapshot_and_load(self) -> None:
-        loaded = saved_state.load(json.loads(json.dumps(saved_state.save(self.world.yard), allow_nan=False)))
-        assert fingerprint(loaded) == fingerprint(self.world.yard)
-        assert saved_state.save(loaded) == saved_state.save(self.world.yard)  # what was learned, too
-        self.world.take_up(loaded)
+    def restart_from_the_first_row(self) -> None:
+        self.world.restart()
+
+    @precondition(lambda self: bool(self.world.bases))
+    @rule(data=st.data())
+    def restart_from_a_base_and_the_rest(self, data: st.DataObject) -> None:
+        self.world.restart(data.draw(st.sampled_from(self.world.bases)))
+
+    @rule()
+    def restart_from_what_was_just_saved(self) -> None:
+        self.world.save()
+        self.world.restart(self.world.bases[-1])
 
     def teardown(self) -> None:
         try:

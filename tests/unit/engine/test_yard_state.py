@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobyard.engine.handling import handle
 from jobyard.engine.job_record import STUCK_SECONDS
 from jobyard.model.effects import CloseSlot, Stop, Withdraw
 from jobyard.model.events import (
@@ -212,9 +213,9 @@ def test_a_job_that_has_begun_is_not_held_up_by_a_retry_of_the_one_before() -> N
 def test_a_deadline_stops_the_job_and_it_has_failed() -> None:
     yard = Yard(a_node(cpus=1))
     job = yard.submit(a_job(2, deadline_seconds=60))
-    assert yard.state.next_deadline() is None
+    assert yard.planner.next_deadline() is None
     yard.start(*yard.active(job))
-    assert yard.state.next_deadline() == yard.now + 60
+    assert yard.planner.next_deadline() == yard.now + 60
     yard.now += 60
     yard.apply()
     yard.finish(*yard.stopped(), signal=15)
@@ -278,7 +279,7 @@ def test_what_others_use_is_counted() -> None:
     yard.apply(NodeMeasured("here", Foreign(cpu_millis=1500, holders=("python (pid 7)",)), yard.now))
     job = yard.submit(a_job(1))
     assert state_of(job) is State.PENDING
-    assert "python (pid 7)" in yard.state.waits[job.id].sentence
+    assert "python (pid 7)" in yard.planner.waits[job.id].sentence
     yard.apply(NodeMeasured("here", Foreign(), yard.now))
     assert state_of(job) is State.STARTING
 
@@ -328,7 +329,7 @@ def test_a_large_task_is_not_starved_by_a_stream_of_small_ones() -> None:
     for _ in range(20):
         small = yard.submit(a_job(1))
         assert state_of(small) is State.PENDING
-        assert yard.state.waits[small.id].reason in (Reason.PRIORITY, Reason.RESOURCES)
+        assert yard.planner.waits[small.id].reason in (Reason.PRIORITY, Reason.RESOURCES)
     yard.finish(*yard.active(yard.state.jobs["j1"]))
     assert state_of(large) is State.STARTING
 
@@ -337,12 +338,12 @@ def test_decisions_that_nobody_took_are_proposed_again() -> None:
     yard = Yard(a_node(cpus=4))
     job = yard.submit(a_job(8))
     yard.now += STUCK_SECONDS
-    events = yard.state.handle  # a driver that takes one decision and leaves the rest for the next round
+    # A driver that takes one decision and leaves the rest for the next round.
     for attempt in yard.active(job):
-        yard.state.hungry[job.task(attempt.task).slot] = None
-    decisions = yard.state.decide(yard.now)
+        yard.state.changes.slots[job.task(attempt.task).slot] = None
+    decisions = yard.planner.decide(yard.now)
     for event in decisions:
-        events(event)
+        handle(yard.state, event)
         break
     decisions.close()  # type: ignore[attr-defined]
     yard.run_to_the_end(job)
@@ -360,6 +361,6 @@ def test_a_job_may_be_placed_on_a_named_node_only() -> None:
     job = yard.submit(a_job(1, on="b"))
     assert [record.slot.placement.node for record in job.slots.values()] == ["b"]
     yard.apply(NodeLost("b", yard.now))
-    assert yard.state.waits[job.id].reason is Reason.NODE_DOWN
+    assert yard.planner.waits[job.id].reason is Reason.NODE_DOWN
     yard.apply(joined(a_node("b")))
     assert state_of(job) is State.STARTING

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections import defaultdict, deque
 from typing import Any
 
+from jobyard.engine import saved_state
+from jobyard.engine.handling import handle
 from jobyard.engine.invariants import check, check_settled
+from jobyard.engine.planner import Planner
 from jobyard.engine.yard_state import YardState
 from jobyard.model import events as kinds
 from jobyard.model.codec import decode, encode
@@ -25,6 +29,7 @@ from jobyard.model.events import (
 from jobyard.model.job import State
 from jobyard.model.node import Foreign, cluster_of, place_of
 from jobyard.model.task import AttemptId, Outcome
+from jobyard.scheduling.cycle import plan
 from jobyard.simulator.fake_agent import FakeAgent
 
 
@@ -35,29 +40,22 @@ def through_json(event: Event) -> tuple[str, Event]:
     return text, decode(getattr(kinds, kind), data)
 
 
-_MEASURED_OR_WORKED_OUT = frozenset({"slots", "counts", "request", "kind", "used", "idle_since"})
-
-
-def fingerprint(yard: YardState) -> dict[str, Any]:
-    """All that a restart must bring back."""
-    jobs = {}
-    for job in yard.jobs.values():
-        own = {key: value for key, value in vars(job).items() if key not in _MEASURED_OR_WORKED_OUT}
-        own["counts"] = {state: count for state, count in job.counts.items() if count}
-        own["slots"] = {key: (r.slot, r.tasks, r.was_fed, r.progress_at) for key, r in job.slots.items()}
-        jobs[job.id] = own
-    nodes = {key: (node.state, node.cpu_millis, node.memory_mib, node.devices) for key, node in yard.nodes.items()}
-    books = (set(yard.slots), set(yard.unfinished), dict(yard.dependents), yard.last_number, yard.last_slot, yard.keys)
-    machines = (yard.configs, yard.drained, yard.removed, {node.id: node.labels for node in yard.nodes.values()})
-    clusters = (yard.clusters, yard.trainings.storages)
-    return {"jobs": jobs, "nodes": nodes, "books": books, "machines": machines, "clusters": clusters}
+def durable(yard: YardState) -> dict[str, Any]:
+    """All that a restart must bring back, as plain data; what is measured of nodes comes again by itself."""
+    saved = copy.deepcopy(saved_state.save(yard))
+    for node in saved.get("nodes", ()):
+        for measured in ("foreign", "load", "device_use"):
+            node.pop(measured, None)
+    return dict(saved)
 
 
 class World:
     def __init__(self) -> None:
         self.yard = YardState()
+        self.planner = Planner(self.yard)
         self.now = 1000.0
         self.journal: list[str] = []
+        self.bases: list[tuple[int, str]] = []  # whole states, and after how many rows of the journal they were saved
         self.agents: dict[str, FakeAgent] = {}
         # A cluster is one place, with one agent for all of its nodes.
         self.outgoing: defaultdict[str, deque[Effect]] = defaultdict(deque)  # effects under way to a node
@@ -74,12 +72,12 @@ class World:
         """As the server does it: handle, then decide, then ask for what should come back."""
         for event in events:
             self._handle(event)
-        for number, event in enumerate(self.yard.decide(self.now)):
+        for number, event in enumerate(self.planner.decide(self.now)):
             assert number < 5000, "decide() does not come to an end"
             self._handle(event)
         check(self.yard, finished_too=True)
-        check_settled(self.yard)
-        self._send(self.yard.withdrawals(self.now))
+        check_settled(self.planner)
+        self._send(self.planner.withdrawals(self.now))
 
     def _handle(self, event: Event) -> None:
         text, same = through_json(event)
@@ -87,7 +85,7 @@ class World:
         if not event.ephemeral:
             self.journal.append(text)
         self._note(event)
-        effects = self.yard.handle(event)
+        effects = handle(self.yard, event)
         check(self.yard)
         self._send(effects)
 
@@ -125,24 +123,36 @@ class World:
                     self.newest[key], self.live[key] = attempt.number, attempt
             self.outgoing[place_of(effect.node)].append(effect)
 
-    def restart(self) -> None:
-        """The server dies; another one reads the journal."""
-        rebuilt = YardState()
-        for text in self.journal:
-            kind, data = json.loads(text)
-            rebuilt.handle(decode(getattr(kinds, kind), data))
-        assert fingerprint(rebuilt) == fingerprint(self.yard)
-        self.take_up(rebuilt)
+    def save(self) -> None:
+        """A base is written, or a snapshot: they are the same data."""
+        self.bases.append((len(self.journal), json.dumps(saved_state.save(self.yard), allow_nan=False)))
 
-    def take_up(self, rebuilt: YardState) -> None:
-        """The state that another server begins with: what was only measured is measured again."""
-        for node_id, node in self.yard.nodes.items():
-            if node.foreign != Foreign():  # measured again
-                rebuilt.handle(kinds.NodeMeasured(node_id, node.foreign, self.now))
-        for cluster, quota in self.yard.quotas.items():
-            rebuilt.handle(kinds.QuotaMeasured(cluster, quota, self.now))
-        self.yard = rebuilt
+    def rebuilt(self, base: tuple[int, str] | None = None) -> YardState:
+        """As another server reads it, from the beginning or from a saved state."""
+        covers, text = base or (0, "")
+        state = saved_state.load(json.loads(text)) if text else YardState()
+        for row in self.journal[covers:]:
+            kind, data = json.loads(row)
+            handle(state, decode(getattr(kinds, kind), data))
+        return state
+
+    def restart(self, base: tuple[int, str] | None = None) -> None:
+        """The server dies; another one finds the same yard, field by field, and would do the same next."""
+        state = self.rebuilt(base)
+        assert durable(state) == durable(self.yard)
+        self._measure_again(state)
+        seen = Planner(state).snapshot(self.now)
+        assert seen == self.planner.snapshot(self.now)
+        assert plan(seen) == plan(self.planner.snapshot(self.now))
+        self.yard, self.planner = state, Planner(state)
         self.apply()
+
+    def _measure_again(self, state: YardState) -> None:
+        for node_id, node in self.yard.nodes.items():
+            if node.foreign != Foreign():
+                handle(state, kinds.NodeMeasured(node_id, node.foreign, self.now, node.load, node.device_use))
+        for cluster, quota in self.yard.quotas.items():
+            handle(state, kinds.QuotaMeasured(cluster, quota, self.now))
 
     def slots_of(self, place: str) -> list[str]:
         slots = ((slot_id, record.slot.placement.node) for slot_id, (_, record) in self.yard.slots.items())
@@ -203,9 +213,9 @@ class World:
         about = event.attempts if isinstance(event, AttemptsWithdrawn) else [item.attempt for item in event.items]  # type: ignore[attr-defined]
         if any(self.live.get(attempt[:2]) == attempt for attempt in about):
             return
-        before = fingerprint(self.yard)
-        assert self.yard.handle(event) == []
-        assert fingerprint(self.yard) == before
+        before = durable(self.yard)
+        assert handle(self.yard, event) == []
+        assert durable(self.yard) == before
 
     def lose(self, node: str, *, processes_too: bool) -> None:
         """A lost node is rebooted, or only out of reach: then what it runs goes on, and it may say so later."""

@@ -12,7 +12,7 @@ def test_what_came_with_a_token_goes_elsewhere_or_waits_and_says_why() -> None:
     yard.apply(submitted("theirs", 1, a_job(submitted_with="t1")), submitted("own", 2, a_job()))
     assert not yard.state.jobs["theirs"].slots
     assert yard.state.jobs["own"].slots
-    wait = yard.state.waits["theirs"]
+    wait = yard.planner.waits["theirs"]
     assert wait.reason is Reason.NEVER_FITS
     assert wait.sentence == "here is the server's own machine and takes only its owner's jobs"
     yard.apply(joined(a_node("away")))

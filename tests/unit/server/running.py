@@ -16,6 +16,7 @@ from jobyard.model.job import ArrayRange, Command, GroupSpec, JobSpec, Lines, St
 from jobyard.model.resources import Resources
 from jobyard.server.commands import cancel, submit
 from jobyard.server.database import open_database
+from jobyard.server.history import History
 from jobyard.server.journal import Journal
 from jobyard.server.loop import YardLoop
 from jobyard.server.snapshots import Snapshots
@@ -31,7 +32,7 @@ class RunningYard:
         self.engine = engine
         self.machine = machine
         self.journal = Journal(engine)
-        self.loop = YardLoop(self.journal, Snapshots(directory / "snapshot", "build", "yard"))
+        self.loop = YardLoop(self.journal, Snapshots(directory / "snapshot", "build", "yard"), History(engine))
 
     async def submit(self, *lines: str, key: str = "", **spec: Any) -> str:
         return await self.loop.ask(submit(SubmitJob(a_batch(*lines, workdir=str(self.directory), **spec), key=key)))

@@ -251,7 +251,7 @@ async def test_a_cluster_that_was_not_reached_yet_takes_jobs_that_wait(
         await server.add(force=True)
         view = await server.submit(on_lab("true", cpus=64))
         assert view["state"] == "PENDING"
-        assert why_view(server.loop.state, server.running.job(view["id"])).sentences[0]
+        assert why_view(server.loop.planner, server.running.job(view["id"])).sentences[0]
 
 
 def test_on_means_a_cluster_only_where_it_can() -> None:
@@ -348,10 +348,10 @@ async def test_why_and_show_tell_the_clusters_words(tmp_path: Path, monkeypatch:
         awaited = tuple(Awaited(AttemptId(job.id, number, 1), Reason.HELD, sentence) for number in (0, 1))
         server.loop.report([AttemptsAwaited(awaited, time.time())])
         await server.running.until(lambda: bool(server.loop.state.awaits))
-        state = server.loop.state
-        assert why_view(state, job).sentences == (f"2 of 2 tasks wait on lab: {sentence}",)
-        assert why_view(state, job).reason is Reason.HELD
-        assert job_view(state, job).message == f"2 of 2 tasks wait on lab: {sentence}"
+        state, planner = server.loop.state, server.loop.planner
+        assert why_view(planner, job).sentences == (f"2 of 2 tasks wait on lab: {sentence}",)
+        assert why_view(planner, job).reason is Reason.HELD
+        assert job_view(planner, job).message == f"2 of 2 tasks wait on lab: {sentence}"
         assert [task.message for task in task_views(state, job, (), 9, 0)] == [sentence] * 2
         await server.running.cancel(job.id, force=True)
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from jobyard.engine.handling import handle
+from jobyard.engine.planner import Planner
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
 from jobyard.model import codec
@@ -23,13 +25,15 @@ ABLE = replace(a_node("able"), runtime="podman")
 def a_state(*nodes: Node) -> YardState:
     state = YardState()
     for node in nodes:
-        state.handle(joined(node))
+        handle(state, joined(node))
     return state
 
 
-def decide(state: YardState) -> None:
-    for event in state.decide(0.0):
-        state.handle(event)
+def decide(state: YardState) -> Planner:
+    planner = Planner(state)
+    for event in planner.decide(0.0):
+        handle(state, event)
+    return planner
 
 
 def a_contained_job(**other: Any) -> JobSpec:
@@ -45,7 +49,7 @@ def refusal(state: YardState, spec: JobSpec) -> str:
 def test_a_job_in_containers_goes_only_to_machines_that_can_run_them() -> None:
     state = a_state(BARE, ABLE)
     checked_spec(state, a_contained_job())
-    state.handle(submitted("j", 1, a_contained_job(tasks=8)))
+    handle(state, submitted("j", 1, a_contained_job(tasks=8)))
     decide(state)
     assert {record.slot.placement.node for _, record in state.slots.values()} == {"able"}
 
@@ -64,15 +68,14 @@ def test_only_machines_that_the_job_may_have_count() -> None:
 
 def test_a_machine_that_has_not_been_reached_yet_may_have_one() -> None:
     state = a_state(BARE)
-    state.handle(NodeAdded(NodeConfig("gpu1", "gpu1"), 0.0))
+    handle(state, NodeAdded(NodeConfig("gpu1", "gpu1"), 0.0))
     checked_spec(state, a_contained_job())
 
 
 def test_a_job_whose_machine_lost_its_runtime_waits_and_is_told_why() -> None:
     state = a_state(BARE)
-    state.handle(submitted("j", 1, a_contained_job()))
-    decide(state)
-    wait = state.waits["j"]
+    handle(state, submitted("j", 1, a_contained_job()))
+    wait = decide(state).waits["j"]
     assert wait.reason is Reason.NEVER_FITS
     assert "bare has neither docker nor podman" in wait.sentence
 
@@ -91,7 +94,7 @@ def test_with_a_container_nobody_says_that_the_image_is_not_used() -> None:
 
 def test_on_a_cluster_the_flag_means_nothing_and_that_is_said() -> None:
     state = a_state(BARE)
-    state.handle(ClusterAdded(ClusterConfig("lab"), 0.0))
+    handle(state, ClusterAdded(ClusterConfig("lab"), 0.0))
     spec = checked_spec(state, a_contained_job(on="lab"))
     assert not spec.container
     assert spec.notes == ("--container has no effect on a cluster: every task is in a container there",)

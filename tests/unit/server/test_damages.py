@@ -25,6 +25,7 @@ from jobyard.model.events import (
 )
 from jobyard.model.job import Reason, State
 from jobyard.server.database import open_database
+from jobyard.server.history import History
 from jobyard.server.journal import Journal
 from jobyard.server.loop import YardLoop
 from jobyard.server.snapshots import Snapshots
@@ -67,7 +68,7 @@ async def test_the_jobs_of_a_damaged_row_are_held_and_the_others_go_on(tmp_path:
         assert not yard.loop.read_only
         assert (yard.job(before).state, await yard.ended(later)) == (State.SUCCEEDED, State.FAILED)
         assert not yard.job(bad).is_final
-        assert reason_of_job(yard.loop.state, yard.job(bad))[0] is Reason.HELD
+        assert reason_of_job(yard.loop.planner, yard.job(bad))[0] is Reason.HELD
         assert [job.number for job in yard.loop.state.jobs.values()] == [1, 2, 3]
         assert await yard.ended(await yard.submit("true")) is State.SUCCEEDED
         invariants.check(yard.loop.state)
@@ -90,7 +91,7 @@ async def test_a_row_of_the_whole_yard_makes_it_one_to_look_at_until_it_is_accep
         row = yard.loop.seq
     damage(tmp_path, row)
     engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
-    loop = YardLoop(Journal(engine), Snapshots(tmp_path / "snapshot", "build", "yard"))
+    loop = YardLoop(Journal(engine), Snapshots(tmp_path / "snapshot", "build", "yard"), History(engine))
     assert f"yard doctor --accept {row}" in loop.read_only
     assert list(loop.state.jobs) == [job]
     assert await loop.has_node(3600.0)  # nobody is waited for who is not spoken to

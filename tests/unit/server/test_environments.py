@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jobyard.engine.handling import handle
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import Rejected, Unwritable, UserError
 from jobyard.model.job import JobSpec
@@ -34,7 +35,7 @@ async def kept(known: Environments, env: dict[str, str]) -> JobSpec:
 def a_yard(*specs: JobSpec) -> YardState:
     state = YardState()
     for number, spec in enumerate(specs, 1):
-        state.handle(submitted(f"job{number}", number, spec))
+        handle(state, submitted(f"job{number}", number, spec))
     return state
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobyard.engine.handling import handle
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, UserError
 from jobyard.server.finding import find_job
@@ -15,7 +16,7 @@ from tests.builders import a_job, submitted
 def a_yard(*jobs: tuple[str, int, str]) -> YardState:
     state = YardState()
     for job_id, number, name in jobs:
-        state.handle(submitted(job_id, number, a_job(name=name)))
+        handle(state, submitted(job_id, number, a_job(name=name)))
     return state
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jobyard.engine.handling import handle
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotAllowed, UserError
 from jobyard.model.events import NodeAdded
@@ -32,11 +33,11 @@ def test_files_of_the_servers_machine_are_its_owners(said: dict[str, Any]) -> No
 
 def test_a_machine_that_is_still_to_come_may_take_what_the_servers_own_may_not() -> None:
     state = YardState()
-    state.handle(joined(a_node("here", owner_only=True)))
+    handle(state, joined(a_node("here", owner_only=True)))
     check_machines(state, a_job())
     with pytest.raises(
         UserError, match=r"'job' cannot run: here is the server's own machine .*\(yard nodes add HOST\)"
     ):
         check_machines(state, a_job(submitted_with="t1"))
-    state.handle(NodeAdded(NodeConfig("far", "far.example"), 0.0))
+    handle(state, NodeAdded(NodeConfig("far", "far.example"), 0.0))
     check_machines(state, a_job(submitted_with="t1"))

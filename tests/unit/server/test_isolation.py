@@ -9,13 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from jobyard.engine import deciding, invariants, wants
+from jobyard.engine import attempt_events, invariants, job_events, place_events, planner
+from jobyard.engine.handling import HANDLERS
 from jobyard.engine.job_record import JobRecord
+from jobyard.engine.wants import Wants
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import Bug, NotFound, Unavailable
 from jobyard.executors.fake import FakeExecutor, FakeMachine
 from jobyard.model.effects import Effect, Launch
-from jobyard.model.events import Event, Finished, JobSubmitted, NodeWentAway, SlotClosed
+from jobyard.model.events import AttemptsFinished, Event, JobSubmitted, NodeWentAway, SlotClosed
 from jobyard.model.job import Dependency, Reason, State
 from jobyard.scheduling import cycle
 from jobyard.server import views
@@ -49,15 +51,15 @@ async def test_a_command_that_fails_is_its_askers_alone(tmp_path: Path) -> None:
 async def test_a_submission_that_breaks_the_state_is_its_askers_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = YardState._submit
+    whole = job_events.submit
 
-    def break_after(self: YardState, event: JobSubmitted) -> list[Effect]:
-        effects = whole(self, event)
+    def break_after(state: YardState, event: JobSubmitted) -> list[Effect]:
+        effects = whole(state, event)
         if event.spec.name == POISON:
             raise ZeroDivisionError("half done")
         return effects
 
-    monkeypatch.setattr(YardState, "_submit", break_after)
+    monkeypatch.setitem(HANDLERS, JobSubmitted, break_after)
     async with a_yard(tmp_path) as yard:
         running = await yard.submit("sleep 0.2")
         asked = [asyncio.ensure_future(yard.submit("true", name=name)) for name in ("a", POISON, "b")]
@@ -103,14 +105,14 @@ async def test_a_job_that_was_held_hears_its_end_when_it_is_cancelled(
 
 def break_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of any task of the job POISON is more than the engine can take."""
-    whole = YardState._finish
+    whole = attempt_events.finish
 
-    def break_before(self: YardState, items: Sequence[Finished], at: float) -> list[Effect]:
-        if any(self.jobs[item.attempt.job].spec.name == POISON for item in items):
+    def break_before(state: YardState, event: AttemptsFinished) -> list[Effect]:
+        if any(state.jobs[item.attempt.job].spec.name == POISON for item in event.items):
             raise RuntimeError("a bug of ours")
-        return whole(self, items, at)
+        return whole(state, event)
 
-    monkeypatch.setattr(YardState, "_finish", break_before)
+    monkeypatch.setitem(HANDLERS, AttemptsFinished, break_before)
 
 
 async def test_an_observation_that_breaks_the_state_holds_its_job_alone(
@@ -124,12 +126,12 @@ async def test_an_observation_that_breaks_the_state_holds_its_job_alone(
         await yard.until(lambda: bool(yard.job(bad).quarantine))
         assert await yard.ended(other) is State.SUCCEEDED
         assert await yard.ended(await yard.submit("true")) is State.SUCCEEDED
-        reason, sentence = reason_of_job(yard.loop.state, yard.job(bad))
+        reason, sentence = reason_of_job(yard.loop.planner, yard.job(bad))
         assert reason is Reason.HELD
         assert "RuntimeError: a bug of ours" in sentence
         assert f"yard cancel {bad}" in sentence
         assert not yard.job(bad).is_final
-        assert why_view(yard.loop.state, yard.job(bad)).reason is Reason.HELD
+        assert why_view(yard.loop.planner, yard.job(bad)).reason is Reason.HELD
         assert troubles(yard)["round"] == 1
         invariants.check(yard.loop.state)
     monkeypatch.undo()
@@ -143,14 +145,14 @@ async def test_an_observation_that_breaks_the_state_holds_its_job_alone(
 async def test_a_job_that_cannot_be_placed_for_an_error_of_ours_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, poisoned = wants.new_request, {POISON}
+    whole, poisoned = Wants.new_request, {POISON}
 
-    def broken(state: YardState, job: JobRecord, now: float = 0.0) -> Any:
+    def broken(self: Wants, job: JobRecord, now: float = 0.0) -> Any:
         if job.spec.name in poisoned:
             raise IndexError("no such thing")
-        return whole(state, job, now)
+        return whole(self, job, now)
 
-    monkeypatch.setattr(wants, "new_request", broken)
+    monkeypatch.setattr(Wants, "new_request", broken)
     async with a_yard(tmp_path) as yard:
         with pytest.raises(Bug, match="no such thing"):  # nothing is on disk yet: it is not taken
             await yard.submit("true", name=POISON)
@@ -171,7 +173,7 @@ async def test_a_plan_that_fails_for_one_request_names_its_job(tmp_path: Path, m
             raise ValueError("cannot be compared")
         return whole(shot, *rest)
 
-    monkeypatch.setattr(deciding, "plan", broken)
+    monkeypatch.setattr(planner, "plan", broken)
     async with a_yard(tmp_path) as yard:
         asked = [asyncio.ensure_future(yard.submit("true", priority=priority)) for priority in (0, 7, 0)]
         with pytest.raises(Bug, match="cannot be compared"):
@@ -182,14 +184,14 @@ async def test_a_plan_that_fails_for_one_request_names_its_job(tmp_path: Path, m
 async def test_a_word_that_breaks_the_state_and_concerns_no_job_is_not_heard_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = YardState._nodes_at
+    whole = place_events.go_away
 
-    def broken(self: YardState, place: str) -> Any:
-        if place == "odd":
+    def broken(state: YardState, event: NodeWentAway) -> list[Effect]:
+        if event.node == "odd":
             raise TypeError("what is that?")
-        return whole(self, place)
+        return whole(state, event)
 
-    monkeypatch.setattr(YardState, "_nodes_at", broken)
+    monkeypatch.setitem(HANDLERS, NodeWentAway, broken)
     async with a_yard(tmp_path) as yard:
         for at in (1.0, 2.0):
             yard.loop.report([NodeWentAway("odd", at, f"in other words {at}")])
@@ -221,7 +223,7 @@ async def test_a_launch_that_fails_is_tried_again_or_fails_its_job(
             assert await yard.ended(bad) is State.SUCCEEDED
         else:
             assert await yard.ended(bad) is State.FAILED
-            reason, sentence = reason_of_job(yard.loop.state, yard.job(bad))
+            reason, sentence = reason_of_job(yard.loop.planner, yard.job(bad))
             assert (reason, sentence) == (Reason.REFUSED, "it cannot be launched (never)")
         assert troubles(yard) == {"effect": 1}
 

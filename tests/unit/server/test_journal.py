@@ -47,6 +47,7 @@ from jobyard.model.events import (
     SlotReserved,
     Started,
     TasksAssigned,
+    UseMeasured,
     YieldRequested,
 )
 from jobyard.model.job import Dependency, Reason
@@ -89,6 +90,8 @@ EVENTS: list[Event] = [
     AttemptsProgressed((Progressed(ATTEMPT, PROGRESS),), 17.0),
     AttemptsFinished((Finished(ATTEMPT, Outcome(4.25, 5.0, 85, reason=Reason.PREEMPTED, progress=PROGRESS)),), 17.5),
     YieldRequested("ab", Reason.RESIZING, "room", 18.0, Size(2, 4), to_the_back=True),
+    YieldRequested("ab", Reason.RESIZING, "more", 18.0, stops_for="cd", claim=(Placement("here", Resources(1000)),)),
+    UseMeasured("ab", 100, 2000, None, 18.5),
     ScaleRequested("ab", Size(1, 2), 19.0),
     ScaleRequested("ab", None, 19.5),
     JobSized("ab", Size(2, 4), 20.0),

@@ -12,6 +12,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from jobyard.engine import invariants
+from jobyard.engine.planner import Planner
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, Unwritable, UserError
 from jobyard.executors.fake import FakeMachine
@@ -257,14 +258,14 @@ async def test_a_dependent_waits_and_is_cancelled_with_its_reason(tmp_path: Path
         spec = a_batch("true", workdir=str(tmp_path), after=(Dependency(first),))
         second = await yard.loop.ask(submit(SubmitJob(spec)))
         assert await yard.ended(second) is State.CANCELLED
-        assert first in job_view(yard.loop.state, yard.job(second)).message
+        assert first in job_view(yard.loop.planner, yard.job(second)).message
 
 
 def _picture(state: YardState) -> object:
     """All that can be seen of a state."""
     return (
         {
-            job.id: codec.encode(job_view(state, job)) | {"eta_seconds": None, "message": ""}
+            job.id: codec.encode(job_view(Planner(state), job)) | {"eta_seconds": None, "message": ""}
             for job in state.jobs.values()
         },
         {job.id: codec.encode(task_views(state, job, (), 10_000, 0)) for job in state.jobs.values()},

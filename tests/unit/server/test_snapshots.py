@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jobyard.engine.handling import handle
 from jobyard.engine.yard_state import YardState
 from jobyard.model.events import JobSubmitted
 from jobyard.server.damages import Damage, Restored
@@ -26,7 +27,7 @@ class Harmful:
 def a_state(*jobs: str) -> YardState:
     state = YardState()
     for number, job in enumerate(jobs, 1):
-        state.handle(JobSubmitted(job, number, a_batch("true"), 1.0))
+        handle(state, JobSubmitted(job, number, a_batch("true"), 1.0))
     return state
 
 

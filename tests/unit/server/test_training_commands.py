@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jobyard.engine.handling import handle
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, UserError
@@ -22,8 +23,8 @@ CAN_YIELD = Progress(epochs_done=3, epochs_total=10, can_yield=True)
 
 def a_state(progress: Progress | None = None, *, runs: bool = True, **spec: Any) -> tuple[YardState, JobRecord]:
     state = YardState()
-    state.handle(joined(a_node(cpus=100, gpus=64)))
-    state.handle(submitted("j1", 1, a_job(gpus=1, **spec)))
+    handle(state, joined(a_node(cpus=100, gpus=64)))
+    handle(state, submitted("j1", 1, a_job(gpus=1, **spec)))
     job = state.jobs["j1"]
     if runs:
         job.put(replace(job.task(0), state=State.RUNNING, attempt=1))
@@ -88,7 +89,7 @@ def test_what_has_ended_or_is_ending_cannot_be_changed(command: Any) -> None:
     with pytest.raises(UserError, match=r"job j1 is being stopped \(cancelled by the user\)"):
         command(state, 7.0)
     waits, _ = a_state(runs=False)
-    waits.handle(CancelRequested("j1", 1.0))
+    handle(waits, CancelRequested("j1", 1.0))
     with pytest.raises(UserError, match=r"job j1 has ended \(cancelled\)"):
         command(waits, 7.0)
     with pytest.raises(NotFound):

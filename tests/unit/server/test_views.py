@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from jobyard.engine.handling import handle
+from jobyard.engine.planner import Planner
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
 from jobyard.model import codec
@@ -27,18 +29,26 @@ OPEN = {"MODE": "fast", "SEED": "1"}
 
 
 def a_state(*jobs: JobSubmitted, cpus: float = 4, gpus: int = 0) -> YardState:
-    state = YardState()
+    return a_planner(*jobs, cpus=cpus, gpus=gpus).state
+
+
+def a_planner(*jobs: JobSubmitted, cpus: float = 4, gpus: int = 0) -> Planner:
+    planner = Planner(YardState())
     for event in (joined(a_node(cpus=cpus, gpus=gpus)), *jobs):
-        state.handle(event)
-    for event in state.decide(1.0):
-        state.handle(event)
-    return state
+        handle(planner.state, event)
+    decide(planner)
+    return planner
+
+
+def decide(planner: Planner) -> None:
+    for event in planner.decide(1.0):
+        handle(planner.state, event)
 
 
 def test_secrets_are_named_and_not_shown() -> None:
     spec = a_job(env={**SECRETS, **OPEN}, inherited_env={"HOME_SECRET": "of the shell", "PLAIN": "of the shell"})
-    state = a_state(submitted("ab", 1, spec))
-    view = job_view(state, state.jobs["ab"])
+    planner = a_planner(submitted("ab", 1, spec))
+    view = job_view(planner, planner.state.jobs["ab"])
     assert {name: view.env[name] for name in OPEN} == OPEN
     assert set(view.env) == set(SECRETS) | set(OPEN)
     text = json.dumps(codec.encode(view, defaults=True))
@@ -89,27 +99,27 @@ def test_secrets_have_many_names(name: str) -> None:
 
 
 def test_counts_add_up(tmp_path: Path) -> None:
-    state = a_state(submitted("ab", 1, a_job(10)))
-    counts = job_view(state, state.jobs["ab"]).counts
+    planner = a_planner(submitted("ab", 1, a_job(10)))
+    counts = job_view(planner, planner.state.jobs["ab"]).counts
     assert counts.total == 10
     assert counts.pending + counts.starting == 10
     assert counts.starting > 0
 
 
 def test_a_waiting_job_says_why_and_who_is_ahead() -> None:
-    state = a_state(submitted("ab", 1, a_job(cpus=4)), submitted("cd", 2, a_job(cpus=4)))
-    why = why_view(state, state.jobs["cd"])
+    planner = a_planner(submitted("ab", 1, a_job(cpus=4)), submitted("cd", 2, a_job(cpus=4)))
+    why = why_view(planner, planner.state.jobs["cd"])
     assert why.reason is Reason.RESOURCES
     assert why.sentences == ("needs 4 cpus; here has 0 of 4 cpus free", "1 unfinished job is ahead of it (priority 0)")
 
 
 def test_others_who_hold_room_are_named() -> None:
-    state = a_state()
-    state.handle(NodeMeasured("here", Foreign(4000, 0, holders=("yard of bob (agent 7)",)), 2.0))
-    state.handle(submitted("ab", 1, a_job()))
-    for event in state.decide(3.0):
-        state.handle(event)
-    assert "yard of bob (agent 7)" in why_view(state, state.jobs["ab"]).sentences[0]
+    planner = a_planner()
+    state = planner.state
+    handle(state, NodeMeasured("here", Foreign(4000, 0, holders=("yard of bob (agent 7)",)), 2.0))
+    handle(state, submitted("ab", 1, a_job()))
+    decide(planner)
+    assert "yard of bob (agent 7)" in why_view(planner, state.jobs["ab"]).sentences[0]
     assert node_view(state, state.nodes["here"]).holders == ("yard of bob (agent 7)",)
 
 
@@ -133,9 +143,8 @@ def test_tasks_are_listed_by_state_in_pages() -> None:
 def test_a_list_of_nodes_looks_through_the_slots_once(monkeypatch: pytest.MonkeyPatch) -> None:
     state = YardState()
     for event in (*(joined(a_node(f"n{number}")) for number in range(30)), submitted("ab", 1, a_job(100))):
-        state.handle(event)
-    for decided in state.decide(1.0):
-        state.handle(decided)
+        handle(state, event)
+    decide(Planner(state))
     assert len(state.slots) >= 30
     looked = 0
 
@@ -216,5 +225,5 @@ def test_kubernetes_means_a_cluster_unless_a_machine_has_that_name() -> None:
     with pytest.raises(UserError, match="the yard knows no Kubernetes cluster; run: yard clusters add"):
         checked_spec(a_state(), spec)
     state = a_state()
-    state.handle(joined(a_node("kubernetes")))
+    handle(state, joined(a_node("kubernetes")))
     assert checked_spec(state, spec).cluster == ""

@@ -49,7 +49,7 @@ def _view_of(yard: Yard, job: JobRecord, detail: bool) -> JobView:
     if detail and job.first_failure is not None:
         failed = job.task(job.first_failure)
         lines = tail_lines(yard.loop, AttemptId(job.id, failed.number, failed.attempt))
-    return job_view(yard.loop.state, job, last_lines=lines, detail=detail)
+    return job_view(yard.loop.planner, job, last_lines=lines, detail=detail)
 
 
 def selected(yard: Yard, selector: str) -> JobRecord:

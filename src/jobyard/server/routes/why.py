@@ -22,7 +22,7 @@ async def explain_job(request: Request, selector: Selector) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         job = selected(yard, selector)
-        return answer(_with_trouble(yard, job, why_view(yard.loop.state, job)))
+        return answer(_with_trouble(yard, job, why_view(yard.loop.planner, job)))
 
 
 def _with_trouble(yard: Yard, job: JobRecord, view: WhyView) -> WhyView:

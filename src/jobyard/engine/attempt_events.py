@@ -1,0 +1,178 @@
+"""What does word of attempts do to the yard: begun, waiting, ended, given back, how far they are?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jobyard.engine.job_record import JobRecord
+from jobyard.engine.lifecycle import REQUEUED, Began, Ended, GivenBack, RetryAsked, StopAsked
+from jobyard.engine.stopping import advance_task, end_job, stop_job, stop_tasks
+from jobyard.engine.training import tells_of_checkpoints
+from jobyard.engine.yard_state import YardState
+from jobyard.model.effects import Effect
+from jobyard.model.events import (
+    AttemptsAwaited,
+    AttemptsFinished,
+    AttemptsMeasured,
+    AttemptsProgressed,
+    AttemptsStarted,
+    AttemptsWithdrawn,
+    UseMeasured,
+)
+from jobyard.model.job import FailurePolicy, Reason, State
+from jobyard.model.task import Task
+
+
+def begin(state: YardState, event: AttemptsStarted) -> list[Effect]:
+    for started in event.items:
+        if found := state.current(started.attempt):
+            job, task = found
+            advance_task(state, job, task, Began(started.at, started.unit))
+            if job.started_at is None:
+                job.started_at = started.at
+    return []
+
+
+def await_start(state: YardState, event: AttemptsAwaited) -> list[Effect]:
+    for attempt, reason, sentence in event.items:
+        found = state.current(attempt)
+        if sentence and found and not found[1].started_at:
+            state.awaits[attempt] = (reason, sentence)
+        else:
+            state.awaits.pop(attempt, None)
+    return []
+
+
+def finish(state: YardState, event: AttemptsFinished) -> list[Effect]:
+    effects: list[Effect] = []
+    for attempt, outcome in event.items:
+        found = state.current(attempt)
+        if found is None:
+            continue
+        job, task = found
+        if task.is_yielding and job.spec.gang and not outcome.succeeded and job.counts[State.PENDING]:
+            outcome = replace(outcome, reason=Reason.PREEMPTED)  # its peers have stopped already: it could not go on
+        if job.started_at is None:
+            job.started_at = outcome.started_at
+        group = job.spec.place_of(task.number).group
+        seconds = max(0.0, outcome.finished_at - outcome.started_at)
+        if outcome.reason is not Reason.PREEMPTED:
+            job.learn_duration(group, seconds)
+        job.busy_seconds += seconds
+        job.peak_memory_mib = max(job.peak_memory_mib, outcome.peak_memory_mib)
+        job.slots[task.slot].progress_at = event.at
+        retries = 0 if job.spec.gang else job.spec.retries
+        state.trainings.learn_end(job, task, outcome)
+        more, in_vain = False, ""
+        if not outcome.succeeded:
+            nodes = state.nodes_of(job.spec.cluster)
+            more = state.trainings.give_more_memory(job, task, outcome, nodes)
+            in_vain = "" if more else state.trainings.needs_larger_gpu(job, task, outcome, nodes)
+        if in_vain:
+            outcome = replace(outcome, message="; ".join(filter(None, (outcome.message, in_vain))))
+        if task.is_yielding and outcome.reason is Reason.PREEMPTED:
+            job.resizes += task.reason is Reason.RESIZING
+            job.preemptions += task.reason is Reason.PREEMPTED
+            if outcome.message and tells_of_checkpoints(job, task.number):
+                job.missed_deadline = outcome.message
+        if task.is_yielding or more:
+            job.slots[task.slot].is_void = True  # the scheduler looks anew
+        step = advance_task(state, job, task, Ended(outcome, more), 0 if in_vain else retries)
+        effects += after_end(state, job, step.task, outcome.finished_at, is_in_vain=bool(in_vain))
+    return effects
+
+
+def after_end(state: YardState, job: JobRecord, task: Task, at: float, *, is_in_vain: bool = False) -> list[Effect]:
+    """What the end of one attempt means for its siblings and its job. `is_in_vain`: nobody is to try it again."""
+    effects: list[Effect] = []
+    if task.state is State.PENDING:
+        state.changes.plan = True
+        if job.spec.gang and (task.reason not in REQUEUED or not _stops_together(state, job)):
+            effects += _restart_gang(state, job, task.message or "one of its tasks was given back")
+    elif task.state is State.SUCCEEDED and job.spec.gang and job.stop is None and job.counts[State.PENDING]:
+        effects += _restart_gang(state, job, "a part of it was done before the rest stopped")
+    elif task.state is State.FAILED:
+        effects += _on_failure(state, job, task, at, is_in_vain)
+    if job.is_final:
+        effects += end_job(state, job, at)
+    return effects
+
+
+def _on_failure(state: YardState, job: JobRecord, task: Task, at: float, is_in_vain: bool) -> list[Effect]:
+    if job.spec.gang and job.stop is None and job.gang_failures < job.spec.retries and not is_in_vain:
+        job.gang_failures += 1
+        return _restart_gang(state, job, f"task {job.spec.label_of(task.number)} failed: {task.message}")
+    if job.first_failure is None:
+        job.first_failure = task.number
+    if job.stop is not None:
+        return []
+    label = job.spec.label_of(task.number)
+    if job.spec.failure_policy is FailurePolicy.STOP:
+        return stop_job(state, job, Reason.SIBLING_FAILED, f"stopped because task {label} failed", at)
+    if job.spec.max_fails is not None and job.counts[State.FAILED] > job.spec.max_fails:
+        message = f"stopped because {job.counts[State.FAILED]} tasks failed (--max-fails {job.spec.max_fails})"
+        return stop_job(state, job, Reason.SIBLING_FAILED, message, at)
+    return []
+
+
+def _restart_gang(state: YardState, job: JobRecord, message: str) -> list[Effect]:
+    """All tasks of a gang begin again together: running ones stop, ended ones wait again."""
+    message = f"restarting with its gang: {message}"
+    for ended in (State.SUCCEEDED, State.FAILED, State.CANCELLED):
+        for first, last in job.numbers_in(ended):
+            for number in range(first, last + 1):
+                advance_task(state, job, job.task(number), RetryAsked())
+    state.changes.plan = True
+    return stop_tasks(state, job, list(job.active_tasks()), StopAsked(Reason.PREEMPTED, message), 0.0)
+
+
+def _stops_together(state: YardState, job: JobRecord) -> bool:
+    """Are all others of a gang on their way to wait again, as this one is?"""
+    return job.counts[State.PENDING] + job.counts[State.STOPPING] == job.spec.size
+
+
+def progress(state: YardState, event: AttemptsProgressed) -> list[Effect]:
+    for attempt, told in event.items:
+        if found := state.current(attempt):
+            job, task = found
+            known = job.progress.get(task.number)
+            if state.trainings.learn_progress(job, task, told):
+                state.changes.measured[job.id] = None
+                # Of a job that has one size, another epoch changes no plan: hundreds of them may come in a second.
+                can_yield_now = told.can_yield and not (known and known.can_yield)
+                state.changes.plan = state.changes.plan or can_yield_now or bool(job.spec.elastic)
+    return []
+
+
+def measure(state: YardState, event: AttemptsMeasured) -> list[Effect]:
+    """Nothing of it lasts. What is worth knowing later the planner tells, as UseMeasured."""
+    for attempt, told in event.progressed:
+        if found := state.current(attempt):
+            job, task = found
+            job.steps[task.number] = told.after(job.progress.get(task.number))
+    for used in event.used:
+        if found := state.current(used.attempt):
+            found[0].note_use(used, event.at)
+            state.changes.measured[found[0].id] = None
+    return []
+
+
+def learn_use(state: YardState, event: UseMeasured) -> list[Effect]:
+    job = state.jobs[event.job]
+    state.trainings.learn_use(job, event.memory_mib, event.gpu_memory_mib, event.gpu_percent)
+    return []
+
+
+def give_back(state: YardState, event: AttemptsWithdrawn) -> list[Effect]:
+    effects: list[Effect] = []
+    for attempt in event.attempts:
+        found = state.current(attempt)
+        if found is None or found[1].state is State.RUNNING:
+            continue
+        job, task = found
+        step = advance_task(state, job, task, GivenBack())
+        if (record := job.slots.get(task.slot)) and not record.tasks:
+            record.is_void = True  # feeding it again would be refused again: the scheduler looks anew
+        effects += after_end(state, job, step.task, event.at)
+        state.changes.plan = True
+    return effects

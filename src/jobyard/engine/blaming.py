@@ -1,0 +1,27 @@
+"""Whose matter is an error of ours? That of the job that was being worked on, where that is known."""
+
+from __future__ import annotations
+
+
+class Poisoned(Exception):
+    """An error of ours with one job; its cause is the error itself."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(f"job {job}")
+        self.job = job
+
+
+class blaming:
+    """`with blaming(job):` what goes wrong in there is this job's matter. A class: it is entered for every job."""
+
+    __slots__ = ("_job",)
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, Poisoned):
+            raise Poisoned(self._job) from error

@@ -1,0 +1,13 @@
+"""What has changed in the yard since a planner looked last? It can be thrown away: then all is to be looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Changes:
+    slots: dict[str, None] = field(default_factory=dict)  # that may take more tasks or must close, in order of asking
+    measured: dict[str, None] = field(default_factory=dict)  # jobs whose use of GPUs, or whose epoch, is new
+    nodes: bool = False  # what nodes have, or which there are
+    plan: bool = False  # anything that the scheduler should look at

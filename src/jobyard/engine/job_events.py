@@ -1,0 +1,134 @@
+"""What do the words of people, and the plans of the scheduler, do to a job?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from jobyard.engine import quarantine
+from jobyard.engine.job_record import JobRecord
+from jobyard.engine.lifecycle import Ask, RetryAsked, StopAsked, YieldAsked
+from jobyard.engine.stopping import advance_task, check_dependencies, end_job, stop_job, stop_tasks
+from jobyard.engine.training import tells_of_checkpoints, yield_seconds
+from jobyard.engine.yard_state import YardState
+from jobyard.model.effects import Effect, Yield
+from jobyard.model.events import (
+    CancelRequested,
+    DeadlinePassed,
+    JobQuarantined,
+    JobSized,
+    JobSubmitted,
+    PriorityChanged,
+    RetryRequested,
+    ScaleRequested,
+    YieldRequested,
+)
+from jobyard.model.job import Reason, State
+from jobyard.model.task import AttemptId
+
+
+def submit(state: YardState, event: JobSubmitted) -> list[Effect]:
+    job = JobRecord(event.job, event.number, state.sharing_environment(event.spec), event.at)
+    state.jobs[job.id] = state.unfinished[job.id] = job
+    state.last_number = max(state.last_number, event.number)
+    if event.key:
+        state.keys[event.key] = job.id
+    for dependency in event.spec.after:
+        state.dependents[dependency.job].append(job.id)
+    state.changes.plan = True
+    return check_dependencies(state, job, event.at)
+
+
+def cancel(state: YardState, event: CancelRequested) -> list[Effect]:
+    job = state.jobs[event.job]
+    quarantine.end(state, job)
+    if job.is_final:
+        return []
+    if not event.tasks or job.spec.gang:  # a gang stops together
+        return stop_job(state, job, Reason.CANCELLED, event.message, event.at, force=event.force)
+    numbers = [number for number in event.tasks if 0 <= number < job.spec.size]
+    tasks = [task for number in numbers if not (task := job.task(number)).state.is_final]
+    asked = StopAsked(Reason.CANCELLED, event.message)
+    effects = stop_tasks(state, job, tasks, asked, 0.0 if event.force else job.spec.grace_seconds)
+    state.changes.plan = True
+    return effects + (end_job(state, job, event.at) if job.is_final else [])
+
+
+def pass_deadline(state: YardState, event: DeadlinePassed) -> list[Effect]:
+    job, message = state.jobs[event.job], "the job ran longer than its deadline"
+    return [] if job.is_final else stop_job(state, job, Reason.TIMEOUT, message, event.at)
+
+
+def retry(state: YardState, event: RetryRequested) -> list[Effect]:
+    """Tasks that ended wait again. While a job stops, or a gang runs, there is nothing to run again yet."""
+    job = state.jobs[event.job]
+    if not job.is_final and (job.stop is not None or job.spec.gang):
+        return []
+    was_final = job.is_final
+    for first, last in [(0, job.spec.size - 1)] if job.spec.gang else event.tasks:
+        job.revive_untouched(first, last)
+        for number in job.final_within(first, last):
+            if job.task(number).state is State.SUCCEEDED:  # it is to be done once more, not to be gone on with
+                job.forget_progress(number)
+            advance_task(state, job, job.task(number), RetryAsked())
+    if job.is_final:
+        return []  # none of them had ended
+    failed = job.numbers_in(State.FAILED)
+    job.first_failure = failed[0][0] if failed else None
+    state.changes.plan = True
+    if not was_final:
+        return []  # retrying a few tasks of a running job leaves the rest as it is
+    # A job that ended starts afresh: its deadline, its dependencies and its count of restarts too.
+    job.stop = job.started_at = job.finished_at = None
+    job.gang_failures = job.memory_requeues = 0
+    state.unfinished[job.id] = job
+    return check_dependencies(state, job, event.at)
+
+
+def ask_to_yield(state: YardState, event: YieldRequested) -> list[Effect]:
+    """Its tasks stop at their next checkpoints. Slots that are free of them close, and the scheduler looks anew."""
+    job = state.jobs[event.job]
+    if job.is_final or job.stop is not None:
+        return []
+    if event.to_the_back:
+        job.age = state.last_number + 1
+    job.revision += 1
+    job.next_size = event.size or job.next_size
+    job.asked_to_yield = event
+    asked = YieldAsked(event.reason, event.message)
+    polite: defaultdict[tuple[str, bool], list[AttemptId]] = defaultdict(list)
+    for task in list(job.active_tasks()):
+        if advance_task(state, job, task, asked).ask is Ask.YIELD:
+            at_once = not tells_of_checkpoints(job, task.number)
+            node = job.slots[task.slot].slot.placement.node
+            polite[node, at_once].append(AttemptId(job.id, task.number, task.attempt))
+    for record in job.slots.values():
+        record.is_void = True
+    grace = job.spec.grace_seconds
+    return [
+        Yield(node, tuple(attempts), yield_seconds(job, state.trainings.profile_of(job)), grace, at_once)
+        for (node, at_once), attempts in polite.items()
+    ]
+
+
+def scale(state: YardState, event: ScaleRequested) -> list[Effect]:
+    state.jobs[event.job].fixed_size = event.size
+    state.changes.plan = True
+    return []
+
+
+def resize(state: YardState, event: JobSized) -> list[Effect]:
+    state.jobs[event.job].resize(event.size)
+    return []
+
+
+def set_priority(state: YardState, event: PriorityChanged) -> list[Effect]:
+    job = state.jobs[event.job]
+    job.priority = event.priority
+    job.revision += 1
+    state.changes.plan = True
+    return []
+
+
+def hold(state: YardState, event: JobQuarantined) -> list[Effect]:
+    quarantine.begin(state, event.job, event.message)
+    return []

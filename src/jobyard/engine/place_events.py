@@ -1,0 +1,192 @@
+"""What happens to the yard when machines, clusters and their nodes come, go and are lost?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jobyard.engine.attempt_events import after_end
+from jobyard.engine.job_record import JobRecord, SlotRecord
+from jobyard.engine.lifecycle import LostItsNode
+from jobyard.engine.slot_events import close_slot
+from jobyard.engine.stopping import advance_task, stop_job
+from jobyard.engine.yard_state import YardState
+from jobyard.model.effects import Effect, Stop
+from jobyard.model.events import (
+    ClusterAdded,
+    ClusterRemoved,
+    NodeAdded,
+    NodeDrained,
+    NodeJoined,
+    NodeLost,
+    NodeMeasured,
+    NodeRemoved,
+    NodeResumed,
+    NodeWentAway,
+    QuotaMeasured,
+)
+from jobyard.model.job import Reason
+from jobyard.model.node import Foreign, Node, NodeState, cluster_of, place_of
+from jobyard.model.task import AttemptId
+
+
+def add_node(state: YardState, event: NodeAdded) -> list[Effect]:
+    config = event.config
+    state.configs[config.id] = config
+    state.removed.discard(config.id)
+    state.changes.plan = True
+    if known := state.nodes.get(config.id):
+        _set_node(state, replace(known, labels=config.labels))
+    return []
+
+
+def join(state: YardState, event: NodeJoined) -> list[Effect]:
+    """What it has replaces what was known; what others hold of it stays as last measured, until the next time."""
+    node = event.node
+    if not state.removed.isdisjoint((node.id, place_of(node.id))):
+        return []
+    config, known = state.configs.get(node.id), state.nodes.get(node.id)
+    if known is not None and node.foreign == Foreign():
+        node = replace(node, foreign=known.foreign, load=known.load, device_use=known.device_use)
+    labels = config.labels if config else node.labels
+    # A cluster says itself which of its nodes take nothing new.
+    is_kept_off = bool(cluster_of(node.id)) and node.state is not NodeState.UP
+    node = replace(node, labels=labels, state=node.state if is_kept_off else _state_when_here(state, node.id))
+    if node != known:  # a cluster tells of a thousand nodes again and again
+        _set_node(state, node)
+    return []
+
+
+def drain(state: YardState, event: NodeDrained) -> list[Effect]:
+    state.drained.add(event.node)
+    _set_drained(state, event.node)
+    return []
+
+
+def resume(state: YardState, event: NodeResumed) -> list[Effect]:
+    state.drained.discard(event.node)
+    _set_drained(state, event.node)
+    return []
+
+
+def _set_drained(state: YardState, place: str) -> None:
+    for known in _nodes_at(state, place):
+        if known.state in (NodeState.UP, NodeState.DRAINING):
+            _set_node(state, replace(known, state=_state_when_here(state, known.id)))
+
+
+def go_away(state: YardState, event: NodeWentAway) -> list[Effect]:
+    for known in _nodes_at(state, event.node):
+        if known.state is not NodeState.DOWN:
+            _set_node(state, replace(known, state=NodeState.AWAY))
+    return []
+
+
+def measure(state: YardState, event: NodeMeasured) -> list[Effect]:
+    if known := state.nodes.get(event.node):
+        state.changes.plan = state.changes.plan or known.foreign != event.foreign
+        state.nodes[event.node] = replace(known, foreign=event.foreign, load=event.load, device_use=event.device_use)
+    return []
+
+
+def measure_quota(state: YardState, event: QuotaMeasured) -> list[Effect]:
+    state.changes.plan = state.changes.plan or state.quotas.get(event.cluster) != event.quota
+    state.quotas[event.cluster] = event.quota
+    return []
+
+
+def lose_node(state: YardState, event: NodeLost) -> list[Effect]:
+    if not cluster_of(event.node) and event.node not in state.clusters:
+        return _lose_node(state, event.node, event.message or f"node {event.node} was lost", event.at)
+    # Its cluster knows what became of the pods there, and its executor says so, pod by pod.
+    for known in _nodes_at(state, event.node):
+        _set_node(state, replace(known, state=NodeState.DOWN))
+    return []
+
+
+def remove_node(state: YardState, event: NodeRemoved) -> list[Effect]:
+    """Its tasks run elsewhere; what runs there is asked to stop, if it still can be."""
+    node_id = event.node
+    stops: list[Effect] = []
+    for job, record in state.slots.values():
+        if record.slot.placement.node == node_id and record.tasks:
+            running = (AttemptId(job.id, number, job.tasks[number].attempt) for number in sorted(record.tasks))
+            stops.append(Stop(node_id, tuple(running), job.spec.grace_seconds))
+    effects = _lose_node(state, node_id, f"node {node_id} was removed", event.at)
+    state.configs.pop(node_id, None)
+    state.nodes.pop(node_id, None)
+    state.changes.nodes = True
+    state.drained.discard(node_id)
+    state.removed.add(node_id)
+    return stops + effects
+
+
+def add_cluster(state: YardState, event: ClusterAdded) -> list[Effect]:
+    config = event.config
+    known = state.clusters.get(config.id)
+    if known is not None and known.storage != config.storage:
+        for job in state.unfinished.values():
+            if job.spec.cluster == config.id:
+                job.checkpoint_places.clear()  # they are in the storage that it had
+    state.clusters[config.id] = config
+    state.removed.discard(config.id)
+    state.trainings.keeps_checkpoints(config.id, bool(config.storage))
+    state.changes.plan = True
+    return []
+
+
+def remove_cluster(state: YardState, event: ClusterRemoved) -> list[Effect]:
+    """Its jobs can run nowhere else: they are stopped. Word of their end is not waited for."""
+    cluster, at = event.cluster, event.at
+    effects: list[Effect] = []
+    for job in [job for job in state.unfinished.values() if job.spec.cluster == cluster]:
+        effects += stop_job(state, job, Reason.CANCELLED, f"cluster {cluster} was removed from the yard", at)
+    lost = [item for item in state.slots.values() if cluster_of(item[1].slot.placement.node) == cluster]
+    _lose_slots(state, lost, f"cluster {cluster} was removed", at)
+    state.nodes = {node_id: node for node_id, node in state.nodes.items() if cluster_of(node_id) != cluster}
+    state.drained = {name for name in state.drained if place_of(name) != cluster}
+    state.clusters.pop(cluster, None)
+    state.quotas.pop(cluster, None)
+    state.changes.nodes = True
+    state.removed.add(cluster)
+    state.trainings.keeps_checkpoints(cluster, False)
+    state.changes.plan = True
+    return effects
+
+
+def _nodes_at(state: YardState, place: str) -> list[Node]:
+    """One node, or all nodes of a cluster."""
+    if place in state.nodes:
+        return [state.nodes[place]]
+    return [node for node in state.nodes.values() if cluster_of(node.id) == place]
+
+
+def _set_node(state: YardState, node: Node) -> None:
+    state.nodes[node.id] = node
+    state.changes.nodes = True
+    state.changes.plan = True
+
+
+def _state_when_here(state: YardState, node_id: str) -> NodeState:
+    is_drained = not state.drained.isdisjoint((node_id, place_of(node_id)))
+    return NodeState.DRAINING if is_drained else NodeState.UP
+
+
+def _lose_node(state: YardState, node_id: str, message: str, at: float) -> list[Effect]:
+    if node := state.nodes.get(node_id):
+        state.nodes[node_id] = replace(node, state=NodeState.DOWN)
+    at_node = (item for item in state.slots.values() if item[1].slot.placement.node == node_id)
+    lost = [(job, record) for job, record in at_node if not job.quarantine]
+    effects = _lose_slots(state, lost, message, at)
+    state.changes.plan = True
+    return [effect for effect in effects if effect.node != node_id]
+
+
+def _lose_slots(state: YardState, lost: list[tuple[JobRecord, SlotRecord]], message: str, at: float) -> list[Effect]:
+    effects: list[Effect] = []
+    for job, record in lost:
+        for number in list(record.tasks):
+            step = advance_task(state, job, job.tasks[number], LostItsNode(message))
+            effects += after_end(state, job, step.task, at)
+        if record.slot.id in state.slots:
+            close_slot(state, record.slot.id)
+    return effects

@@ -1,0 +1,71 @@
+"""What stops a task, a job, and the jobs that wait for its success?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from jobyard.engine.job_record import JobRecord
+from jobyard.engine.lifecycle import Ask, Happening, Step, StopAsked, advance
+from jobyard.engine.yard_state import YardState
+from jobyard.model.effects import Effect, JobEnded, Stop
+from jobyard.model.job import Reason, State
+from jobyard.model.task import AttemptId, Task
+
+
+def advance_task(state: YardState, job: JobRecord, task: Task, happening: Happening, retries: int = 0) -> Step:
+    step = advance(task, happening, retries)
+    job.put(step.task)
+    if state.awaits and (step.task.started_at or not step.task.slot):
+        state.awaits.pop(AttemptId(job.id, task.number, task.attempt), None)
+    if task.slot and not step.task.slot and (record := job.slots.get(task.slot)):
+        record.tasks.discard(task.number)
+        state.changes.slots[task.slot] = None
+    return step
+
+
+def stop_tasks(state: YardState, job: JobRecord, tasks: list[Task], asked: StopAsked, grace: float) -> list[Effect]:
+    by_node: defaultdict[str, list[AttemptId]] = defaultdict(list)
+    for task in tasks:
+        step = advance_task(state, job, task, asked)
+        if step.ask is Ask.STOP:
+            node = job.slots[task.slot].slot.placement.node
+            by_node[node].append(AttemptId(job.id, task.number, task.attempt))
+    return [Stop(node, tuple(attempts), grace) for node, attempts in by_node.items()]
+
+
+def stop_job(
+    state: YardState, job: JobRecord, reason: Reason, message: str, at: float, *, force: bool = False
+) -> list[Effect]:
+    """No more of its tasks start, and those that run are asked to stop. Repeating it with force hurries them."""
+    if job.stop is None:
+        job.stop = (reason, message)
+        job.cancel_untouched()
+    grace = 0.0 if force else job.spec.grace_seconds
+    effects = stop_tasks(state, job, list(job.active_tasks()), StopAsked(reason, message), grace)
+    state.changes.plan = True
+    return effects + (end_job(state, job, at) if job.is_final else [])
+
+
+def end_job(state: YardState, job: JobRecord, at: float) -> list[Effect]:
+    if state.unfinished.pop(job.id, None) is None:
+        return []
+    job.finished_at = at
+    for slot_id in job.slots:
+        state.changes.slots[slot_id] = None  # to be closed
+    effects: list[Effect] = [JobEnded(job.spec.cluster, job.id)] if job.spec.cluster else []
+    for dependent in state.dependents.get(job.id, ()):
+        effects += check_dependencies(state, state.jobs[dependent], at)
+    state.changes.plan = True
+    return effects
+
+
+def check_dependencies(state: YardState, job: JobRecord, at: float) -> list[Effect]:
+    """A job whose `afterok` can no longer be met is cancelled, unless it has begun already."""
+    if job.is_final or job.stop is not None or job.started_at is not None:
+        return []
+    for dependency in job.spec.after:
+        needed = state.jobs.get(dependency.job)
+        if needed and dependency.needs_success and needed.is_final and needed.state is not State.SUCCEEDED:
+            message = f"job {needed.id} ended {needed.state}, and this one runs only after its success"
+            return stop_job(state, job, Reason.DEPENDENCY, message, at)
+    return []

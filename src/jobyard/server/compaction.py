@@ -1,0 +1,45 @@
+"""Compaction: the journal does not grow for ever. Now and then a base is written, and rows that no start needs go.
+
+The rows since the base before are kept: should the newest base be damaged, they and the other one still make the whole.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from jobyard.engine import saved_state
+from jobyard.server.damages import Restored
+from jobyard.server.history import KEPT_SECONDS, History
+from jobyard.server.journal import Journal
+
+T = TypeVar("T")
+
+BASE_EVERY_ROWS = 20_000
+_ROWS_AT_ONCE = 1000  # so that no commit waits long for what is deleted
+
+# Runs something where the journal may be written, and returns what it returned.
+Write = Callable[[Callable[[], T]], T]
+
+
+def compact(journal: Journal, history: History, restored: Restored, write: Write[int | None]) -> None:
+    """From a state of the caller's own, so that nobody's is read while it changes."""
+    bases = journal.base_rows()
+    since = bases[0][1] if bases else 0
+    if restored.seq - since < BASE_EVERY_ROWS or not all(damage.is_accepted for damage in restored.damages):
+        return
+    now = time.time()
+    if rows := history.new_of(restored.state.jobs.values()):
+        write(lambda: history.write(rows))
+    write(lambda: history.forget(now - KEPT_SECONDS))
+    data = base_data(restored)
+    write(lambda: journal.append_base(restored.seq, data, now))
+    if bases:
+        seq, covers = bases[0]
+        while write(lambda: journal.forget(min(seq - 1, covers), _ROWS_AT_ONCE)):
+            pass
+
+
+def base_data(restored: Restored) -> object:
+    return {"yard": saved_state.save(restored.state), "damages": [each.plain() for each in restored.damages]}

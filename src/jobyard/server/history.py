@@ -1,0 +1,109 @@
+"""History: a line for each job that has ended. It is kept longer than the journal's rows, for later simulations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Engine, delete, func, insert, select
+
+from jobyard.engine.job_record import JobRecord
+from jobyard.model.codec import decode, encode
+from jobyard.model.job import State
+from jobyard.model.resources import Resources
+from jobyard.model.training import Elastic, Training
+from jobyard.server.schema import history
+
+KEPT_SECONDS = 400 * 86400.0
+# An agent's clock, and its word that was under way, may say that a job ended before another that is written down.
+LATE_SECONDS = 86400.0
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class PastGroup:
+    resources: Resources
+    count: int
+    completions: int
+    parallelism: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PastJob:
+    """What a simulation needs of it; no variables, no commands, no names."""
+
+    job: str
+    number: int
+    user: str
+    priority: int
+    state: State
+    submitted_at: float
+    started_at: float | None
+    finished_at: float
+    groups: tuple[PastGroup, ...]
+    task_seconds: Mapping[str, float] = field(default_factory=dict)  # by group: how long an attempt ran, on average
+    busy_seconds: float = 0.0
+    gang: bool = False
+    training: Training | None = None
+    elastic: Elastic | None = None
+    peak_memory_mib: int = 0
+    preemptions: int = 0
+    resizes: int = 0
+
+
+class History:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def new_of(self, jobs: Iterable[JobRecord]) -> list[dict[str, Any]]:
+        """Rows of those that have ended and may not be written down yet."""
+        with self._engine.connect() as connection:
+            last = connection.scalar(select(func.max(history.c.finished_at)))
+        since = last - LATE_SECONDS if last is not None else float("-inf")
+        ended = (job for job in jobs if job.is_final and job.finished_at is not None and job.finished_at > since)
+        return [_row(past_job(job)) for job in ended]
+
+    def write(self, rows: list[dict[str, Any]]) -> None:
+        with self._engine.begin() as connection:
+            connection.execute(insert(history).prefix_with("OR REPLACE"), rows)
+
+    def forget(self, before: float) -> None:
+        with self._engine.begin() as connection:
+            connection.execute(delete(history).where(history.c.finished_at < before))
+
+    def jobs(self, since: float = 0.0) -> Iterator[PastJob]:
+        """In the order in which they ended."""
+        query = select(history.c.body).where(history.c.finished_at >= since).order_by(history.c.finished_at)
+        with self._engine.connect() as connection:
+            for body in connection.execution_options(yield_per=_AT_ONCE).scalars(query):
+                yield decode(PastJob, json.loads(body))
+
+
+def past_job(job: JobRecord) -> PastJob:
+    spec = job.spec
+    return PastJob(
+        job.id,
+        job.number,
+        spec.user,
+        job.priority,
+        job.state,
+        job.submitted_at,
+        job.started_at,
+        job.finished_at or job.submitted_at,
+        tuple(PastGroup(each.resources, each.count, each.completions, each.parallelism) for each in spec.groups),
+        {str(group): seconds for group, seconds in job.mean_seconds.items()},
+        job.busy_seconds,
+        spec.gang,
+        spec.training,
+        spec.elastic,
+        job.peak_memory_mib,
+        job.preemptions,
+        job.resizes,
+    )
+
+
+def _row(past: PastJob) -> dict[str, Any]:
+    body = json.dumps(encode(past), separators=(",", ":"))
+    return {"job": past.job, "finished_at": past.finished_at, "body": body}
