@@ -65,7 +65,7 @@ class Endings:
             if fold is not None:
                 fold.has_preempted()
             return _missed(record, order) if order.signalled_at and record.exit_code != YIELD_EXIT_CODE else ""
-        if record.exit_code == 0:
+        if record.exit_code == 0 and record.reason != "OutOfMemory":
             return ""
         if attempt.limit_mib or attempt.is_followed:
             over = self._over_memory(attempt, record, files)
@@ -87,9 +87,11 @@ class Endings:
         record.reason = "OutOfMemory"
         attempt.peak_mib = max(attempt.peak_mib, -(-kept.over_kib // 1024))
         peak_mib = max(attempt.peak_mib, -(-kept.peak_kib // 1024) if kept.memory_group else 0)
+        # Version 1 of cgroups ends one process; whoever goes on without it may even end well.
+        what = "killed" if record.signal else "one of its processes was killed"
         return (
-            "killed because it used more than its memory limit of %d MiB (peak: %d MiB); give it more with --mem, or "
-            "no limit with --mem-limit off" % (kept.limit_mib, peak_mib)
+            "%s because it used more than its memory limit of %d MiB (peak: %d MiB); give it more with --mem, or "
+            "no limit with --mem-limit off" % (what, kept.limit_mib, peak_mib)
         )
 
     def _gpu_memory(self, attempt: Attempt, record: Record, files: Paths) -> str:

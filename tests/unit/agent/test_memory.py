@@ -66,6 +66,15 @@ def test_a_task_over_its_limit_is_out_of_memory_and_says_its_peak(limited: Agent
     until(lambda: not groups_of(limited))
 
 
+def test_a_task_that_goes_on_when_a_part_of_it_was_killed_is_out_of_memory_too(limited: AgentProcess) -> None:
+    """Version 1 of cgroups ends one process alone, and a shell says 0 for what it did afterwards."""
+    client = limited.connect()
+    launch(client, {"id": "j.0.1", "shell": TAKE + " 300 || true; exit 0"}, limit=100)
+    ended = client.finished("j.0.1")
+    assert ended["reason"] == "OutOfMemory"
+    assert "because it used more than its memory limit of 100 MiB (peak: " in ended["message"]
+
+
 def test_a_task_within_its_limit_runs(limited: AgentProcess, mode: str) -> None:
     client = limited.connect()
     launch(client, {"id": "j.0.1", "shell": BRIEFLY + " 50; cat /proc/self/cgroup"}, limit=400)
