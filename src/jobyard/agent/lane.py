@@ -214,9 +214,7 @@ class Lane:
         if group:
             peak_kib = max(peak_kib, memory_groups.peak_kib(group))
         is_killed = number == signal.SIGKILL or code == _KILLED_CODE
-        if not reason and (
-            (group and memory_groups.has_killed(group)) or (is_killed and kernel_kills.has_killed())
-        ):
+        if not reason and ((group and memory_groups.has_killed(group)) or (is_killed and kernel_kills.has_killed())):
             reason = "OutOfMemory"  # unless the agent says that it was the one who killed
         return records.end_words(now, code, number, peak_kib, reason)
 

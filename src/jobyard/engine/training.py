@@ -152,6 +152,17 @@ class Trainings:
         )
 
 
+def given_more(job: JobRecord) -> str:
+    """That it ran out of memory and was given more, in words; empty: it did not."""
+    if not job.memory_requeues:
+        return ""
+    found = [(job.more_memory_mib, "memory", "--mem"), (job.more_gpu_mib, "GPU memory", "--gpu-mem")]
+    given = [(f"{show_mib(mib)} of {kind}", flag) for mib, kind, flag in found if mib]
+    times = f"{job.memory_requeues} times" if job.memory_requeues > 1 else "once"
+    amounts, flags = (" and ".join(words) for words in zip(*given, strict=True))
+    return f"it ran out of memory {times}, and was given {amounts}; {flags} gives it that from its start"
+
+
 def _allowed(job: JobRecord, task: Task, nodes: Iterable[Node]) -> list[Node]:
     """Those of them that its submitter lets it have."""
     where = where_of(job.spec, job.spec.groups[job.spec.place_of(task.number).group])

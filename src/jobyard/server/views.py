@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.planner import Planner
-from jobyard.engine.training import idle_seconds
+from jobyard.engine.training import given_more, idle_seconds
 from jobyard.engine.yard_state import YardState
 from jobyard.model.job import Reason, State
 from jobyard.model.node import Node, place_of
@@ -85,6 +85,7 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         image=spec.image,
         container=spec.container,
         git=replace(spec.git, diff="") if spec.git is not None else None,
+        given_more=given_more(job),
     )
 
 
@@ -291,6 +292,13 @@ def node_view(state: YardState, node: Node, held: Held | None = None) -> NodeVie
     )
 
 
+def _is_limited(job: JobRecord) -> bool:
+    """Does it say itself that not all of its tasks may run at once?"""
+    groups = ((group.parallelism, group.completions) for group in job.spec.groups)
+    is_by_group = any(parallelism is not None and parallelism < completions for parallelism, completions in groups)
+    return is_by_group or (job.spec.limit is not None and job.spec.limit < job.spec.size)
+
+
 def why_view(planner: Planner, job: JobRecord) -> WhyView:
     """Why it is not running, or what it is doing instead."""
     state, (reason, message) = planner.state, reason_of_job(planner, job)
@@ -312,9 +320,11 @@ def why_view(planner: Planner, job: JobRecord) -> WhyView:
         if wait := planner.waits.get(job.id):
             reason = reason or wait.reason
             sentences.append(f"the rest: {wait.sentence}")
-        elif waiting and (job.spec.limit is not None or any(g.parallelism for g in job.spec.groups)):
+        elif waiting and _is_limited(job):
             reason = reason or Reason.ARRAY_LIMIT
             sentences.append("the rest waits because the job limits how many of its tasks run at once")
+    if not job.is_final and (more := given_more(job)):
+        sentences.append(more)
     if not sentences:
         ago = f" {show_seconds(time.time() - job.finished_at)} ago" if job.finished_at else ""
         placing = "it was just submitted and is being placed"

@@ -161,6 +161,7 @@ class JobView:
     image: str = ""
     container: bool = False  # on machines: its tasks run in containers of the image
     git: GitState | None = None  # what the image was made from; without its diff, which has a call of its own
+    given_more: str = ""  # that it ran out of memory and was given more, in words
 
 
 @dataclass(frozen=True)

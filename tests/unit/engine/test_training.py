@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from jobyard.cli.output.summary import summary_lines
 from jobyard.engine.handling import handle
 from jobyard.engine.job_record import JobRecord
-from jobyard.engine.training import has_overrun, resumes_at
+from jobyard.engine.training import given_more, has_overrun, resumes_at
 from jobyard.engine.yard_state import YardState
 from jobyard.model.effects import Effect, Reserve, Stop, Yield
 from jobyard.model.events import (
@@ -28,6 +29,7 @@ from jobyard.model.events import (
 from jobyard.model.job import JobSpec, Reason, State
 from jobyard.model.task import AttemptId
 from jobyard.model.training import Elastic, Epoch, Progress, Size, Training
+from jobyard.server.views import job_view
 from tests.builders import a_group, a_job, a_node
 from tests.unit.engine.driving import Yard, state_of
 
@@ -548,6 +550,11 @@ def test_out_of_memory_gets_twice_as_much_and_fails_where_there_is_no_more() -> 
         assert job.slots[job.task(0).slot].slot.placement.resources.memory_mib == expected
     yard.finish(yard.begin(job), signal=9, reason=Reason.OUT_OF_MEMORY)
     assert state_of(job) is State.FAILED
+    told = "it ran out of memory 2 times, and was given 4 GiB of memory; --mem gives it that from its start"
+    assert given_more(job) == told
+    view = job_view(yard.planner, job)
+    assert view.given_more == told
+    assert f"yard: note: {told}" in summary_lines(view, was_streamed=True)
 
 
 def test_an_idle_gpu_stops_a_job_that_asked_for_it_and_no_other(yard: TrainingYard) -> None:

@@ -13,9 +13,10 @@ from jobyard.engine.planner import Planner
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
 from jobyard.model import codec
-from jobyard.model.events import JobSubmitted, NodeMeasured
+from jobyard.model.events import AttemptsStarted, JobSubmitted, NodeMeasured, Started
 from jobyard.model.job import Reason, State
 from jobyard.model.node import Foreign, place_of
+from jobyard.model.task import AttemptId
 from jobyard.server.commands import checked_spec
 from jobyard.server.dry_run import dry_run
 from jobyard.server.routes.events import without_secrets
@@ -111,6 +112,16 @@ def test_a_waiting_job_says_why_and_who_is_ahead() -> None:
     why = why_view(planner, planner.state.jobs["cd"])
     assert why.reason is Reason.RESOURCES
     assert why.sentences == ("needs 4 cpus; here has 0 of 4 cpus free", "1 unfinished job is ahead of it (priority 0)")
+
+
+@pytest.mark.parametrize(("parallelism", "is_said"), [(2, True), (8, False), (None, False)])
+def test_a_limit_is_said_only_where_there_is_one(parallelism: int | None, is_said: bool) -> None:
+    planner = a_planner(submitted("ab", 1, a_job(8, parallelism=parallelism)))
+    job = planner.state.jobs["ab"]
+    (first, *_) = job.active_tasks()
+    handle(planner.state, AttemptsStarted((Started(AttemptId("ab", first.number, 1), 1.0),), 1.0))
+    planner.waits.clear()
+    assert (why_view(planner, job).reason is Reason.ARRAY_LIMIT) is is_said
 
 
 def test_others_who_hold_room_are_named() -> None:

@@ -81,7 +81,7 @@ def _fields(job: JobView) -> list[tuple[str, str]]:
         ("finished", local_time(job.finished_at) if job.finished_at else ""),
         ("time", run_time(job) if job.started_at else ""),
         *(training_fields(job.training) if job.training is not None else eta),
-        ("notes", "; ".join(job.notes)),
+        ("notes", "; ".join(filter(None, (*job.notes, job.given_more)))),
     ]
 
 

@@ -28,6 +28,8 @@ def summary_lines(view: JobView, *, was_streamed: bool) -> list[str]:
             lines.append(f"yard: {harmless(view.message)}")
     elif view.message and view.state is not State.SUCCEEDED:
         lines.append(f"yard: {harmless(view.message)}")
+    if view.given_more:
+        lines.append(f"yard: note: {harmless(view.given_more)}")
     if view.state is not State.SUCCEEDED:
         lines.append(f"yard: logs: yard logs {view.id}{_task_flag(view)}")
     return lines
