@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 
 from jobyard.model.job import JobSpec
-from jobyard.model.training import Progress, Size
+from jobyard.model.training import Progress, Size, Training
 
 STEADY_EPOCHS = 2  # after so many epochs a job's memory does not grow any more
 
@@ -37,7 +37,9 @@ class Profile:
     def learn(self, size: Size, progress: Progress, epochs: int) -> None:
         """`epochs` are those that were done since the last time."""
         if progress.epoch_seconds or progress.step_seconds:
-            self.by_size[size] = AtSize(progress.epoch_seconds, progress.step_seconds)
+            known = self.by_size.get(size) or AtSize()
+            # In the first epoch of an attempt, that of others still holds.
+            self.by_size[size] = AtSize(progress.epoch_seconds or known.epoch_seconds, progress.step_seconds)
         if self.peak_gpu_memory_mib:
             self.epochs += epochs
         self.checkpoint_seconds = progress.checkpoint_seconds or self.checkpoint_seconds
@@ -55,10 +57,10 @@ class Profile:
 
 
 def kind_of(spec: JobSpec) -> str:
-    """Jobs of one kind run the same commands in the same image with the same batch size."""
+    """Jobs of one kind run the same commands in the same image, with batches and a training set of the same size."""
     digest = hashlib.sha256(spec.image.encode())
-    batch_size = spec.training.batch_size if spec.training else None
-    digest.update(f"\0{batch_size}".encode())
+    training = spec.training or Training()
+    digest.update(f"\0{training.batch_size}\0{training.training_set_size}".encode())
     for group in spec.groups:
         command = group.command
         text = command.lines.text if command.lines is not None else command.shell or "\0".join(command.argv)

@@ -402,6 +402,15 @@ class JobSpec:
     def training_size(self) -> Size:
         return Size(self.groups[0].count, self.groups[0].resources.gpus)
 
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """Of one process, where the submitter told the sizes of batch and set: each GPU takes its own batches."""
+        training = self.training
+        if training is None or not training.batch_size or not training.training_set_size:
+            return None
+        processes = max(1, self.training_size.gpus) * (self.size if self.gang else 1)
+        return max(1, training.training_set_size // (training.batch_size * processes))
+
     def sized(self, size: Size) -> JobSpec:
         """The same job, as large as that."""
         group = self.groups[0]

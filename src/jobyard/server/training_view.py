@@ -24,7 +24,9 @@ def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> T
     told = [found for number in job.progress.keys() | job.steps.keys() if (found := job.progress_now(number))]
     progress = min(told, key=lambda each: each.epochs_done, default=Progress())
     measured = [(size, at.epoch_seconds) for size, at in profile.by_size.items() if at.epoch_seconds]
+    steps = spec.steps_per_epoch
     seconds = progress.epoch_seconds if job.slots else None
+    seconds = seconds or dict(measured).get(spec.training_size) or progress.step_seconds * (steps or 0)
     seconds = seconds or predict_epoch_seconds(measured, spec.training_size)
     has_said_nothing = job.is_final and not job.progress  # it may have done them all, and not told
     asked = spec.training.epochs if spec.training and not has_said_nothing else None

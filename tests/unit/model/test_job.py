@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from jobyard.errors import NotFound
 from jobyard.model.job import ArrayRange, Command, FailurePolicy, GroupSpec, JobSpec, Lines, State
 from jobyard.model.task import AttemptId
+from jobyard.model.training import Training
 from tests.builders import a_group, a_job
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\n"))
@@ -113,3 +114,25 @@ def test_final_and_active_states_are_apart() -> None:
 def test_attempt_ids_are_read_as_they_are_written(job: str, task: int, number: int) -> None:
     attempt = AttemptId(job, task, number)
     assert AttemptId.parse(str(attempt)) == attempt
+
+
+@pytest.mark.parametrize(
+    ("spec", "steps"),
+    [
+        ({"gpus": 0}, 125),
+        ({"gpus": 1}, 125),
+        ({"gpus": 2}, 62),
+        ({"gpus": 2, "tasks": 2, "gang": True}, 31),
+        ({"tasks": 2, "gang": True}, 62),
+        ({"tasks": 2}, 125),
+        ({"gpus": 8, "tasks": 100, "gang": True}, 1),
+    ],
+)
+def test_batch_and_set_size_give_the_steps_of_an_epoch(spec: dict[str, int], steps: int) -> None:
+    job = a_job(training=Training(batch_size=8, training_set_size=1000), **spec)  # type: ignore[arg-type]
+    assert job.steps_per_epoch == steps
+
+
+@pytest.mark.parametrize("training", [None, Training(batch_size=8), Training(training_set_size=1000)])
+def test_without_batch_or_set_size_nobody_knows_the_steps_of_an_epoch(training: Training | None) -> None:
+    assert a_job(training=training).steps_per_epoch is None

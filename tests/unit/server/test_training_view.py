@@ -65,3 +65,17 @@ def test_a_job_that_ended_and_never_told_of_epochs_shows_none() -> None:
     view = training_view(yard.state, job)
     assert view is not None
     assert view.epochs_total is None
+
+
+def test_before_its_first_epoch_is_over_batch_and_set_size_tell_how_long_one_takes() -> None:
+    yard = Yard()
+    job, (attempt,) = begun(yard, training=Training(epochs=10, batch_size=8, training_set_size=1000))
+    yard.apply(AttemptsProgressed((Progressed(attempt, Progress(0, 10, steps=50, step_seconds=0.2)),), yard.now))
+    view = training_view(yard.state, job)
+    assert view is not None
+    assert view.epoch_seconds == pytest.approx(25.0)
+    assert view.eta_seconds == pytest.approx(250.0)
+    tell(yard, attempt, 1, 30.0)
+    view = training_view(yard.state, job)
+    assert view is not None
+    assert view.epoch_seconds == 30.0
