@@ -38,6 +38,7 @@ def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> T
         epoch_seconds=seconds or None,
         step_seconds=progress.step_seconds or None,
         steps=progress.steps,
+        steps_per_epoch=steps,
         percent=progress.percent,
         eta_seconds=eta,
         eta_low_seconds=low,

@@ -96,6 +96,7 @@ class TrainingView:
     epoch_seconds: float | None = None
     step_seconds: float | None = None
     steps: int = 0  # of the attempt that runs
+    steps_per_epoch: int | None = None  # of one process, by batch and set size
     percent: float | None = None
     eta_seconds: float | None = None
     eta_low_seconds: float | None = None

@@ -27,6 +27,7 @@ HALFWAY = TrainingView(
     epochs_total=6,
     epoch_seconds=242.0,
     step_seconds=0.0123,
+    steps_per_epoch=781,
     eta_seconds=726.0,
     eta_low_seconds=700.0,
     eta_high_seconds=800.0,
@@ -54,7 +55,7 @@ def test_show_has_the_numbers_and_a_small_plot(yard: Yard, standin: StandIn) -> 
     assert "3 of 6  ██████████░░░░░░░░░░ 50 %" in shown["epochs"]
     assert "12m06s (11m40s to 13m20s)" in shown["eta"]
     assert "4m02s  ▁▅█" in shown["epoch"]
-    assert "12.3 ms" in shown["step"]
+    assert "12.3 ms, 781 in an epoch" in shown["step"]
     assert "0.5  █▃▁" in shown["val_loss"]
     assert "accuracy 0.91" in shown["metrics"]
     assert "2 GPUs, may be 1..8 GPUs" in shown["size"]

@@ -73,6 +73,7 @@ def test_before_its_first_epoch_is_over_batch_and_set_size_tell_how_long_one_tak
     yard.apply(AttemptsProgressed((Progressed(attempt, Progress(0, 10, steps=50, step_seconds=0.2)),), yard.now))
     view = training_view(yard.state, job)
     assert view is not None
+    assert view.steps_per_epoch == 125
     assert view.epoch_seconds == pytest.approx(25.0)
     assert view.eta_seconds == pytest.approx(250.0)
     tell(yard, attempt, 1, 30.0)

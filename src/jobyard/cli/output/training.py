@@ -23,7 +23,7 @@ def training_fields(training: TrainingView) -> list[tuple[str, str]]:
         ("epochs", epochs_bar(training)),
         ("eta", eta_text(training)),
         ("epoch", _beside(seconds_text(training.epoch_seconds), [epoch.seconds for epoch in training.history])),
-        ("step", seconds_text(training.step_seconds)),
+        ("step", _step_text(training)),
         (harmless(name), _beside(f"{training.metrics[name]:.4g}" if name in training.metrics else "", values)),
         ("metrics", ", ".join(f"{harmless(k)} {v:.4g}" for k, v in training.metrics.items() if k != name)),
         ("size", training.size + (f", may be {training.sizes}" if training.sizes else "")),
@@ -91,6 +91,11 @@ def seconds_text(seconds: float | None) -> str:
     if not seconds:
         return ""
     return f"{seconds * 1000:.3g} ms" if seconds < 0.1 else show_seconds(seconds)
+
+
+def _step_text(training: TrainingView) -> str:
+    known = f"{training.steps_per_epoch} in an epoch" if training.steps_per_epoch else ""
+    return ", ".join(filter(None, (seconds_text(training.step_seconds), known)))
 
 
 def _level(share: float) -> str:
