@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from asyncio.subprocess import Process
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +35,18 @@ class SshTarget:
         words += ["-p", str(self.port)] if self.port else []
         words += ["-i", os.path.expanduser(self.key_path), "-o", "IdentitiesOnly=yes"] if self.key_path else []
         return [*words, "--", self.host]
+
+    @property
+    def by_hand(self) -> str:
+        """What a person types to log in there the same way."""
+        words = ["-p", str(self.port)] if self.port else []
+        words += ["-i", self.key_path] if self.key_path else []
+        return shlex.join(["ssh", *words, f"{self.user}@{self.host}" if self.user else self.host])
+
+    @property
+    def known_as(self) -> str:
+        """Its name in a file of host keys."""
+        return f"[{self.host}]:{self.port}" if self.port not in (None, 22) else self.host
 
 
 class SshAgent(RemoteAgent):
@@ -80,18 +93,21 @@ class SshAgent(RemoteAgent):
 
     def _explain_failure(self, code: int | None, said: str) -> str:
         last = last_line(said)
+        target = self._target
+        port = f"port {target.port}" if target.port else "the port"
+        known = shlex.quote(target.known_as)
         for sign, way_out in _WAYS_OUT.items():
             if sign in said:
-                return way_out.format(host=self._target.host, last=last)
-        return f"ssh failed: {last or f'exit code {code}'}; try `ssh {self._target.host} true` by hand"
+                return way_out.format(host=target.host, port=port, ssh=target.by_hand, known=known, last=last)
+        return f"ssh failed: {last or f'exit code {code}'}; try `{target.by_hand} true` by hand"
 
 
 _WAYS_OUT = {
-    "Permission denied": "the login was refused ({last}); check the user and the key with `ssh {host} true`",
-    "REMOTE HOST IDENTIFICATION HAS CHANGED": "its host key has changed; find out why, then `ssh-keygen -R {host}`",
-    "Host key verification failed": "its host key is not known; log in once with `ssh {host}` to check and add it",
-    "Connection refused": "nothing listens there (connection refused); check the port and that sshd runs",
+    "Permission denied": "the login was refused ({last}); check the user and the key with `{ssh} true`",
+    "REMOTE HOST IDENTIFICATION HAS CHANGED": "its host key has changed; find out why, then `ssh-keygen -R {known}`",
+    "Host key verification failed": "its host key is not known; log in once with `{ssh}` to check and add it",
+    "Connection refused": "nothing listens there (connection refused); check {port} and that sshd runs",
     "Could not resolve hostname": "the name {host} cannot be resolved; check it or add it to ~/.ssh/config",
-    "timed out": "it does not answer (timed out); check the address and the network",
-    "No route to host": "there is no route to it; check the address and the network",
+    "timed out": "{host} does not answer (timed out); check the address, {port} and the network",
+    "No route to host": "there is no route to {host}; check the address and the network",
 }
