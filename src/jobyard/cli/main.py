@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -19,6 +20,7 @@ from jobyard.cli.output.text import harmless
 from jobyard.errors import YardError
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+CLOSED_PIPE = 1  # as click has it
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
@@ -54,7 +56,22 @@ def guarded(call: Callable[[], Any], program: str, argv: Sequence[str]) -> int:
     except SystemExit as error:  # click's own answer to a closed pipe
         return error.code if isinstance(error.code, int) else 0 if error.code is None else 1
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            return CLOSED_PIPE
         return _say(_disk_sentence(error) or _crash_sentence(error, argv), 1, error, program)
+
+
+def _nobody_reads() -> bool:
+    """Whether what we print to was closed, as by `| head`: then a broken pipe is no bug of ours."""
+    poll = select.poll()
+    for stream in (1, 2):
+        poll.register(stream, 0)
+    return any(found & select.POLLERR for _, found in poll.poll(0))
+
+
+def silence(stream: TextIO) -> None:
+    """Whatever is still written to it goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _sentence(error: click.ClickException) -> str:
@@ -102,9 +119,9 @@ def _flushed(code: int) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout)
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout)
         return _say(f"the output cannot be written: {error.strerror}", code or 1, error)
     return code
 

@@ -8,10 +8,10 @@ import tempfile
 from collections.abc import Sequence
 
 from jobyard.cli.output.summary import exit_code_of
-from jobyard.cli.output.tasklog import DirectLog
 from jobyard.cli.session import Session
 from jobyard.compat.ml_scheduler import entry
 from jobyard.compat.ml_scheduler.batch import RESULTS, Line, Place, has_results, remote_run, set_aside
+from jobyard.compat.ml_scheduler.console import show
 from jobyard.compat.ml_scheduler.flags import RANDOM_NAME, parse_remote
 from jobyard.compat.ml_scheduler.machines import machines_for_a_run
 from jobyard.compat.ml_scheduler.running import Interrupted, run_to_end
@@ -40,10 +40,9 @@ def run(words: Sequence[str]) -> int:
         assert node is not None
         set_aside(here, line)
         job = remote_run(line, resources_of(node), node.id, Place(here, empty, entry.user()))
-        log = DirectLog()
         try:
             (view,) = run_to_end(
-                session.client, [job], shows_gpus=False, tells=False, show=log.write if flags.is_verbose else None
+                session.client, [job], shows_gpus=False, tells=False, show=show if flags.is_verbose else None
             )
         except Interrupted:
             return INTERRUPTED
