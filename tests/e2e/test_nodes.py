@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
+from jobyard.model.events import AttemptsFinished, NodeWentAway
 from tests.hosts import Hosts
 from tests.yards import TemporaryYard
 
@@ -93,6 +95,39 @@ def test_one_machine_under_two_names_keeps_what_runs_under_each(lab: TemporaryYa
     lab.ok("nodes", "rm", "again")
     lab.ok("wait", job)
     assert lab.logs(job) == "through\n"
+
+
+HELD = ("-c", "0.5", "--", "until [ -e ~/go ]; do sleep 0.05; done; echo through")
+
+
+def test_a_machine_that_is_added_again_keeps_its_link_and_what_runs_there(lab: TemporaryYard, machines: Hosts) -> None:
+    lab.ok("nodes", "add", "gpu1")
+    job = lab.submit("--on", "gpu1", *HELD)
+    lab.wait_state(job, "RUNNING")
+    since = lab.client.server().last_event
+    for labels in ((), ("--label", "lab")):
+        lab.ok("nodes", "add", "gpu1", *labels)
+        (node,) = lab.json("nodes", "probe", "gpu1")
+        assert (node["state"], node["tasks"], node["labels"]) == ("UP", 1, list(labels[1:]))
+    machines[0].ssh("touch go")
+    lab.ok("wait", job)
+    assert lab.logs(job) == "through\n"
+    until_end = takewhile(lambda event: not isinstance(event, AttemptsFinished), lab.client.events(since))
+    assert not [event for event in until_end if isinstance(event, NodeWentAway)]
+
+
+def test_the_name_of_a_machine_where_tasks_run_is_not_given_to_another(lab: TemporaryYard, machines: Hosts) -> None:
+    lab.ok("nodes", "add", "gpu1")
+    job = lab.submit("--on", "gpu1", *HELD)
+    lab.wait_state(job, "RUNNING")
+    refused = lab.run("nodes", "add", "gpu2", "--name", "gpu1")
+    assert refused.code == 2
+    assert "node gpu1 is gpu1, and tasks run there; choose another name" in refused.err
+    machines[0].ssh("touch go")
+    lab.ok("wait", job)
+    assert lab.logs(job) == "through\n"
+    lab.ok("nodes", "add", "gpu2", "--name", "gpu1")
+    assert lab.ok("run", "--on", "gpu1", "--", "echo $YARD_NODE").out == "gpu1\n"
 
 
 def test_results_can_be_fetched_again_to_another_place(lab: TemporaryYard) -> None:

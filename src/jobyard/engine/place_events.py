@@ -35,7 +35,7 @@ def add_node(state: YardState, event: NodeAdded) -> list[Effect]:
     state.removed.discard(config.id)
     state.changes.plan = True
     if known := state.nodes.get(config.id):
-        _set_node(state, replace(known, labels=config.labels))
+        _set_node(state, replace(known, labels=config.labels, only_named=config.only_named))
     return []
 
 
@@ -50,7 +50,8 @@ def join(state: YardState, event: NodeJoined) -> list[Effect]:
     labels = config.labels if config else node.labels
     # A cluster says itself which of its nodes take nothing new.
     is_kept_off = bool(cluster_of(node.id)) and node.state is not NodeState.UP
-    node = replace(node, labels=labels, state=node.state if is_kept_off else _state_when_here(state, node.id))
+    now = node.state if is_kept_off else _state_when_here(state, node.id)
+    node = replace(node, labels=labels, only_named=bool(config and config.only_named), state=now)
     if node != known:  # a cluster tells of a thousand nodes again and again
         _set_node(state, node)
     return []

@@ -218,13 +218,13 @@ class MachineExecutor:
             case "missing" if self._home is not None:
                 self._send_snapshot(message["snapshot"])
             case "measured":
-                self._measured.set()
                 now = time.time()
                 measured = self._measurements.read(message, self._devices_in_use(), now)
                 ours = [found] if (found := used(message, now)) else []
                 self._notice_runtime(message, now)
                 self._seen.put_nowait([*self._joining, measured, *ours, *(self._refused or ())])
                 self._joining, self._refused = [], None
+                self._measured.set()  # last: who waits for it finds it among the observations
             case "reconciled":
                 self._launch_absent(message["absent"])
             case "refused":
@@ -519,6 +519,7 @@ def _reserve(slot: Slot) -> dict[str, Any]:
         "memory_mib": ask.memory_mib,
         **_memory_limit(ask),
         "devices": {str(piece.index): piece.memory_mib for piece in slot.placement.devices},
+        "device_percent": {str(piece.index): ask.gpu_percent for piece in slot.placement.devices if ask.gpu_percent},
         "whole_devices": [] if ask.shares_gpus else [piece.index for piece in slot.placement.devices],
     }
 

@@ -62,6 +62,22 @@ class NodeConfig:
     port: Port | None = None
     key_path: Path = ""
     labels: tuple[Name, ...] = ()
+    only_named: bool = False  # only jobs that name it, or a label of it, run there
+
+    @property
+    def login(self) -> tuple[str, str, int | None]:
+        """Two with the same login are one account of one machine, whatever they are called."""
+        return (self.host, self.user, self.port)
+
+    @property
+    def shown_login(self) -> str:
+        """For people: USER@HOST:PORT, as far as it was said."""
+        return f"{self.user}@" * bool(self.user) + self.host + f":{self.port}" * bool(self.port)
+
+    @property
+    def link(self) -> tuple[str, str, int | None, str]:
+        """All that a connection depends on."""
+        return (*self.login, self.key_path)
 
     @property
     def odd_login(self) -> str:
@@ -130,6 +146,7 @@ class Node:
     is_queue: bool = False  # no machine: who goes here waits for another scheduler, and any number may
     runtime: str = ""  # of a machine: what runs containers there, docker or podman; empty: nothing
     runtime_problem: str = ""  # why nothing does, as said after its name: "has neither docker nor podman in its PATH"
+    only_named: bool = False  # only jobs that name it, or a label of it, run here
     owner_only: bool = False  # its tasks have the account of the server: jobs that came with a token do not run here
     # The last measurement, for people: nothing is decided by it.
     load: float | None = None

@@ -10,7 +10,7 @@ from jobyard.model.resources import Resources
 from jobyard.model.units import show_cpus, show_mib
 from jobyard.scheduling.placement import Room
 from jobyard.scheduling.snapshot import Wait
-from jobyard.scheduling.where import ANYWHERE, Where, has_label, matches, schedulable
+from jobyard.scheduling.where import ANYWHERE, Where, has_label, is_meant, matches, schedulable
 
 NAMED_MOST = 5  # a cluster may have a thousand nodes that are down
 OWNERS_ALONE = "add a node (yard nodes add HOST) or a cluster, or serve with --run-as USER"  # the way out for tokens
@@ -37,11 +37,17 @@ def _why_nowhere(nodes: Sequence[Node], where: Where) -> str:
         return f"cluster {where.cluster} has no nodes" if where.cluster else "the yard has no nodes"
     if not where.cluster:
         unknown = why_unknown(nodes, (), where.on)
-        return unknown or why_owners_alone(nodes, where) or why_no_container(nodes, where) or "the yard has no nodes"
+        alone = unknown or why_owners_alone(nodes, where) or why_no_container(nodes, where)
+        return alone or _why_unnamed(nodes, where) or "the yard has no nodes"
     lacking = [label for label in where.labels if not any(has_label(node, label) for node in nodes)]
     if lacking:
         return f"no node of cluster {where.cluster} has label {lacking[0]}"
     return f"no node of cluster {where.cluster} has all of the labels {', '.join(where.labels)}"
+
+
+def _why_unnamed(nodes: Sequence[Node], where: Where) -> str | None:
+    kept = [node.id for node in nodes if node.only_named and not matches(node, where.on)]
+    return f"{_some_of(kept)} takes only jobs that name it; name it with --on" if kept else None
 
 
 def why_owners_alone(nodes: Iterable[Node], where: Where) -> str | None:
@@ -147,7 +153,7 @@ def _why_kept_off(rooms: Sequence[Room], where: Where) -> str:
 
 def may_match(config: NodeConfig, on: str) -> bool:
     """Is it one of those that `on` names, once it is reached?"""
-    return not on or any(name in (config.id, SSH) or name in config.labels for name in on.split(","))
+    return is_meant(on, config.id, SSH, config.labels, config.only_named)
 
 
 def why_not_together(placed: int, wanted: int) -> Wait:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from jobyard.model.job import GroupSpec, JobSpec, Toleration
@@ -49,8 +49,15 @@ ANYWHERE = Where()  # on machines
 
 
 def matches(node: Node, on: str) -> bool:
-    """`on` names nodes, executors or labels, with commas between; empty: any."""
-    return not on or any(name in (node.id, node.executor) or name in node.labels for name in on.split(","))
+    """`on` names nodes, executors or labels, with commas between; empty: any that need not be named."""
+    return is_meant(on, node.id, node.executor, node.labels, node.only_named)
+
+
+def is_meant(on: str, node: str, executor: str, labels: Collection[str], only_named: bool) -> bool:
+    """Whether `on` means a node with this name, executor and labels. To name its executor is not to name it."""
+    if not on:
+        return not only_named
+    return any(name == node or name in labels or (name == executor and not only_named) for name in on.split(","))
 
 
 def needs_of(group: GroupSpec) -> tuple[tuple[str, ...], tuple[Toleration, ...]]:

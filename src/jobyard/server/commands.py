@@ -33,6 +33,8 @@ from jobyard.server.rounds import Command
 from jobyard.server.spec_checks import check_together
 from jobyard.wire.requests import CancelJob, RetryJob, SubmitJob
 
+COMPAT_SOURCES = frozenset({"ml-scheduler", "kubeprofiler"})
+
 
 def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
     """The spec with its dependencies resolved. Raises UserError with one sentence where it can never be right."""
@@ -43,7 +45,9 @@ def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
     members = [member_of(spec, i) for i, group in enumerate(spec.groups) if group.size]
     if why := why_never(state, members, spec.on, spec.overcommit, spec.cluster):
         other = "cluster" if spec.cluster else "node"
-        raise UserError(f"job {spec.name!r} can never run: {why}; ask for less, or for another {other} with --on")
+        # Other commands than ours have flags of their own.
+        flag = " with --on" if spec.source not in COMPAT_SOURCES else ""
+        raise UserError(f"job {spec.name!r} can never run: {why}; ask for less, or for another {other}{flag}")
     if spec.gang or (spec.cluster and spec.starts_together and spec.elastic is None):
         check_gang(state, spec)
     return spec
@@ -166,7 +170,10 @@ def known_node(state: YardState, node: str) -> None:
 
 
 def add_node(config: NodeConfig, by: str = "") -> Command[str]:
-    return lambda state, now: ([NodeAdded(config, now, by)], config.id)
+    def command(state: YardState, now: float) -> tuple[list[NodeAdded], str]:
+        return [NodeAdded(config, now, by)] if state.configs.get(config.id) != config else [], config.id
+
+    return command
 
 
 def remove_node(node: str, by: str = "") -> Command[str]:

@@ -86,6 +86,11 @@ class YardLoop(StateView):
         self._inbox.put_nowait(Asked(command, answer))
         return await answer
 
+    async def heard(self) -> None:
+        """Returns when everything that executors have observed until now is part of the state."""
+        if not self.read_only:
+            await self.ask(lambda state, now: ([], None))
+
     def subscribe(self) -> News:
         """Every journalled batch from now on, until `unsubscribe`; who does not keep up is cut."""
         news = News()
@@ -128,6 +133,8 @@ class YardLoop(StateView):
 
     def _is_up(self, place: str) -> bool:
         known = self.state.nodes.get(place)
+        if known and not ((executor := self.executor_of(place)) and executor.status().is_connected):
+            return False  # what is known of this machine may be of a link that was let go
         of_place = [known] if known else [node for name, node in self.state.nodes.items() if place_of(name) == place]
         return any(node.state not in (NodeState.AWAY, NodeState.DOWN) for node in of_place)
 

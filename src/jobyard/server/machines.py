@@ -59,6 +59,7 @@ class Machines:
         self._account = account_of(knobs.run_as) if knobs.run_as else None
         self._open_files = open_files
         self.mirror = loop.mirror = Mirror(directory / "mirror")
+        self._links: dict[str, tuple[str, str, int | None, str]] = {}  # how each machine is reached
         self.problems: dict[str, str] = {}  # cluster -> why it has no executor
         self._one_at_a_time = threading.Lock()  # tasks of one job share a directory
         # The agent has little of our environment, because its tasks could read it; whoever starts us again needs it.
@@ -106,8 +107,11 @@ class Machines:
         return Homecoming(self.mirror, self._directory / "snapshots", self._settle, self._knobs.lease_seconds)
 
     def add(self, config: NodeConfig) -> None:
-        """Use a machine from now on; one of the same name is let go first."""
+        """Use a machine from now on. A link that is there already is kept; another one of that name is let go first."""
+        if self._links.get(config.id) == config.link:
+            return
         self.remove(config.id)
+        self._links[config.id] = config.link
         agent, hello = self.agent(config), {"yard": self._yard_id}  # it cannot bring this server back
         self._loop.add(
             executor_class("ssh")("ssh", config.id, agent, self._loop, hello, self.mirror.directory, self._home())
@@ -122,7 +126,14 @@ class Machines:
     def remove(self, place: str) -> None:
         """A machine or a cluster, no single node of one."""
         self.problems.pop(place, None)
+        self._links.pop(place, None)
         self._loop.remove(place)
+
+    def is_linked(self, config: NodeConfig) -> bool:
+        """Whether this machine is used by that very link, and the link holds."""
+        executor = self._loop.executor_of(config.id)
+        is_same = self._links.get(config.id) == config.link
+        return is_same and executor is not None and executor.status().is_connected
 
     def agent(self, config: NodeConfig) -> SshAgent:
         target = SshTarget(config.host, config.user, config.port, config.key_path)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from jobyard.engine.yard_state import YardState
 from jobyard.model.job import JobSpec
-from jobyard.model.node import Node, NodeConfig
-from jobyard.scheduling.where import matches
+from jobyard.scheduling.explain import may_match
 from jobyard.server.clusters import cluster_named
 from jobyard.staging.pack import snapshot
 
@@ -20,11 +19,7 @@ def may_travel(state: YardState, spec: JobSpec) -> bool:
     """Whether a task of it could be placed on a machine that has a disk of its own."""
     if spec.no_copy or cluster_named(state, spec.on):
         return False
-    return any(matches(_seen_from_afar(config), spec.on) for config in state.configs.values())
-
-
-def _seen_from_afar(config: NodeConfig) -> Node:
-    return Node(config.id, "ssh", 0, 0, labels=config.labels)
+    return any(may_match(config, spec.on) for config in state.configs.values())
 
 
 def with_its_tree(spec: JobSpec, yard: Path) -> JobSpec:

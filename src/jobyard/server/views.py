@@ -256,7 +256,7 @@ def node_view(state: YardState, node: Node, held: Held | None = None) -> NodeVie
             percents[piece.index] += placement.resources.gpu_percent
     use = {device.index: device for device in node.device_use}
     taken = set(devices) | set(node.foreign.whole_devices)
-    foreign = dict(node.foreign.device_mib)
+    foreign, foreign_percents = dict(node.foreign.device_mib), dict(node.foreign.device_percent)
     return NodeView(
         id=node.id,
         executor=node.executor,
@@ -279,6 +279,7 @@ def node_view(state: YardState, node: Node, held: Held | None = None) -> NodeVie
                 use[d.index].used_mib if d.index in use else None,
                 use[d.index].percent if d.index in use else None,
                 percents[d.index],
+                foreign_percents.get(d.index, 0),
                 d.index in taken,
             )
             for d in node.devices

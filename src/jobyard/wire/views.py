@@ -193,6 +193,7 @@ class DeviceView:
     used_mib: int | None = None  # as last measured, whoever uses it
     percent: int | None = None  # of its compute, as last measured
     reserved_percent: int = 0  # of its compute, asked by the tasks that share it
+    foreign_percent: int = 0  # of its compute, used or reserved by others
     is_taken: bool = False  # by a task or somebody else, also where its memory is not known
 
 
@@ -214,6 +215,8 @@ class NodeView:
     doubts: tuple[str, ...] = ()  # reservations of others that are not believed, and why
     load: float | None = None
     host: str = ""  # how it is reached; empty: this machine
+    user: str = ""  # as whom; empty: as ssh's configuration says
+    port: int | None = None
     problem: str = ""  # why there is no link to it now
     runtime: str = ""  # what runs containers there: docker or podman
     runtime_problem: str = ""  # why nothing does

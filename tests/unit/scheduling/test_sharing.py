@@ -12,7 +12,7 @@ from jobyard.model.node import Device, Foreign, Node, NodeConfig, NodeState
 from jobyard.model.resources import DeviceSlice, Placement, Resources
 from jobyard.model.task import Slot
 from jobyard.scheduling.cycle import plan
-from jobyard.scheduling.explain import why_never, why_unknown
+from jobyard.scheduling.explain import may_match, why_never, why_unknown
 from jobyard.scheduling.snapshot import HeldSlot, Member, Plan, Request, Snapshot
 from tests.builders import a_node
 
@@ -209,6 +209,16 @@ def test_one_of_several_places() -> None:
     nodes = [replace(a_node(name), labels=(label,)) for name, label in (("a", "x"), ("b", "y"), ("c", "z"))]
     found = planned(nodes, wants("j", 1, 99, Resources(2000), on="a,z"))
     assert sorted(opening.placement.node for opening in found.openings) == ["a", "a", "c", "c"]
+
+
+def test_a_node_that_is_only_for_those_who_name_it_gets_no_other_job() -> None:
+    guest = replace(a_node("guest"), executor="ssh", labels=("ml-scheduler",), only_named=True)
+    for on, nodes in [("", ["here"]), ("ssh", []), ("guest", ["guest"]), ("ml-scheduler", ["guest"])]:
+        found = planned([a_node("here"), guest], wants("j", 1, 1, Resources(2000), on=on))
+        assert [opening.placement.node for opening in found.openings] == nodes
+    assert not may_match(NodeConfig("guest", "guest.lab", only_named=True), "")
+    assert may_match(NodeConfig("guest", "guest.lab", only_named=True), "guest")
+    assert why_never([guest], Resources(2000)) == "guest takes only jobs that name it; name it with --on"
 
 
 def test_an_unknown_place_is_told_with_all_that_are_known() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 
 from jobyard.errors import Unavailable, UserError
-from jobyard.model.node import Node, NodeState, place_of
+from jobyard.model.node import Node, NodeConfig, NodeState, place_of
 from jobyard.server import commands
 from jobyard.server.clusters import KUBERNETES
 from jobyard.server.declarations import answers, takes
@@ -50,7 +50,10 @@ async def list_nodes(request: Request) -> Response:
 @router.post("/nodes", status_code=201)
 @answers(NodeView, 201)
 async def add_node(request: Request, asked: Annotated[AddNode, takes(AddNode)]) -> Response:
-    """Recorded only once the machine has answered: a wrong name leaves nothing behind."""
+    """Recorded only once the machine has answered: a wrong name leaves nothing behind.
+
+    One that is known by the same link is shared: who uses it already notices nothing.
+    """
     by = admin_of(request, "add nodes")
     yard = yard_of(request)
     config = asked.config
@@ -64,7 +67,9 @@ async def add_node(request: Request, asked: Annotated[AddNode, takes(AddNode)]) 
     if config.id in yard.loop.state.clusters:
         raise UserError(f"node name {config.id!r}: a cluster has that name; choose another with --name")
     with yard.lifetime.request():
-        if not asked.force:
+        if taken := _why_taken(yard, config):
+            return problem("bad_request", taken, 409)
+        if not asked.force and not yard.machines.is_linked(config):
             try:
                 _, writer = await yard.machines.agent(config).connect()
             except Unavailable as error:
@@ -75,6 +80,17 @@ async def add_node(request: Request, asked: Annotated[AddNode, takes(AddNode)]) 
         if not asked.force and not await yard.loop.has_joined(config.id, JOIN_SECONDS):
             raise Unavailable(f"node {config.id} was added but does not answer: {_view(yard, config.id).problem}")
         return answer(_view(yard, config.id), 201)
+
+
+def _why_taken(yard: Yard, config: NodeConfig) -> str:
+    """Tasks must not be looked for on another machine: it would be told to start them there."""
+    known = yard.loop.state.configs.get(config.id)
+    if known is None or known.login == config.login or not _view(yard, config.id).tasks:
+        return ""
+    return (
+        f"node {config.id} is {known.shown_login}, and tasks run there; choose another name, "
+        f"or drain it first (`yard nodes drain {config.id}`) and wait"
+    )
 
 
 @router.delete("/nodes/{node:path}")
@@ -114,6 +130,7 @@ async def probe_node(request: Request, node: Selector) -> Response:
         commands.known_node(yard.loop.state, node)
         if executor := yard.loop.executor_of(node):
             await executor.probe()
+            await yard.loop.heard()
         return answer(_view(yard, node))
 
 
@@ -143,4 +160,5 @@ def _view(yard: Yard, node: str, held: Held | None = None) -> NodeView:
         known = replace(known, executor=KUBERNETES, state=NodeState.DRAINING if node in state.drained else NodeState.UP)
     # Of a cluster `yard clusters` tells it, once and not for each node.
     problem = executor.status().problem if executor and place_of(node) == node else ""
-    return replace(node_view(state, known, held), host=config.host if config else "", problem=problem)
+    host, user, port = config.login if config else ("", "", None)
+    return replace(node_view(state, known, held), host=host, user=user, port=port, problem=problem)
