@@ -43,6 +43,7 @@ class Measurer:
                 "cpu_millis": others.cpu_millis,
                 "memory_mib": max(foreign_mib, others.memory_mib),
                 "device_mib": {str(index): mib for index, mib in device_mib.items() if mib},
+                "device_percent": {str(index): percent for index, percent in others.device_percent.items() if percent},
                 "whole_devices": sorted(others.whole_devices),
                 "holders": holders[:_HOLDERS],
                 "doubts": others.doubts,

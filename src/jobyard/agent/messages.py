@@ -137,5 +137,8 @@ def _check_reserve(reserve: Any) -> None:
     devices, whole = reserve.get("devices") or {}, reserve.get("whole_devices") or []
     if not all(index.isascii() and index.isdigit() and isinstance(mib, int) for index, mib in devices.items()):
         raise ValueError("reserve: devices must map indices to MiB")
+    percents = reserve.get("device_percent") or {}
+    if not all(index.isascii() and index.isdigit() and isinstance(part, int) for index, part in percents.items()):
+        raise ValueError("reserve: device_percent must map indices to percent")
     if not all(isinstance(index, int) for index in whole):
         raise ValueError("reserve: whole_devices must be a list of indices")

@@ -23,6 +23,7 @@ _LARGEST_FILE = 1 << 20
 _MOST_FILES = 2000  # then only those are looked for whose process runs
 _MOST_DOUBTS = 5
 _CPU_OVERBOOKED = 2  # a yard may promise more cores than there are, and never more memory
+_PERCENT_MOST = 1000  # of a device's compute; what is claimed beyond it says no more
 _WRONG = (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError)
 
 
@@ -43,6 +44,7 @@ class Held:
         self.cpu_millis = 0
         self.memory_mib = 0
         self.device_mib: Dict[int, int] = {}
+        self.device_percent: Dict[int, int] = {}
         self.whole_devices: Set[int] = set()
         self.holders: List[str] = []
         self.doubts: List[str] = []  # for people: who claims what cannot be
@@ -53,6 +55,8 @@ class Held:
         self.memory_mib += _amount(amounts.get("memory_mib") or 0)
         for index, mib in (amounts.get("devices") or {}).items():
             self.device_mib[int(index)] = self.device_mib.get(int(index), 0) + _amount(mib)
+        for index, percent in (amounts.get("device_percent") or {}).items():
+            self.device_percent[int(index)] = self.device_percent.get(int(index), 0) + _amount(percent)
         self.whole_devices.update(_amount(index) for index in amounts.get("whole_devices") or ())
 
     def take(self, other: "Held", capacity: Capacity) -> None:
@@ -64,6 +68,9 @@ class Held:
         for index, mib in other.device_mib.items():
             if index in capacity.device_mib:
                 self.device_mib[index] = self.device_mib.get(index, 0) + mib
+        for index, percent in other.device_percent.items():
+            if index in capacity.device_mib:
+                self.device_percent[index] = min(_PERCENT_MOST, self.device_percent.get(index, 0) + percent)
         self.whole_devices |= other.whole_devices & set(capacity.device_mib)
 
     def doubt(self, sentence: str) -> None:

@@ -138,9 +138,13 @@ class Heard:
         for device in message["devices"]:
             for name in ("index", "used_mib", "utilisation"):
                 _amount(device[name])
-        for mib in (foreign["cpu_millis"], foreign["memory_mib"], *foreign["device_mib"].values()):
-            _amount(mib)
-        for index in (*foreign.get("whole_devices", ()), *map(int, foreign["device_mib"])):
+        percents = foreign.get("device_percent", {})
+        for amount in (
+            *(foreign["cpu_millis"], foreign["memory_mib"]),
+            *(*foreign["device_mib"].values(), *percents.values()),
+        ):
+            _amount(amount)
+        for index in (*foreign.get("whole_devices", ()), *map(int, foreign["device_mib"]), *map(int, percents)):
             _amount(index)
         words = [*foreign.get("holders", ()), *foreign.get("doubts", ())]
         for word in words:

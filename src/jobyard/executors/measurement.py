@@ -32,6 +32,9 @@ class Measurements:
             before = self._percent.get(device.index, 0) if device.index in ours else 100
             self._percent[device.index] = min(before, round(device.percent / PERCENT_STEP) * PERCENT_STEP)
         foreign = message["foreign"]
+        percents = {int(index): percent for index, percent in foreign.get("device_percent", {}).items()}
+        for index, percent in self._percent.items():  # what is reserved counts before it is used
+            percents[index] = max(percent, percents.get(index, 0))
         return NodeMeasured(
             self._node,
             Foreign(
@@ -41,7 +44,7 @@ class Measurements:
                 whole_devices=tuple(foreign.get("whole_devices", ())),
                 holders=tuple(foreign.get("holders", ())),
                 doubts=tuple(foreign.get("doubts", ())),
-                device_percent=tuple((index, percent) for index, percent in sorted(self._percent.items()) if percent),
+                device_percent=tuple((index, percent) for index, percent in sorted(percents.items()) if percent),
             ),
             at,
             message["load"],

@@ -53,7 +53,7 @@ def percent_most(overcommit: bool) -> int:
 
 
 def slice_mib(ask: Resources) -> int:
-    """What a share reserves. At least 1 MiB, so that it is seen by other yards, who publish and compare memory only."""
+    """What a share reserves. At least 1 MiB, so that it is seen by other yards, who compare memory only."""
     return max(1, ask.gpu_memory_mib)
 
 

@@ -61,6 +61,12 @@ def test_what_others_hold_is_not_taken(neighbour: Any, amounts: dict[str, Any], 
     assert fits or "yard of " in str(refusal)
 
 
+def test_what_others_have_of_a_devices_compute_is_told(neighbour: Any) -> None:
+    slots = [{"devices": {"0": 10}, "device_percent": {"0": 50, "7": 50}}] * 2
+    neighbour(slots=dict(enumerate(slots)))
+    assert Reservations(CAPACITY).others().device_percent == {0: 100}, "of device 7 we know nothing"
+
+
 def test_slots_of_our_own_count_too(neighbour: Any) -> None:
     neighbour()
     mine = Reservations(CAPACITY)

@@ -31,6 +31,11 @@ def test_a_device_that_nobody_of_us_uses_is_as_busy_as_others_make_it() -> None:
     assert percents(measurements, message(0, 44, 0)) == ((1, 40),)
 
 
+def test_what_others_have_reserved_counts_before_they_use_it() -> None:
+    seen = message(20, 0, 0, device_percent={"0": 10, "1": 75})
+    assert percents(Measurements("here"), seen) == ((0, 20), (1, 75))
+
+
 def test_while_we_use_a_device_others_are_believed_to_go_on_as_before() -> None:
     measurements = Measurements("here")
     assert percents(measurements, message(40)) == ((0, 40),)
