@@ -34,4 +34,4 @@ def test_every_test_that_a_table_names_is_there(page: Path) -> None:
 
 
 def test_there_are_tables() -> None:
-    assert ROOT / "docs/compat/kubeprofiler.md" in PAGES
+    assert {ROOT / "docs/compat/kubeprofiler.md", ROOT / "docs/compat/ml-scheduler.md"} <= set(PAGES)

@@ -45,7 +45,18 @@ def config_of(
     target: str, *, name: str | None = None, labels: Sequence[str] = (), looked: Looked | None = None
 ) -> NodeConfig:
     """How the machine is reached, and the node's id. A machine file wins over a host's name. Raises UserError."""
-    looked = looked or Looked()
+    config = reached(target, looked or Looked())
+    config = replace(config, id=name or config.id, labels=tuple(labels))
+    if not _ID.fullmatch(config.id):
+        given = "--name" if name else target
+        raise UserError(
+            f"{given}: {config.id!r} cannot be a node's name; give one of letters, digits, `_`, `.` and `-` with --name"
+        )
+    return config
+
+
+def reached(target: str, looked: Looked) -> NodeConfig:
+    """The same; what it is called is the end of a file's name or of a host's, and may be no name of a node."""
     path = looked.file_of(target) if target and "\0" not in target else None
     if path is not None:
         config = config_from_file(path, target)
@@ -54,15 +65,14 @@ def config_of(
         raise UserError(f"no machine file {target!r}; looked for {tried}")
     else:
         config = config_from_words(target)
-    config = replace(config, id=name or config.id, labels=tuple(labels))
     if config.odd_login:
         raise UserError(f"cannot read {target!r} as a machine: {config.odd_login!r} is no name of a host or user")
-    if not _ID.fullmatch(config.id):
-        given = "--name" if name else target
-        raise UserError(
-            f"{given}: {config.id!r} cannot be a node's name; give one of letters, digits, `_`, `.` and `-` with --name"
-        )
     return config
+
+
+def node_name(text: str) -> str:
+    """A name that a node may have, as much like this as can be."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).lstrip("_.-")[:60] or "machine"
 
 
 def config_from_words(target: str) -> NodeConfig:

@@ -43,6 +43,7 @@ _TRAINING_NAMES = frozenset(
     | {"EPOCHS_TO_BE_DONE", "BATCH_SIZE", "TRAINING_SET_SIZE", "TF_CONFIG", "PL_TORCH_DISTRIBUTED_BACKEND"}
     | {"KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_TOKEN", "KUBEFLOW_TRAINER_SERVER_CA_CERT"}
 )
+TOLD_BY_INDEX = frozenset({"ml-scheduler"})  # sources whose users are told a GPU by its number, and so their tasks
 _DEVICE_NAMES = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
 _OTHER_NAMES = _ARRAY_NAMES | _GROUP_NAMES | _GANG_NAMES | _AICHOR_NAMES | _TRAINING_NAMES | _DEVICE_NAMES
 _OF_A_TASK = YARD_NAMES | _OTHER_NAMES | {"TMPDIR"}
@@ -95,7 +96,7 @@ def task_environment(
         "YARD_TASK": label,
         "YARD_ATTEMPT": str(attempt),
         "YARD_NODE": slot_placement.node,
-        **_devices(slot_placement, node),
+        **_devices(slot_placement, node, by_index=spec.source in TOLD_BY_INDEX),
     }
     if group.command.entries is not None:
         env["YARD_LINE"] = group.command.entries[task_number - spec.offsets[place.group]]
@@ -150,18 +151,23 @@ def _inherited(spec: JobSpec) -> dict[str, str]:
     return {name: value for name, value in spec.inherited_env.items() if name not in dropped}
 
 
-def _devices(placement: Placement, node: Node | None) -> dict[str, str]:
+def _devices(placement: Placement, node: Node | None, *, by_index: bool = False) -> dict[str, str]:
     """Always set: without it a task sees every GPU of the machine."""
     if not placement.devices:
         return {"CUDA_VISIBLE_DEVICES": ""}
     known = {device.index: device for device in node.devices} if node is not None else {}
     devices = [known.get(piece.index) for piece in placement.devices]
     uuids = [device.uuid for device in devices if device is not None and device.uuid and not device.fake]
-    if len(uuids) == len(placement.devices):
+    if len(uuids) == len(placement.devices) and not (by_index and _have_numbers(uuids)):
         return {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
     # Our indices are NVML's, which counts by bus id; CUDA counts fastest first unless told.
     indices = ",".join(str(piece.index) for piece in placement.devices)
     return {"CUDA_VISIBLE_DEVICES": indices, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def _have_numbers(uuids: Sequence[str]) -> bool:
+    """CUDA numbers whole GPUs; a slice of one has no number."""
+    return not any(uuid.startswith("MIG-") for uuid in uuids)
 
 
 def _of_group(spec: JobSpec, group: GroupSpec, place: TaskPlace) -> dict[str, str]:

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from tests.originals.facts import ml_scheduler
 from tests.unit.cli.test_verbs import NODE
 
+from jobyard.compat.ml_scheduler.execute_batch import choices_of
 from jobyard.compat.ml_scheduler.flags import Need, parse_batch
 from jobyard.compat.ml_scheduler.limits import Free, Gpu, free_of, gpu_choices, resources_of
+from jobyard.compat.ml_scheduler.machines import Machine
 from jobyard.model.node import NodeState
 from jobyard.model.resources import Resources
 from jobyard.wire.views import DeviceView, NodeView
@@ -27,23 +31,32 @@ def a_machine(gpus: tuple[Gpu, ...] = (), cores: float = 24, memory_mib: int = 6
     return Free(round(cores * 1000), memory_mib, gpus)
 
 
-@pytest.mark.parametrize(
-    ("words", "free", "chosen"),
-    [
-        ([], a_machine(idle_gpus(2)), [0, 1]),
-        ([], a_machine(idle_gpus(4)), [0, 1, 2, 3]),
-        (["--no-reserve-gpu"], a_machine(idle_gpus(2)), [0, 1]),
-        (["--no-reserve-gpu", "--gpu-utilization=0.5"], a_machine(idle_gpus(2)), [0, 1, 0, 1]),
-        (["--no-reserve-gpu", "--gpu-utilization=0.3"], a_machine(idle_gpus(2)), [0, 1, 0, 1, 0, 1, 0, 1]),
-        (["--reserve"], a_machine(idle_gpus(2)), [0]),
-        (["--no-gpu-required"], a_machine(), [0] * 9),
-        (["--no-gpu-required"], a_machine(idle_gpus(2)), [0] * 9),
-        (["--no-gpu-required", "--memory-required=1"], a_machine(cores=4), [0] * 6),
-        ([], a_machine(), []),
-    ],
-)
-def test_the_results_that_were_checked_against_the_seed(words: list[str], free: Free, chosen: list[int]) -> None:
-    assert gpu_choices(free, need(*words), MOST) == chosen
+@pytest.mark.parametrize("seen", ml_scheduler()["slots"], ids=str)
+def test_the_results_that_were_checked_against_the_seed(seen: dict[str, Any]) -> None:
+    free = a_machine(idle_gpus(seen["gpus"]), cores=seen.get("cores", 24))
+    assert gpu_choices(free, need(*seen["words"].split()), MOST) == seen["choices"]
+
+
+def test_what_one_file_has_taken_of_a_host_another_does_not_have() -> None:
+    node = a_node(a_device(0), a_device(1), host="10.0.0.1", port=22)
+    machines = [
+        Machine("a.yaml", node),
+        Machine("b.yaml", replace(node, id="b", user="bob")),
+        Machine("c.yaml", replace(node, id="c", port=2222)),
+        Machine("d.yaml", None),
+    ]
+    assert choices_of(machines, need("--memory-required=10"), 9) == [[0, 1], [], [0, 1], []]
+    assert choices_of(machines, need("--reserve", "--memory-required=10"), 9) == [[0], [], [0], []]
+    away = [replace(machines[0], node=replace(node, state=NodeState.AWAY)), machines[1]]
+    assert choices_of(away, need("--memory-required=10"), 9) == [[], [0, 1]]
+
+
+def test_a_gpu_that_an_execute_remote_sees_can_be_had_and_one_that_a_batch_has_cannot() -> None:
+    seen, taken = a_device(0, reserved_mib=1), a_device(1, reserved_mib=24_000)
+    free = free_of(a_node(seen, taken))
+    assert gpu_choices(free, need("--memory-required=10", "--gpu-memory-required=0"), MOST) == [0]
+    assert resources_of(need(), [a_node(seen)]) == Resources(1000, 6676, 1, 954, 75)
+    assert resources_of(need(), [a_node(taken)]) == Resources(1000, 6676, gpus=1)
 
 
 def test_an_exact_fit_is_allowed() -> None:
@@ -77,8 +90,8 @@ def a_device(index: int = 0, mib: int = 24_000, **changes: object) -> DeviceView
 
 
 def test_what_is_free_is_what_neither_the_yard_nor_others_hold() -> None:
-    device = a_device(3, reserved_mib=4_000, foreign_mib=1_000, percent=10, reserved_percent=50)
-    assert free_of(a_node(device)) == Free(3000, 16384 - 512, (Gpu(3, 19_000, 50),))
+    device = a_device(3, reserved_mib=4_000, foreign_mib=1_000, percent=10, reserved_percent=50, foreign_percent=30)
+    assert free_of(a_node(device)) == Free(3000, 16384 - 512, (Gpu(3, 19_000, 80),))
 
 
 @pytest.mark.parametrize("state", [NodeState.AWAY, NodeState.DOWN, NodeState.DRAINING])

@@ -143,6 +143,16 @@ def test_devices_are_named_by_uuid_and_without_one_by_index() -> None:
     assert environment(spec)["CUDA_VISIBLE_DEVICES"] == ""
 
 
+def test_a_line_of_execute_batch_has_the_number_that_its_console_shows() -> None:
+    placement = Placement("here", Resources(gpus=2), (DeviceSlice(1, 100), DeviceSlice(3, 100)))
+    real = Node("here", "local", 1, 1, tuple(Device(i, "H200", 1, f"GPU-{i}") for i in range(4)))
+    sliced = Node("here", "local", 1, 1, tuple(Device(i, "H200", 1, f"MIG-{i}") for i in range(4)))
+    spec = JobSpec("x", (GroupSpec(TRUE),), source="ml-scheduler")
+    told = environment(spec, placement=placement, node=real)
+    assert (told["CUDA_VISIBLE_DEVICES"], told["CUDA_DEVICE_ORDER"]) == ("1,3", "PCI_BUS_ID")
+    assert environment(spec, placement=placement, node=sliced)["CUDA_VISIBLE_DEVICES"] == "MIG-1,MIG-3"
+
+
 def test_only_a_gang_has_torchs_names() -> None:
     spec = JobSpec("train", (GroupSpec(TRUE, completions=4),), gang=True, env={"MASTER_PORT": "4242"})
     env = environment(

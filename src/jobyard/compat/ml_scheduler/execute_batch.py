@@ -13,7 +13,7 @@ from jobyard.compat.ml_scheduler import entry
 from jobyard.compat.ml_scheduler.batch import Line, Place, has_results, read_lines, runs_of, set_aside
 from jobyard.compat.ml_scheduler.console import say, tell
 from jobyard.compat.ml_scheduler.flags import BatchFlags, Need, parse_batch
-from jobyard.compat.ml_scheduler.limits import free_of, gpu_choices, resources_of
+from jobyard.compat.ml_scheduler.limits import Free, filled, free_of, resources_of
 from jobyard.compat.ml_scheduler.machines import Machine, machines_for_a_run
 from jobyard.compat.ml_scheduler.running import run_to_end
 from jobyard.compat.ml_scheduler.story import export_prefix, limit_lines, skip_line
@@ -40,7 +40,7 @@ def run(words: Sequence[str]) -> int:
     session = Session(None, "table")
     with machines_for_a_run(session, flags.machines) as machines:
         # 1. What fits where?
-        choices = [choices_of(machine, flags.need, len(lines)) for machine in machines]
+        choices = choices_of(machines, flags.need, len(lines))
         for text in limit_lines(flags.machines, choices):
             tell(text)
         # 2. What is there already?
@@ -54,11 +54,19 @@ def run(words: Sequence[str]) -> int:
         return _run(session, flags, left, machines, here) if left else 0
 
 
-def choices_of(machine: Machine, need: Need, lines: int) -> list[int]:
-    if machine.node is None:
-        return []
+def choices_of(machines: Sequence[Machine], need: Need, lines: int) -> list[list[int]]:
+    """The GPUs for each machine. What one has taken of a host, another of the same host does not have."""
     takes_nothing = not need.cpus and not need.memory_mib and not need.is_gpu_required
-    return gpu_choices(free_of(machine.node), need, lines if takes_nothing else SLOTS_MOST)
+    choices: list[list[int]] = []
+    left: dict[tuple[str, int | None], Free] = {}
+    for machine in machines:
+        chosen: list[int] = []
+        if machine.node is not None and machine.is_usable:
+            host = (machine.node.host, machine.node.port)
+            free = left.get(host) or free_of(machine.node)
+            chosen, left[host] = filled(free, need, lines if takes_nothing else SLOTS_MOST)
+        choices.append(chosen)
+    return choices
 
 
 def _print_commands(flags: BatchFlags, lines: Sequence[Line], choices: Sequence[Sequence[int]]) -> int:
@@ -79,7 +87,7 @@ def _run(session: Session, flags: BatchFlags, lines: Sequence[Line], machines: S
     for line in lines:
         set_aside(here, line)
     with tempfile.TemporaryDirectory(prefix="jobyard-") as empty:
-        on = ",".join(node.id for node in nodes)
+        on = ",".join(dict.fromkeys(node.id for node in nodes))
         place = Place(here, empty, entry.user())
         runs = runs_of(flags.filename.replace("/", "_"), lines, resources, on, place)
         jobs = run_to_end(session.client, runs, shows_gpus=shows_gpus(flags.need))

@@ -43,36 +43,47 @@ class Free:
     gpus: tuple[Gpu, ...] = ()
 
 
+NOTHING_FREE = Free(-OVERLOAD_MILLIS - 1, -1)
+
+
 def gpu_choices(free: Free, need: Need, most: int) -> list[int]:
+    """As `filled`, without what is left."""
+    return filled(free, need, most)[0]
+
+
+def filled(free: Free, need: Need, most: int) -> tuple[list[int], Free]:
     """One item for each line that fits at once: the GPU that it gets, 0 where it needs none. At most `most` items.
+
+    And what is then left of the machine, for another file that means the same host.
 
     The idlest GPU that can take the line is chosen, the first of several: one that is full hides no other.
     """
     chosen: list[int] = []
     while len(chosen) < (1 if need.reserves_machine else most):
-        free = replace(
+        left = replace(
             free,
             cpu_millis=free.cpu_millis - 1000 * need.cpus,
             memory_mib=free.memory_mib - need.memory_mib,
         )
-        if free.cpu_millis < -OVERLOAD_MILLIS or free.memory_mib < 0:
+        if left.cpu_millis < -OVERLOAD_MILLIS or left.memory_mib < 0:
             break
         if need.is_gpu_required:
-            usable = [gpu for gpu in free.gpus if gpu.has_room(need)]
+            usable = [gpu for gpu in left.gpus if gpu.has_room(need)]
             if not usable:
                 break
             best = min(usable, key=lambda gpu: (gpu.percent, gpu.index))
-            free = replace(free, gpus=tuple(gpu.given(need) if gpu is best else gpu for gpu in free.gpus))
+            left = replace(left, gpus=tuple(gpu.given(need) if gpu is best else gpu for gpu in left.gpus))
             chosen.append(best.index)
         else:
             chosen.append(0)
-    return chosen
+        free = left
+    return chosen, NOTHING_FREE if chosen and need.reserves_machine else free
 
 
 def free_of(view: NodeView) -> Free:
     """What the yard would give away there now. A machine without a link has nothing."""
     if view.state is not NodeState.UP:
-        return Free(-OVERLOAD_MILLIS - 1, -1)
+        return NOTHING_FREE
     return Free(
         view.cpu_millis - view.cpu_millis_reserved - view.cpu_millis_foreign,
         view.memory_mib - view.memory_mib_reserved - view.memory_mib_foreign,
@@ -82,15 +93,16 @@ def free_of(view: NodeView) -> Free:
 
 def _gpu(device: DeviceView) -> Gpu:
     free_mib = device.memory_mib - device.reserved_mib - device.foreign_mib
-    # What our own tasks asked for counts from their start, what is measured only once they compute.
-    return Gpu(device.index, free_mib, max(device.reserved_percent, device.percent or 0))
+    # What tasks asked for counts from their start, what is measured only once they compute.
+    asked = device.reserved_percent + device.foreign_percent
+    return Gpu(device.index, free_mib, max(asked, device.percent or 0), is_reserved=free_mib <= 0)
 
 
 def resources_of(need: Need, nodes: Sequence[NodeView]) -> Resources:
     """What a line asks of the yard.
 
-    A reserved GPU is a whole one. Where some GPU is too small for the line or partly used by others, only asking for
-    memory tells them apart; more than half of the compute then keeps a second line away.
+    A reserved GPU is a whole one. Where some GPU is too small for the line or partly used by others (an execute_remote
+    sees it, say), only asking for memory tells them apart; more than half of the compute then keeps a second line away.
     """
     asked = Resources(1000 * need.cpus, need.memory_mib, whole_node=need.reserves_machine)
     if not need.is_gpu_required:
@@ -98,8 +110,12 @@ def resources_of(need: Need, nodes: Sequence[NodeView]) -> Resources:
     if need.reserves_machine:
         return replace(asked, gpus=1)
     devices = [device for node in nodes for device in node.devices]
-    is_plain = all(not device.foreign_mib and device.memory_mib >= need.gpu_memory_mib for device in devices)
+    is_plain = all(device.memory_mib >= need.gpu_memory_mib and not _is_partly_used(device) for device in devices)
     if need.reserves_gpu and is_plain:
         return replace(asked, gpus=1)
     percent = max(need.gpu_percent, HALF_OF_MOST) if need.reserves_gpu else need.gpu_percent
     return replace(asked, gpus=1, gpu_memory_mib=max(1, need.gpu_memory_mib), gpu_percent=percent)
+
+
+def _is_partly_used(device: DeviceView) -> bool:
+    return bool(device.foreign_mib) or 0 < device.reserved_mib < device.memory_mib

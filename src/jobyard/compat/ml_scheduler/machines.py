@@ -8,16 +8,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from jobyard.cli.session import Session
-from jobyard.cli.targets import Looked, check_key, config_of
+from jobyard.cli.targets import Looked, check_key, node_name, reached
 from jobyard.client.api import YardClient
 from jobyard.compat.ml_scheduler.batch import SOURCE
 from jobyard.compat.ml_scheduler.console import warn
+from jobyard.compat.ml_scheduler.use import Use
 from jobyard.errors import Unreachable, UserError, YardError
 from jobyard.model.node import NodeConfig, NodeState
 from jobyard.wire.views import NodeView
 
-LABEL = SOURCE  # of nodes that a command added, and the last command that uses them takes away
-UNFINISHED = "pending,starting,running,stopping,suspended"
+LABEL = SOURCE  # of nodes that a command added, and the last command takes away
 AT_ONCE = 16
 
 
@@ -40,60 +40,78 @@ def machines_for_a_run(session: Session, names: Sequence[str]) -> Iterator[list[
     if session.leaves_this_machine:
         raise UserError("YARD_URL points at a yard elsewhere, where these machine files and results are not; unset it")
     client = session.client
+    with Use() as use:
+        try:
+            yield _machines(client, names)
+        finally:
+            if use.is_last():
+                _let_go(client)
+
+
+def _machines(client: YardClient, names: Sequence[str]) -> list[Machine]:
     known = {view.id: view for view in client.nodes()}
     configs = _configs(names, known)
-    try:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            machines = list(pool.map(lambda name: _machine(client, name, configs.get(name), known), names))
-        if not any(machine.is_usable for machine in machines):
-            raise UserError(f"no machine can be used: {', '.join(names)}")
-        yield machines
-    finally:
-        _let_go(client, {config.id for config in configs.values()})
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        nodes = dict.fromkeys(configs.values())
+        views = dict(zip(nodes, pool.map(lambda config: _node(client, config, known), nodes), strict=True))
+    machines = [Machine(name, views[configs[name]] if name in configs else None) for name in names]
+    if not any(machine.is_usable for machine in machines):
+        raise UserError(f"no machine can be used: {', '.join(names)}")
+    return machines
 
 
 def _configs(names: Sequence[str], known: dict[str, NodeView]) -> dict[str, NodeConfig]:
-    """How each is reached; one whose file is wrong is left out. A name that another machine has gets a number."""
+    """How each is reached; one whose file is wrong is left out.
+
+    Files with the same login are one node, that of the yard if it has one. A name that another machine has gets a
+    number.
+    """
     configs: dict[str, NodeConfig] = {}
+    by_login = {(view.host, view.user, view.port): view.id for view in known.values() if view.host}
     for name in names:
         try:
-            config = config_of(name, labels=(LABEL,), looked=Looked(any_name=True))
+            config = reached(name, Looked(any_name=True))
             check_key(config, name)
         except UserError as error:
             warn(str(error))
             continue
-        taken = {view.id: view.host for view in known.values()} | {other.id: "" for other in configs.values()}
-        node, number = config.id, 2
-        while taken.get(node, config.host) != config.host:
-            node, number = f"{config.id}-{number}", number + 1
-        configs[name] = replace(config, id=node)
+        first = next((other for other in configs.values() if other.login == config.login), None)
+        taken = {*known, *(other.id for other in configs.values())}
+        node = by_login.get(config.login) or _free_name(node_name(config.id), taken)
+        configs[name] = first or replace(config, id=node, labels=(LABEL,), only_named=True)
     return configs
 
 
-def _machine(client: YardClient, name: str, config: NodeConfig | None, known: dict[str, NodeView]) -> Machine:
-    if config is None:
-        return Machine(name, None)
+def _free_name(name: str, taken: set[str]) -> str:
+    return next(free for free in (name, *(f"{name}-{n}" for n in range(2, len(taken) + 3))) if free not in taken)
+
+
+def _node(client: YardClient, config: NodeConfig, known: dict[str, NodeView]) -> NodeView | None:
+    """As it was just measured; None, with a warning, where it cannot be reached."""
     there = known.get(config.id)
     try:
         if there is None or LABEL in there.labels:  # otherwise it is the user's own node, and used as it is
             client.add_node(config)
-        machine = Machine(name, client.probe_node(config.id))
+        node = client.probe_node(config.id)
     except Unreachable:
         raise
     except YardError as error:
-        warn(str(error) if config.id in str(error) else f"{name}: {error}")
-        return Machine(name, None)
-    if machine.node is not None and not machine.is_usable:
-        warn(f"node {machine.node.id} is {machine.node.state.value}: {machine.node.problem or 'nothing starts there'}")
-    return machine
+        warn(str(error) if config.id in str(error) else f"{config.id}: {error}")
+        return None
+    if node.state is not NodeState.UP:
+        warn(f"node {node.id} is {node.state.value}: {node.problem or 'nothing starts there'}")
+    return node
 
 
-def _let_go(client: YardClient, nodes: set[str]) -> None:
-    """Take away what commands like this one added, unless another one still runs. Best effort: it harms nobody."""
+def _let_go(client: YardClient) -> None:
+    """Take away what commands like this one added, unless a job of theirs goes on without its command.
+
+    Best effort: only jobs that name such a node run there, so that one which stays does no harm.
+    """
     with suppress(YardError):
-        if any(job.source == SOURCE for job in client.jobs(state=UNFINISHED, limit=1000)):
+        if any(job.source == SOURCE for job in client.jobs(unfinished=True)):
             return
         for view in client.nodes():
-            if view.id in nodes and LABEL in view.labels:
+            if LABEL in view.labels:
                 with suppress(YardError):
                     client.remove_node(view.id)

@@ -34,7 +34,7 @@ class Story:
         self._runs = runs
         self._shows_gpus = shows_gpus
         self._opened: dict[str, Slot] = {}
-        self._slots: dict[tuple[str, int], Slot] = {}  # where tasks were sent to
+        self._devices: dict[tuple[str, int], tuple[int, ...]] = {}  # of tasks that were sent to a machine
         self._started: dict[tuple[str, int], int] = {}  # the newest attempt that was told
         self._ended: set[tuple[str, int]] = set()
 
@@ -49,7 +49,8 @@ class Story:
             case TasksAssigned(slot=slot_id, ranges=ranges) if slot_id in self._opened:
                 slot = self._opened[slot_id]
                 for first, last in ranges:
-                    self._slots.update(((slot.job, task), slot) for task in range(first, last + 1))
+                    devices = tuple(piece.index for piece in slot.placement.devices)
+                    self._devices.update(((slot.job, task), devices) for task in range(first, last + 1))
             case AttemptsStarted(items=items):
                 for started in items:
                     if started.attempt.job in self._runs:
@@ -67,6 +68,7 @@ class Story:
         """What was not heard of tasks that have ended; one that never started is not spoken of."""
         for task in tasks:
             if task.state.is_final and task.attempt:
+                self._devices.setdefault((job, task.number), task.devices)
                 yield from self._start(job, task.number, task.attempt)
                 yield from self._end(job, task.number, "finished" if task.state is State.SUCCEEDED else "failed")
 
@@ -74,8 +76,7 @@ class Story:
         if self._started.get((job, task), 0) < attempt and (job, task) not in self._ended:
             self._started[(job, task)] = attempt
             line = self._runs[job].lines[task]
-            slot = self._slots.get((job, task)) if self._shows_gpus else None
-            prefix = export_prefix(piece.index for piece in slot.placement.devices) if slot else ""
+            prefix = export_prefix(self._devices.get((job, task), ())) if self._shows_gpus else ""
             yield f"started: {line.name};  {prefix}{line.text}"
 
     def _end(self, job: str, task: int, how: str) -> Iterator[str]:
