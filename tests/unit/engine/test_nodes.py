@@ -49,6 +49,20 @@ def test_a_drained_node_finishes_what_it_has_and_gets_nothing_new() -> None:
     assert len(yard.active(job)) == 1
 
 
+@pytest.mark.parametrize("is_added_again", [False, True])
+def test_a_node_for_those_who_name_it_gets_their_jobs_alone(is_added_again: bool) -> None:
+    yard = Yard(a_node())
+    guest = NodeConfig("guest", "guest.lab", labels=("ml-scheduler",), only_named=True)
+    if is_added_again:
+        yard.apply(NodeAdded(replace(guest, only_named=False), yard.now), joined(a_node("guest")))
+    yard.apply(NodeAdded(guest, yard.now))
+    if not is_added_again:
+        yard.apply(joined(a_node("guest")))
+    own, named = yard.submit(a_job(9)), yard.submit(replace(a_job(1), on="guest"))
+    assert {slot.slot.placement.node for slot in own.slots.values()} == {"here"}
+    assert {slot.slot.placement.node for slot in named.slots.values()} == {"guest"}
+
+
 def test_a_drained_node_stays_so_when_it_comes_back() -> None:
     yard = Yard()
     yard.apply(NodeDrained("here", yard.now), NodeWentAway("here", yard.now))
