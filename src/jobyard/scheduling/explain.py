@@ -96,7 +96,8 @@ def _closeness(node: Node, ask: Resources) -> tuple[int, int, int, int]:
 
 
 def describe(node: Node) -> str:
-    text = f"{show_cpus(node.cpu_millis)} cpus, {show_mib(node.memory_mib)} memory"
+    cpus = show_cpus(node.cpu_millis)
+    text = f"{cpus} cpu{'s' if cpus != '1' else ''}, {show_mib(node.memory_mib)} memory"
     if not node.devices:
         return text + ", no GPU"
     kinds = sorted({f"{d.name} with {show_mib(d.memory_mib)}{' (fake)' if d.fake else ''}" for d in node.devices})
@@ -128,7 +129,9 @@ def why_not_now(
     if not suitable and (never := why_never([room.node for room in rooms], ask, where, overcommit)):
         return Wait(Reason.NEVER_FITS, never)
     if not allowed:
-        return Wait(Reason.RESOURCES, _why_kept_off(suitable, where))
+        others = [room.node for room in rooms if where.has_labels(room.node) and room not in suitable]
+        small = [node for node in others if not where.untolerated(node)]
+        return Wait(Reason.RESOURCES, _why_kept_off(suitable, small, ask, where))
     if any(room.place(ask, overcommit) for room in able):
         return Wait(Reason.PRIORITY, f"job {ahead} is ahead of it and waits for the same resources")
     nearest = min(able, key=lambda room: (len(_lacking(room, ask, overcommit)), room.slots))
@@ -145,10 +148,14 @@ def _some_of(names: Sequence[str], between: str = ", ") -> str:
     return between.join(names[:NAMED_MOST]) + more
 
 
-def _why_kept_off(rooms: Sequence[Room], where: Where) -> str:
+def _why_kept_off(rooms: Sequence[Room], small: Sequence[Node], ask: Resources, where: Where) -> str:
+    """`small` are nodes that would take it, but could never hold it."""
     nodes = [room.node for room in rooms]
     told = [f"{node.id} is tainted {', '.join(map(str, where.untolerated(node)))}" for node in nodes]
-    return f"it tolerates the taints of no node of cluster {where.cluster}: {_some_of(told)}"
+    if not small:
+        return f"it tolerates the taints of no node of cluster {where.cluster}: {_some_of(told)}"
+    too_small = [f"{node.id} is too small ({describe(node)})" for node in small]
+    return f"needs {ask}, and no node of cluster {where.cluster} will do: {_some_of(too_small)}; {_some_of(told)}"
 
 
 def may_match(config: NodeConfig, on: str) -> bool:

@@ -99,6 +99,14 @@ def test_taints_keep_off_who_does_not_tolerate_them(
     assert why_never([node], Resources(), Where("", "prod", (), tolerations)) is None
 
 
+def test_a_node_that_is_too_small_is_named_beside_one_that_is_tainted() -> None:
+    nodes = [a_cluster_node("large", cpus=8, taints=(Taint("gpu", "yes"),)), a_cluster_node("small", cpus=1)]
+    assert planned(nodes, wants("a", 1, cpus=4)).waits["a"].sentence == (
+        "needs 4 cpus, and no node of cluster prod will do: prod/small is too small"
+        " (1 cpu, 16 GiB memory, no GPU); prod/large is tainted gpu=yes:NoSchedule"
+    )
+
+
 def test_gpus_must_have_the_memory_that_is_asked_for() -> None:
     (labels, _) = needs_of(GroupSpec(Command(("true",)), least_device_mib=40960))
     small, large = (a_cluster_node(name, labels=(f"nvidia.com/gpu.memory={mib}",)) for name, mib in _DEVICES)
