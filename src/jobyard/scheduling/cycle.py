@@ -16,6 +16,7 @@ from jobyard.scheduling.missing import Ask, Missing, ask_of
 from jobyard.scheduling.ordering import order_requests, rank
 from jobyard.scheduling.placement import Protected, Room
 from jobyard.scheduling.preemption import make_room
+from jobyard.scheduling.quota_room import make_quota_room
 from jobyard.scheduling.quotas import Allowance, amounts_of
 from jobyard.scheduling.rooms import KnownRooms
 from jobyard.scheduling.snapshot import HeldSlot, Member, Opening, Plan, Request, Snapshot, StopOrder, Wait
@@ -39,9 +40,12 @@ def plan(snapshot: Snapshot, known: KnownRooms | None = None) -> Plan:
     # 3. Running jobs that can come back later make room for who waits, or take what nobody waits for.
     stops: tuple[StopOrder, ...] = ()
     if snapshot.running:
-        made = make_room(cycle.rooms.by_node, snapshot, cycle.missing)
-        stops = made.stops or choose_growth(cycle.rooms.by_node, snapshot, cycle.missing, cycle.allowances)
-        for job, note in made.notes.items():
+        rooms = cycle.rooms.by_node
+        made = make_room(rooms, snapshot, cycle.missing)
+        of_quota = make_quota_room(rooms, snapshot, cycle.over_quota, cycle.allowances, made.stops)
+        stops = made.stops + of_quota.stops
+        stops = stops or choose_growth(rooms, snapshot, cycle.missing, cycle.allowances)
+        for job, note in (made.notes | of_quota.notes).items():
             cycle.waits[job] = Wait(cycle.waits[job].reason, f"{cycle.waits[job].sentence}; {note}")
     # 4. Slots of later jobs whose room an earlier job waits for take no new tasks.
     yielding = _choose_yielding(cycle.rooms.by_node, snapshot.held, cycle.missing) if cycle.missing else frozenset()

@@ -8,9 +8,8 @@ will free counts as free: nobody is asked twice, and nobody without need.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
-from typing import NamedTuple
 
 from jobyard.model.job import Reason
 from jobyard.model.node import NodeState, cluster_of
@@ -19,33 +18,27 @@ from jobyard.model.training import Size
 from jobyard.scheduling.devices import slice_mib
 from jobyard.scheduling.missing import Ask, Missing
 from jobyard.scheduling.ordering import rank
-from jobyard.scheduling.placement import Protected, Room, choose_node
-from jobyard.scheduling.snapshot import Request, Running, Snapshot, StopOrder
+from jobyard.scheduling.placement import Protected, Room
+from jobyard.scheduling.snapshot import Request, Snapshot, StopOrder
+from jobyard.scheduling.what_if import (
+    Change,
+    Rooms,
+    after,
+    as_ordered,
+    devices,
+    kept,
+    loss,
+    place_all,
+    smaller_sizes,
+    who_makes_room,
+)
 from jobyard.scheduling.where import Where
-
-Rooms = dict[str, Room]
 
 
 @dataclass(slots=True)
 class Made:
     stops: tuple[StopOrder, ...] = ()
     notes: dict[str, str] = field(default_factory=dict)  # by waiting job: who makes room for it
-
-
-class _Change(NamedTuple):
-    """A running job gives up what it has, and comes back with what it keeps: nothing, if it is stopped whole."""
-
-    running: Running
-    has: tuple[Placement, ...]
-    keeps: tuple[Placement, ...] = ()
-    size: Size | None = None
-
-
-def smaller_sizes(running: Running) -> list[Size]:
-    """What an elastic job could become, largest first: no more workers, and no more GPUs of each."""
-    now = running.size
-    found = [size for size in running.sizes if size != now and size.workers <= now.workers and size.gpus <= now.gpus]
-    return found[::-1]
 
 
 def make_room(rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[Missing]) -> Made:
@@ -67,7 +60,7 @@ class _Making:
     def __init__(self, rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[Missing]) -> None:
         placements = {held.slot.id: held.slot.placement for held in snapshot.held}
         everyone = [
-            _Change(running, tuple(placements[slot] for slot in running.slots if slot in placements))
+            Change(running, tuple(placements[slot] for slot in running.slots if slot in placements))
             for running in snapshot.running
         ]
         self.stops: list[StopOrder] = []
@@ -78,12 +71,12 @@ class _Making:
         # What will be free, and come back; and what will be, but was asked for by one who still waits: it has the first
         # choice, as it had in the cycle that asked. Otherwise another one may take it, and somebody more is asked.
         self._coming = [each for each in stopping if each.running.stops_for not in waiting]
-        self._promised = [_as_ordered(each) for each in stopping if each.running.stops_for in waiting]
+        self._promised = [as_ordered(each) for each in stopping if each.running.stops_for in waiting]
         self._rooms = dict(rooms)
         for placement in snapshot.claims:
             if placement.node in self._rooms:
                 self._own(placement.node).take_back(placement)
-        self._rooms = _after(self._rooms, self._coming)
+        self._rooms = after(self._rooms, self._coming)
         self._protected: list[Protected] = []
         self._returns: dict[str, list[Size]] = {}  # by job that comes back: the sizes that its place was sought for
         self._awaited: list[Protected] = []
@@ -136,16 +129,16 @@ class _Making:
             sizes = self._sizes_on_return(each, request)
             if sizes != self._returns.get(each.running.job, []) or (sizes and not each.keeps):
                 self._returns[each.running.job] = sizes
-                away = _Change(each.running, each.keeps)
-                self._rooms = _after(self._rooms, [away])
+                away = Change(each.running, each.keeps)
+                self._rooms = after(self._rooms, [away])
                 keeps = _fitting(self._rooms, each.has, sizes)
                 self._coming[index] = each._replace(keeps=keeps)
-                self._rooms = _after(self._rooms, [away._replace(has=(), keeps=keeps)])
+                self._rooms = after(self._rooms, [away._replace(has=(), keeps=keeps)])
         self._awaited = [
             Protected(place.resources, 1, Where(place.node, cluster_of(place.node)))
             for each in self._coming
             if not each.keeps and (least := self._returns.get(each.running.job))
-            for place in _kept(each.has, least[-1])
+            for place in kept(each.has, least[-1])
         ]
 
     @property
@@ -154,7 +147,7 @@ class _Making:
         return self._protected + self._awaited
 
     @staticmethod
-    def _sizes_on_return(each: _Change, request: Request) -> list[Size]:
+    def _sizes_on_return(each: Change, request: Request) -> list[Size]:
         """What it may have when it is back before the request gets anything, best first."""
         running = each.running
         if running.priority == request.priority and running.sizes:
@@ -166,14 +159,14 @@ class _Making:
         if asks in self._hopeless:
             return False
         coming = len(self._coming)
-        placed = _place_all(self._rooms, asks, self._kept_free) or self._place_in_what_was_asked_for(request, asks)
+        placed = place_all(self._rooms, asks, self._kept_free) or self._place_in_what_was_asked_for(request, asks)
         if placed is None:
             changes = self._choose(request, asks)
             if not changes:
                 self._hopeless.add(asks)
                 return False
             self._order(request, changes)
-            placed = _place_all(self._rooms, asks, self._kept_free) or []
+            placed = place_all(self._rooms, asks, self._kept_free) or []
         for placement in placed:
             self._own(placement.node).give(placement)
         if len(self._coming) > coming:
@@ -181,7 +174,7 @@ class _Making:
         nodes = {placement.node for placement in placed}
         helpers = [c.running for c in self._coming if c.keeps != c.has and any(p.node in nodes for p in c.has)]
         if helpers and request.job not in self.notes:
-            self.notes[request.job] = _who_makes_room(helpers)
+            self.notes[request.job] = who_makes_room(helpers)
         return True
 
     def _place_in_what_was_asked_for(self, request: Request, asks: tuple[Ask, ...]) -> list[Placement] | None:
@@ -190,19 +183,19 @@ class _Making:
         for options in (own, self._promised):
             if options and (needed := _needed(self._rooms, asks, options, self._kept_free)):
                 self._free(needed)
-                return _place_all(self._rooms, asks, self._kept_free)
+                return place_all(self._rooms, asks, self._kept_free)
         return None
 
-    def _free(self, changes: Sequence[_Change]) -> None:
+    def _free(self, changes: Sequence[Change]) -> None:
         """Count these as done: what they give up is there for everybody."""
         if changes:
             done = {each.running.job for each in changes}
             self._promised = [each for each in self._promised if each.running.job not in done]
             self._coming += changes
             self._returns |= {each.running.job: [each.size] if each.size else [] for each in changes}
-            self._rooms = _after(self._rooms, changes)
+            self._rooms = after(self._rooms, changes)
 
-    def _choose(self, request: Request, asks: Sequence[Ask]) -> list[_Change] | None:
+    def _choose(self, request: Request, asks: Sequence[Ask]) -> list[Change] | None:
         others = [each for each in self._able if each.running.job != request.job]
         flexible = [each for each in others if each.running.priority <= request.priority and each.running.sizes]
         lower = [each for each in others if each.running.priority < request.priority]
@@ -210,7 +203,7 @@ class _Making:
         for is_enough in (True, False):
             for node in _nodes_to_leave(flexible):
                 shrunk = [
-                    each._replace(keeps=_kept(each.has, sizes[-1], away_from=node), size=sizes[-1])
+                    each._replace(keeps=kept(each.has, sizes[-1], away_from=node), size=sizes[-1])
                     for each in flexible
                     if (sizes := smaller_sizes(each.running))
                 ]
@@ -220,7 +213,7 @@ class _Making:
                     return found
         return None
 
-    def _order(self, request: Request, changes: list[_Change]) -> None:
+    def _order(self, request: Request, changes: list[Change]) -> None:
         asked = {each.running.job for each in changes}
         for change in changes:
             job, now, size = change.running.job, change.running.size, change.size
@@ -235,37 +228,14 @@ class _Making:
         self._note_who_can_help()
 
 
-def _who_makes_room(helpers: Sequence[Running]) -> str:
-    names = [helper.job for helper in sorted(helpers, key=rank)[:3]]
-    if len(names) == 1:
-        return f"job {names[0]} stops at its next checkpoint to make room"
-    more = f" and {len(helpers) - 3} more" if len(helpers) > 3 else ""
-    return f"jobs {', '.join(names)}{more} stop at their next checkpoint to make room"
-
-
-def _as_ordered(change: _Change) -> _Change:
-    """What a job that was asked before does: it stops, or becomes as small as it was told."""
-    size = change.running.becomes
-    return change._replace(keeps=_kept(change.has, size), size=size) if size else change
-
-
 # -- what if -----------------------------------------------------------------------------------------------------------
-
-
-def _kept(has: Sequence[Placement], size: Size, away_from: str = "") -> tuple[Placement, ...]:
-    """What a job that becomes this small keeps of what it has: the last of it on the node where room is wanted."""
-    order = sorted(has, key=lambda placement: placement.node == away_from)
-    return tuple(
-        replace(each, resources=replace(each.resources, gpus=size.gpus), devices=each.devices[: size.gpus])
-        for each in order[: size.workers]
-    )
 
 
 def _fitting(rooms: Rooms, has: Sequence[Placement], sizes: Iterable[Size]) -> tuple[Placement, ...]:
     """Places for the first of these sizes that fits, on the nodes where the job was; none where no size does."""
     for size in sizes:
         trial, found = dict(rooms), list[Placement]()
-        for each in _kept(has, size):
+        for each in kept(has, size):
             if each.node in trial and (placement := trial[each.node].place(each.resources)):
                 trial[each.node] = trial[each.node].copy()
                 trial[each.node].give(placement)
@@ -275,87 +245,55 @@ def _fitting(rooms: Rooms, has: Sequence[Placement], sizes: Iterable[Size]) -> t
     return ()
 
 
-def _nodes_to_leave(flexible: Iterable[_Change]) -> list[str]:
+def _nodes_to_leave(flexible: Iterable[Change]) -> list[str]:
     """Jobs on several nodes can give up those of one first; which one, is worth a try each."""
     nodes = [{placement.node for placement in each.has} for each in flexible]
     return sorted(set[str]().union(*(several for several in nodes if len(several) > 1))) or [""]
 
 
-def _after(rooms: Rooms, changes: Iterable[_Change]) -> Rooms:
-    """The rooms once these changes have come about. Only those that change are copied."""
-    changed: Rooms = {}
-
-    def room_of(placement: Placement) -> Room | None:
-        if placement.node not in changed and placement.node in rooms:
-            changed[placement.node] = rooms[placement.node].copy()
-        return changed.get(placement.node)
-
-    for change in changes:
-        for placement in change.has:
-            if room := room_of(placement):
-                room.take_back(placement)
-        for placement in change.keeps:
-            if room := room_of(placement):
-                room.give(placement)
-    return rooms | changed if changed else rooms
-
-
-def _place_all(rooms: Rooms, asks: Sequence[Ask], protected: Sequence[Protected]) -> list[Placement] | None:
-    trial, placements = dict(rooms), []
-    for ask in asks:
-        placement = choose_node(trial.values(), ask.resources, ask.where, protected, ask.overcommit)
-        if placement is None:
-            return None
-        placements.append(placement)
-        if len(asks) > 1:
-            trial[placement.node] = trial[placement.node].copy()
-            trial[placement.node].give(placement)
-    return placements
-
-
 def _cheapest(
-    rooms: Rooms, asks: Sequence[Ask], options: Sequence[_Change], protected: Sequence[Protected]
-) -> list[_Change] | None:
+    rooms: Rooms, asks: Sequence[Ask], options: Sequence[Change], protected: Sequence[Protected]
+) -> list[Change] | None:
     """Few of these changes, at little loss, with which all asks fit, and none that could be left out or be smaller."""
     needed = _needed(rooms, asks, options, protected)
     return _as_large_as_possible(rooms, asks, needed, protected) if needed is not None else None
 
 
 def _needed(
-    rooms: Rooms, asks: Sequence[Ask], options: Sequence[_Change], protected: Sequence[Protected]
-) -> list[_Change] | None:
+    rooms: Rooms, asks: Sequence[Ask], options: Sequence[Change], protected: Sequence[Protected]
+) -> list[Change] | None:
     """The same, each as it is. The same choice whatever else there was to choose from, and was not chosen."""
-    if _place_all(_after(rooms, options), asks, protected) is None:
+    if place_all(after(rooms, options), asks, protected) is None:
         return None
     chosen = _ask_by_ask(rooms, asks, options, protected)
-    if _place_all(_after(rooms, chosen), asks, protected) is None:
+    if place_all(after(rooms, chosen), asks, protected) is None:
         chosen = list(options)
     return _without_superfluous(rooms, asks, chosen, protected)
 
 
 def _without_superfluous(
-    rooms: Rooms, asks: Sequence[Ask], chosen: list[_Change], protected: Sequence[Protected]
-) -> list[_Change]:
-    for change in sorted(chosen, key=_loss, reverse=True):
+    rooms: Rooms, asks: Sequence[Ask], chosen: list[Change], protected: Sequence[Protected]
+) -> list[Change]:
+    for change in sorted(chosen, key=loss, reverse=True):
         fewer = [each for each in chosen if each is not change]
-        if _place_all(_after(rooms, fewer), asks, protected) is not None:
+        if place_all(after(rooms, fewer), asks, protected) is not None:
             chosen = fewer
     return chosen
 
 
 def _ask_by_ask(
-    rooms: Rooms, asks: Sequence[Ask], options: Sequence[_Change], protected: Sequence[Protected]
-) -> list[_Change]:
+    rooms: Rooms, asks: Sequence[Ask], options: Sequence[Change], protected: Sequence[Protected]
+) -> list[Change]:
     """For one ask after the other, what costs least on the node where that is least."""
-    chosen: list[_Change] = []
+    chosen: list[Change] = []
     for ask in asks:
-        placed = _place_all(rooms, [ask], protected)
+        placed = place_all(rooms, [ask], protected)
         if placed is None:
             left = [each for each in options if each not in chosen]
             found = [_on_node(room, ask, left, protected) for room in rooms.values()]
-            cheapest = min(filter(None, found), key=lambda changes: sum(map(_loss, changes)), default=None)
-            rooms = _after(rooms, cheapest or ())
-            placed = _place_all(rooms, [ask], protected)
+            cheapest = min(filter(None, found), key=lambda changes: sum(map(loss, changes)), default=None)
+            rooms = after(rooms, cheapest or ())
+            placed = place_all(rooms, [ask], protected)
             if cheapest is None or placed is None:
                 return chosen
             chosen += cheapest
@@ -365,81 +303,65 @@ def _ask_by_ask(
     return chosen
 
 
-def _on_node(room: Room, ask: Ask, options: Iterable[_Change], protected: Sequence[Protected]) -> list[_Change] | None:
+def _on_node(room: Room, ask: Ask, options: Iterable[Change], protected: Sequence[Protected]) -> list[Change] | None:
     """The changes with the least loss per unit of what the ask lacks, until it fits on this node."""
     node = room.node.id
     here = [each for each in options if any(placement.node == node for placement in each.has)]
     if not here or room.node.state is not NodeState.UP or not ask.where.allows(room.node):
         return None
-    rooms, chosen = {node: room}, list[_Change]()
+    rooms, chosen = {node: room}, list[Change]()
     worth = [(units, _only_on(node, each), each) for each in here if (units := _units_freed(room, ask, each)) > 0]
     whole = {}
     for _, local, change in sorted(worth, key=lambda item: _preference(item[2], item[0])):
         whole[change.running.job] = change
         chosen.append(local)
-        if _place_all(_after(rooms, chosen), [ask], protected):
+        if place_all(after(rooms, chosen), [ask], protected):
             needed = _without_superfluous(rooms, [ask], chosen, protected)
             return [whole[each.running.job] for each in needed]
     return None
 
 
-def _only_on(node: str, change: _Change) -> _Change:
+def _only_on(node: str, change: Change) -> Change:
     has = tuple(each for each in change.has if each.node == node)
     return change._replace(has=has, keeps=tuple(each for each in change.keeps if each.node == node))
 
 
 def _as_large_as_possible(
-    rooms: Rooms, asks: Sequence[Ask], chosen: list[_Change], protected: Sequence[Protected]
-) -> list[_Change]:
+    rooms: Rooms, asks: Sequence[Ask], chosen: list[Change], protected: Sequence[Protected]
+) -> list[Change]:
     """An elastic job gives up no more than it must."""
     for index, change in enumerate(chosen):
         for size, keeps in _alternatives(change):
             trial = [*chosen]
             trial[index] = change._replace(keeps=keeps, size=size)
-            if _place_all(_after(rooms, trial), asks, protected) is not None:
+            if place_all(after(rooms, trial), asks, protected) is not None:
                 chosen = trial
                 break
     return chosen
 
 
-def _alternatives(change: _Change) -> Iterator[tuple[Size, tuple[Placement, ...]]]:
+def _alternatives(change: Change) -> Iterator[tuple[Size, tuple[Placement, ...]]]:
     nodes = sorted({placement.node for placement in change.has})
     for size in smaller_sizes(change.running):
         for node in nodes:
-            yield size, _kept(change.has, size, away_from=node)
+            yield size, kept(change.has, size, away_from=node)
 
 
 # -- what it costs -----------------------------------------------------------------------------------------------------
 
 
-def _devices(room: Room | None, placements: Iterable[Placement]) -> float:
-    """GPUs, or parts of them by memory."""
-    totals = {device.index: device.total_mib for device in room.devices} if room else {}
-    return sum(
-        piece.memory_mib / max(1, totals.get(piece.index, piece.memory_mib)) if each.resources.shares_gpus else 1.0
-        for each in placements
-        for piece in each.devices
-    )
-
-
-def _loss(change: _Change) -> float:
-    """Work that is done again, over all that the job holds: GPU seconds, or core seconds of a job without GPUs."""
-    held = _devices(None, change.has) or sum(placement.resources.cpu_millis for placement in change.has) / 1000
-    return change.running.lost_seconds * held
-
-
-def _preference(change: _Change, units: float) -> tuple[float, int, int]:
+def _preference(change: Change, units: float) -> tuple[float, int, int]:
     """Least work lost per unit freed; of equals who matters least, then who came last."""
-    return (_loss(change) / units, change.running.priority, -change.running.age)
+    return (loss(change) / units, change.running.priority, -change.running.age)
 
 
-def _units_freed(room: Room, ask: Ask, change: _Change) -> float:
+def _units_freed(room: Room, ask: Ask, change: Change) -> float:
     """How much of what the ask lacks on this node the change gives back: GPUs, cores or GiB."""
     local = _only_on(room.node.id, change)
     wanted = ask.resources
     if wanted.whole_node or any(placement.resources.whole_node for placement in local.has):
         return 1.0
-    gpus = _devices(room, local.has) - _devices(room, local.keeps)
+    gpus = devices(room, local.has) - devices(room, local.keeps)
     cpu_millis = sum(p.resources.cpu_millis for p in local.has) - sum(p.resources.cpu_millis for p in local.keeps)
     memory_mib = sum(p.resources.memory_mib for p in local.has) - sum(p.resources.memory_mib for p in local.keeps)
     usable = sum(device.can_give(wanted, ask.overcommit) for device in room.devices)

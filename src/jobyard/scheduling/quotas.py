@@ -53,6 +53,17 @@ class Allowance:
     def take_back(self, resources: Resources) -> None:
         self.give(resources, -1)
 
+    def take(self, amounts: Amounts, times: int = 1) -> None:
+        """The same in amounts; -1 times gives them back."""
+        for name, amount in amounts.items():
+            self._left[name] -= times * amount
+
+    def copy(self) -> Allowance:
+        other = Allowance(self.cluster, Quota())
+        other._most, other._ahead = self._most, self._ahead
+        other._left, other._kept = self._left.copy(), self._kept.copy()
+        return other
+
     def could_ever(self, amounts: Amounts) -> bool:
         return all(amounts[name] <= most for name, most in self._most.items())
 

@@ -33,7 +33,7 @@ from jobyard.model.events import (
 from jobyard.model.job import GroupSpec, JobSpec, Reason, State, Toleration
 from jobyard.model.node import ClusterConfig, Node, NodeState, Quota
 from jobyard.model.task import AttemptId
-from jobyard.model.training import Progress, Training
+from jobyard.model.training import Elastic, Progress, Size, Training
 from tests.builders import a_cluster_node, a_group, a_job, a_node
 from tests.unit.engine.driving import Yard, state_of
 
@@ -313,3 +313,28 @@ def test_a_task_that_ran_out_of_memory_gets_no_more_than_its_cluster_has_nor_wha
     written = yard.submit(on_prod(mem=1000, manifest="{}", kind="Job"))
     yard.finish(*yard.active(written), signal=9, reason=Reason.OUT_OF_MEMORY)
     assert state_of(written) is State.FAILED
+
+
+def test_a_job_that_a_quota_keeps_out_starts_after_one_checkpoint_of_an_elastic_one() -> None:
+    """Six GPUs of a quota on a node of eight: two jobs that take what there is, and one that comes later."""
+    yard = a_yard(a_cluster_node("n1", cpus=64, gpus=8), storage="results")
+    yard.apply(QuotaMeasured("prod", Quota(gpus=6), yard.now))
+    elastic = {"gpus": 2, "elastic": Elastic(gpus=(2, 4)), "training": Training(epochs=10)}
+    first, second = yard.submit(on_prod(**elastic)), yard.submit(on_prod(**elastic))
+    running = yard.active(first) + yard.active(second)
+    assert len(running) == 2
+    yard.start(*running)
+    held = [record.slot.placement.resources.gpus for _, record in yard.state.slots.values()]
+    assert sorted(held) == [2, 4]
+    for attempt in running:
+        told = Progress(2, 10, can_yield=True, epoch_seconds=60.0, saved_at=1.0, restart_seconds=5.0)
+        yard.apply(AttemptsProgressed((Progressed(attempt, told),), yard.now))
+    late = yard.submit(on_prod(gpus=2))
+    assert state_of(late) is State.PENDING
+    (smaller,) = [job for job in (first, second) if job.is_yielding]
+    assert "to make room" in yard.planner.waits[late.id].sentence
+    yard.finish(*yard.active(smaller), exit_code=85, reason=Reason.PREEMPTED)
+    assert state_of(late) is State.STARTING
+    assert smaller.spec.training_size == Size(1, 2)
+    gpus = [record.slot.placement.resources.gpus for _, record in yard.state.slots.values()]
+    assert sorted(gpus) == [2, 2, 2]
