@@ -319,7 +319,7 @@ def test_a_job_that_a_quota_keeps_out_starts_after_one_checkpoint_of_an_elastic_
     """Six GPUs of a quota on a node of eight: two jobs that take what there is, and one that comes later."""
     yard = a_yard(a_cluster_node("n1", cpus=64, gpus=8), storage="results")
     yard.apply(QuotaMeasured("prod", Quota(gpus=6), yard.now))
-    elastic = {"gpus": 2, "elastic": Elastic(gpus=(2, 4)), "training": Training(epochs=10)}
+    elastic: dict[str, Any] = {"gpus": 2, "elastic": Elastic(gpus=(2, 4)), "training": Training(epochs=10)}
     first, second = yard.submit(on_prod(**elastic)), yard.submit(on_prod(**elastic))
     running = yard.active(first) + yard.active(second)
     assert len(running) == 2

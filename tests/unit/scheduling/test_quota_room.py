@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,7 +72,7 @@ def test_nobody_stops_for_who_would_not_get_in_even_so() -> None:
 
 def test_a_smaller_job_does_not_grow_back_while_somebody_waits_for_the_quota() -> None:
     yard = QuotaYard(4)
-    known = {"epoch_seconds": ((Size(1, 1), 1000.0),), "epochs_left": 100.0}
+    known: dict[str, Any] = {"epoch_seconds": ((Size(1, 1), 1000.0),), "epochs_left": 100.0}
     yard.runs("elastic", 1, gpus=1, sizes=gpu_range(1, 4), where=PROD, **known)
     yard.runs("rigid", 2, gpus=2, can_yield=False)
     assert stopped(yard.plan()) == ["elastic"]
