@@ -205,6 +205,7 @@ def show_plan(session: Session, spec: JobSpec, *, render: bool) -> int:
         print_json(plan)
     elif render:
         echo_text(plan.rendered if plan.rendered.endswith("\n") else f"{plan.rendered}\n")
+        say_notes(plan.job)
     else:
         print_plan(plan)
     return 0

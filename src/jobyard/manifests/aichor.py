@@ -43,18 +43,14 @@ PROTECTED_NAMES = frozenset(
 )
 PROTECTED_PREFIXES = ("AICHOR_", "YARD_", "VCS_")
 
-# Where the operators other than jobset will run.
-EXECUTOR_FOR = {
-    "kuberay": "ray",
-    "ray": "ray",
-    "jax": "kubernetes",
-    "pytorch": "kubernetes",
-    "xgboost": "kubernetes",
-    "tf": "kubernetes",
-    "batchjob": "kubernetes",
-    "vertexai": "vertexai",
-}
-OPERATORS = ("jobset", *EXECUTOR_FOR)
+RUN = ("jobset", "pytorch", "batchjob")
+# Operators whose experiments are not run here, and what to do instead.
+_RAY_INSTEAD = "submit a RayJob as it is, or a command with --on kubernetes --kind rayjob --workers N"
+_OTHERWISE = f"run here are {', '.join(RUN)}"
+NOT_RUN = {"kuberay": _RAY_INSTEAD, "ray": _RAY_INSTEAD} | dict.fromkeys(
+    ("jax", "xgboost", "tf", "vertexai"), _OTHERWISE
+)
+OPERATORS = (*RUN, *NOT_RUN)
 
 GPU = Record(
     {
@@ -230,13 +226,15 @@ def spec_from_aichor(document: Part, overrides: Overrides, context: SubmitContex
     """The job that a manifest and the flags describe; its notes tell what has no effect on plain machines."""
     manifest = MANIFEST.read(document, "")
     spec = SPEC.filled(manifest["spec"])
-    types = TYPES[spec["operator"]].read(spec["types"], "spec.types")
+    operator = spec["operator"]
+    _refuse_other_operators(document, operator)
+    types = TYPES[operator].read(spec["types"], "spec.types")
     _refuse_contradictions(document, manifest)
-    _refuse_other_operators(document, spec["operator"])
     deadline = spec["timeout"] or spec["activeDeadlineSeconds"]
     job = JobSpec(
         name=_name(document, manifest),
-        groups=_groups(document, types, spec["command"], overrides),
+        groups=_groups(document, operator, types, spec["command"], overrides),
+        gang=operator == "pytorch",
         deadline_seconds=float(deadline) if deadline else None,
         env=_env(document, spec["env"] or {}),
         inherited_env=dict(context.environ),
@@ -261,10 +259,10 @@ def _name(document: Part, manifest: Mapping[str, Any]) -> str:
 
 
 def _groups(
-    document: Part, types: Mapping[str, Mapping[str, Any]], command: str, overrides: Overrides
+    document: Part, operator: str, types: Mapping[str, Mapping[str, Any]], command: str, overrides: Overrides
 ) -> tuple[GroupSpec, ...]:
     groups = []
-    for name, own in types.items():
+    for name, own in (types if operator == "jobset" else _one_type(document, operator, types)).items():
         said = JOBSET_TYPE.filled(own)
         resources = _resources(document, name, own["resources"], overrides.cpus)
         if said["count"] > 0:
@@ -285,6 +283,24 @@ def _groups(
     return tuple(groups)
 
 
+def _one_type(document: Part, operator: str, types: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+    """The workers of pytorch, its master as the first of them, or of batchjob: tasks of one kind."""
+    for name, own in types.items():
+        if own["resources"] != next(iter(types.values()))["resources"]:
+            raise document.at("spec", "types", name, "resources").error(
+                f"spec.types.{name}.resources",
+                "workers that start together are of one kind here; write the same in all",
+            )
+    if not types:
+        raise document.at("spec", "types").error("spec.types", "there is no worker; write Worker: with its resources")
+    name, own = list(types.items())[-1]
+    count = sum(WORKER.filled(each)["count"] for each in types.values())
+    if operator == "pytorch":
+        return {name: {"count": count, "resources": own["resources"]}}
+    tasks = {"completions": max(1, count), "parallelisms": max(1, count)}
+    return {name: {"count": min(1, count), **tasks, "resources": own["resources"]}}
+
+
 def _resources(document: Part, name: str, own: Mapping[str, Any], cpus_flag: str | None) -> Resources:
     """`--cpus` comes before ramRatio is multiplied, so that a large experiment can be tried on a small machine."""
     path = f"spec.types.{name}.resources"
@@ -296,12 +312,14 @@ def _resources(document: Part, name: str, own: Mapping[str, Any], cpus_flag: str
     accelerators = said["accelerators"] or {}
     if "tpu" in accelerators:
         raise part.at("accelerators", "tpu").error(
-            f"{path}.accelerators.tpu", "machines have no TPUs; a TPU job needs the kubernetes executor"
+            f"{path}.accelerators.tpu",
+            "TPUs are not given out here, neither by machines nor on Kubernetes; leave it out",
         )
     gpu = GPU.filled(accelerators.get("gpu", {}))
     if gpu["type"] not in (None, "gpu"):
         raise part.at("accelerators", "gpu", "type").error(
-            f"{path}.accelerators.gpu.type", f"{gpu['type']!r} needs the kubernetes executor; on machines write gpu"
+            f"{path}.accelerators.gpu.type",
+            f"{gpu['type']!r}: slices of GPUs are not given out here, neither by machines nor on Kubernetes; write gpu",
         )
     millis = parse_cpu_millis(said["cpus"] if cpus_flag is None else cpus_flag, "--cpus")
     gigabytes = said["memory"] if said["memory"] is not None else millis / 1000 * said["ramRatio"]
@@ -354,11 +372,9 @@ def _refuse_contradictions(document: Part, manifest: Mapping[str, Any]) -> None:
 
 
 def _refuse_other_operators(document: Part, operator: str) -> None:
-    executor = EXECUTOR_FOR.get(operator)
-    if executor is not None:
+    if operator in NOT_RUN:
         raise document.at("spec", "operator").error(
-            "spec.operator",
-            f"{operator!r} needs the {executor} executor, which this yard does not have; jobset runs on machines",
+            "spec.operator", f"{operator!r} is not run here, neither on machines nor on Kubernetes; {NOT_RUN[operator]}"
         )
 
 
@@ -401,7 +417,8 @@ def _notes(manifest: Mapping[str, Any], types: Mapping[str, Mapping[str, Any]], 
     """One sentence for each thing that is written down but has no effect here."""
     spec = manifest["spec"]
     what = "containers" if overrides.container else "plain processes"
-    yield f"operator jobset runs here as {what}, one per completion"
+    together = ", which start together" if spec["operator"] == "pytorch" else ", one per completion"
+    yield f"operator {spec['operator']} runs here as {what}{together}"
     if not overrides.container:
         yield image_note(spec["image"], is_for_pods=False)
     if CLONE.filled(manifest.get("clone", {})) != CLONE.filled({}):
@@ -409,7 +426,7 @@ def _notes(manifest: Mapping[str, Any], types: Mapping[str, Mapping[str, Any]], 
     if spec.get("tensorboard", {}).get("enabled"):
         yield "spec.tensorboard has no effect: start TensorBoard yourself"
     if spec.get("rayVersion"):
-        yield "spec.rayVersion has no effect with operator jobset"
+        yield f"spec.rayVersion has no effect with operator {spec['operator']}"
     debug = spec.get("debug", {})
     if debug.get("jupyter") or debug.get("vscode", {}).get("enabled"):
         yield "spec.debug has no effect: there is no container to look into"

@@ -184,7 +184,12 @@ def test_kind_and_version_may_be_left_out_and_the_builder_empty(load: Load) -> N
         (
             "cpus: 20",
             "accelerators: {tpu: {type: v5, topology: 4x4, tpuChipsCount: 4}}",
-            "needs the kubernetes executor",
+            "accelerators.tpu: TPUs are not given out here, neither by machines nor on Kubernetes; leave it out",
+        ),
+        (
+            "cpus: 20",
+            "accelerators: {gpu: {count: 1, type: mig-1g.10gb}}",
+            "'mig-1g.10gb': slices of GPUs are not given out here, neither by machines nor on Kubernetes; write gpu",
         ),
         ("cpus: 20", "shmSizeGB: -1", "shmSizeGB: -1 is out of range"),
         ("spec:", "clone: {depth: 0}\nspec:", "clone.depth: 0 is out of range"),
@@ -209,28 +214,63 @@ def test_a_bad_manifest_gets_one_sentence(old: str, new: str, says: str, load: L
     assert "\n" not in str(caught.value)
 
 
-RAY = "{Head: {resources: {ramRatio: 1}}, Workers: [{name: w, count: 2, resources: {ramRatio: 1}}]}"
+@pytest.mark.parametrize("types", ["{Head: {}}", "{worker: {count: 2, resources: {ramRatio: 1}}}", "nonsense"])
+@pytest.mark.parametrize(
+    ("operator", "instead"),
+    [
+        ("kuberay", "submit a RayJob as it is, or a command with --on kubernetes --kind rayjob --workers N"),
+        ("ray", "submit a RayJob as it is"),
+        ("xgboost", "run here are jobset, pytorch, batchjob"),
+        ("jax", "run here are jobset, pytorch, batchjob"),
+        ("tf", "run here are jobset, pytorch, batchjob"),
+        ("vertexai", "run here are jobset, pytorch, batchjob"),
+    ],
+)
+def test_operators_that_are_not_run_are_refused_before_their_types(
+    operator: str, types: str, instead: str, load: Load
+) -> None:
+    with pytest.raises(UserError) as caught:
+        load(with_operator(operator, types))
+    said = f"spec.operator: {operator!r} is not run here, neither on machines nor on Kubernetes; {instead}"
+    assert said in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def with_operator(operator: str, types: str) -> str:
+    return f"{BASIC.partition('  types:')[0].replace('jobset', operator)}  types: {types}\n"
+
+
+def test_pytorch_is_a_gang_of_its_master_and_its_workers(load: Load) -> None:
+    own = "resources: {cpus: 2, ramRatio: 1}"
+    spec = load(with_operator("pytorch", f"{{Master: {{{own}}}, Worker: {{count: 3, {own}}}}}"))
+    (group,) = spec.groups
+    assert (spec.gang, spec.size, group.name, group.resources.cpu_millis) == (True, 4, "Worker", 2000)
+    assert spec.notes[0] == "operator pytorch runs here as plain processes, which start together"
+    alone = load(with_operator("pytorch", f"{{worker: {{count: 2, {own}}}}}"))
+    assert (alone.gang, alone.size) == (True, 2)
+
+
+def test_batchjob_is_an_array_of_its_workers(load: Load) -> None:
+    spec = load(with_operator("batchjob", "{Worker: {count: 3, resources: {ramRatio: 1}}}"))
+    (group,) = spec.groups
+    assert (spec.gang, spec.size, group.count, group.completions, group.parallelism) == (False, 3, 1, 3, 3)
 
 
 @pytest.mark.parametrize(
-    ("operator", "types", "executor"),
+    ("types", "says"),
     [
-        ("kuberay", RAY, "ray"),
-        ("ray", RAY, "ray"),
-        ("pytorch", "{Master: {resources: {ramRatio: 1}}, Worker: {resources: {ramRatio: 1}}}", "kubernetes"),
-        ("xgboost", "{worker: {resources: {ramRatio: 1}}}", "kubernetes"),
-        ("jax", "{Worker: {resources: {ramRatio: 1}}}", "kubernetes"),
-        ("tf", "{Worker: {resources: {ramRatio: 1}}}", "kubernetes"),
-        ("batchjob", "{Worker: {resources: {ramRatio: 1}}}", "kubernetes"),
-        ("vertexai", "{workerPoolSpecs: [{machineSpec: {machineType: a2}}]}", "vertexai"),
+        (
+            "{Master: {resources: {ramRatio: 1}}, Worker: {resources: {ramRatio: 2}}}",
+            "spec.types.Worker.resources: workers that start together are of one kind here; write the same in all",
+        ),
+        ("{}", "spec.types: there is no worker; write Worker: with its resources"),
+        ("{Worker: {count: 0, resources: {ramRatio: 1}}}", "every count is 0"),
     ],
 )
-def test_other_operators_name_the_executor_they_need(operator: str, types: str, executor: str, load: Load) -> None:
-    head = BASIC.partition("  types:")[0].replace("jobset", operator)
+def test_a_gang_that_cannot_be_gets_one_sentence(types: str, says: str, load: Load) -> None:
     with pytest.raises(UserError) as caught:
-        load(f"{head}  types: {types}\n")
-    assert f"spec.operator: {operator!r} needs the {executor} executor" in str(caught.value)
-    assert caught.value.exit_code == 2
+        load(with_operator("pytorch", types))
+    assert says in str(caught.value)
 
 
 def test_the_manifest_is_known_by_its_content_whatever_the_file_is_called(load: Load) -> None:
