@@ -14,6 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 TOKEN = "JOBYARD_GENAI_TOKEN"
 NEEDS_TOKEN = f"this door needs a token; send the header `Authorization: Bearer`, with what {TOKEN} says there"
 NO_BROWSERS = f"without {TOKEN} this door is for programs, not for pages in a browser"
+# From here they lead to this machine, as the original's own scripts write it.
+ANY_ADDRESS = ("0.0.0.0", "::")
 ONLY_LOOPBACK = f"without {TOKEN} only programs of this machine are served"
 
 
@@ -45,7 +47,8 @@ class Door:
             return 403, NO_BROWSERS  # any page that a person looks at could send a form to this machine
         client = scope.get("client") or ("",)
         # The name, too: a page in a browser could have its own name lead to this machine.
-        if is_loopback(client[0]) and is_loopback(_host(headers.get("host", ""))):
+        host = _host(headers.get("host", ""))
+        if is_loopback(client[0]) and (is_loopback(host) or host in ANY_ADDRESS):
             return None
         return 403, ONLY_LOOPBACK
 
