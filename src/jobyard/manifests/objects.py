@@ -16,6 +16,7 @@ from jobyard.manifests.overrides import Overrides, apply
 from jobyard.manifests.training import WORDS, with_gpus
 from jobyard.model.job import Command, GroupSpec, JobSpec, Toleration
 from jobyard.model.pod_gpus import GPU
+from jobyard.model.ray import DEFAULT_SUBMITTER
 from jobyard.model.resources import Resources
 from jobyard.yaml_text import value_of
 
@@ -52,6 +53,8 @@ def spec_from_object(document: Part, overrides: Overrides, context: SubmitContex
     for key in ("labels", "annotations"):
         _texts(metadata, key, "metadata")
     groups = [_group(*each) for each in _templates(document, kind)]
+    if kind == "RayJob":
+        groups[0] = replace(groups[0], resources=_with_submitter(document.at("spec"), groups[0].resources))
     if entrypoint := document.at("spec").text_of("entrypoint"):
         groups[0] = replace(groups[0], command=Command(shell=entrypoint))
     if len({group.name for group in groups}) < len(groups):
@@ -180,6 +183,17 @@ def _ray_groups(spec: Part) -> Iterator[Found]:
         if count:
             template = _map(part, "template", where, required=True)
             yield name or "worker", count, 1, None, template, f"{where}.template"
+
+
+def _with_submitter(spec: Part, head: Resources) -> Resources:
+    """The pod that hands the command in has no slot of its own: what it takes is held with the head."""
+    if (spec.text_of("submissionMode") or "K8sJobMode") != "K8sJobMode":
+        return head
+    taken, path = DEFAULT_SUBMITTER, "spec.submitterPodTemplate.spec"
+    if spec.get("submitterPodTemplate") is not None:
+        pod = _map(_map(spec, "submitterPodTemplate", "spec"), "spec", "spec.submitterPodTemplate", required=True)
+        taken = _resources(pod, list(_list(pod, "containers", path, least=0)), path)
+    return replace(head, cpu_millis=head.cpu_millis + taken.cpu_millis, memory_mib=head.memory_mib + taken.memory_mib)
 
 
 def _counts(spec: Part, path: str) -> tuple[int, int | None]:

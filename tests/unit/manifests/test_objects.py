@@ -110,6 +110,25 @@ def test_a_pod_takes_what_its_containers_take_together(load: Load) -> None:
     assert json.loads(spec.manifest)["spec"]["containers"][0]["args"] == ["--lr", 0.1]
 
 
+@pytest.mark.parametrize(
+    ("more", "taken"),
+    [
+        ("", (500, 200)),  # KubeRay's own
+        ("  submissionMode: HTTPMode\n", (0, 0)),
+        (
+            "  submitterPodTemplate: {spec: {containers: [{name: s, resources: {requests: {cpu: 2, memory: 1Gi}}}]}}\n",
+            (2000, 1024),
+        ),
+    ],
+)
+def test_the_head_of_a_rayjob_holds_room_for_the_pod_that_hands_its_command_in(
+    more: str, taken: tuple[int, int], load: Load
+) -> None:
+    head, worker = load(RAYJOB.replace("  rayClusterSpec:", f"{more}  rayClusterSpec:"), overrides=ON).groups
+    assert (head.resources.cpu_millis, head.resources.memory_mib) == taken
+    assert (worker.resources.cpu_millis, worker.resources.memory_mib) == (0, 0)
+
+
 def test_a_job_has_as_many_tasks_as_must_succeed(load: Load) -> None:
     spec = load(JOB, overrides=ON)
     assert (spec.name, spec.size, spec.groups[0].parallelism) == ("sweep", 6, 2)

@@ -22,7 +22,6 @@ from jobyard.executors.kubernetes.client import Api, Refused, object_path
 from jobyard.executors.kubernetes.forbidden import Own, own_things, refuse_forbidden
 from jobyard.executors.kubernetes.held_job import HeldJob
 from jobyard.executors.kubernetes.kinds import KINDS, Kind, kind_of
-from jobyard.executors.kubernetes.rayjob import is_submitter
 from jobyard.executors.kubernetes.rights import (
     STOPPING,
     Right,
@@ -259,14 +258,12 @@ class KubernetesExecutor:
         return labels.get(names.JOB, "") if labels.get(names.YARD) == self._yard_id else ""
 
     def _is_in_our_books(self, pod: Object) -> bool:
-        """Is it a task for which the yard has a slot here? What hands a RayJob in is none, and another entry of the
-        same cluster has books of its own."""
+        """Is it of a job for which the yard has slots here? Another entry of the same cluster has books of its own."""
         job_id = self._ours(pod)
         try:
-            spec = self._yard.job(job_id).spec
+            return self._yard.job(job_id).spec.cluster == self._config.id
         except KeyError:
             return False
-        return spec.cluster == self._config.id and not (kind_of(spec).name == "RayJob" and is_submitter(pod))
 
     def _tell_all_of_room(self) -> None:
         self._room.tell_all(name.partition("/")[2] for name in self._yard.nodes_of(self._config.id))

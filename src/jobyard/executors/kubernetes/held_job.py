@@ -216,11 +216,12 @@ class HeldJob:
             if each.attempt in self._ending:
                 continue
             pod = matched.get(each)
+            starter = self._starter_of(kind, name, pod)
             if pod is not None:
                 self._matched[each.attempt] = pod
-                events += self._begins(api, each, pod, self._writer_of(kind, name, each, pod))
+                events += self._begins(api, each, pod, self._writer_of(kind, name, each, pod), starter)
             if kind.by_object:
-                events += self._ends_by_object(api, each, pod, name, meaning, sees_all)
+                events += self._ends_by_object(api, each, pod, starter, name, meaning, sees_all)
             elif pod is not None:
                 events += self._ends(each, pod)
             elif outcome := _outcome_without_pod(each, kind, seen, meaning):
@@ -233,10 +234,12 @@ class HeldJob:
                 events.append(AttemptsWithdrawn((each.attempt,), time.time(), f"{kind.name} {name} was deleted"))
         self._tell(events)
 
-    def _begins(self, api: Api, each: LiveAttempt, pod: Object, writer: Object | None) -> list[Event]:
+    def _begins(
+        self, api: Api, each: LiveAttempt, pod: Object, writer: Object | None, starter: Object | None
+    ) -> list[Event]:
         """Where it is, that it began; and its output, which is that of `writer`, is followed from now on."""
         name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
-        begun = started_at(pod)
+        begun = started_at(starter) if starter is not None and started_at(pod) is not None else None
         events: list[Event] = []
         place = f"{self._cluster}/{node}"
         if node and each.slot.placement.node != place:
@@ -250,6 +253,14 @@ class HeldJob:
             file = LogFile(self._mirror.path(each.attempt, "out"))
             self._followers[each.attempt] = _Follower(each.attempt, pod, writer, api, file, self._reports, self._tell)
         return events
+
+    def _starter_of(self, kind: Kind, name: str, pod: Object | None) -> Object | None:
+        """The pod whose start is the task's: its own. Of a RayJob nothing has begun before its command is handed in."""
+        made = self.objects.get(name)
+        if kind.name != "RayJob" or made is None or "submitterPodTemplate" not in made["spec"]:
+            return pod
+        submitters = [seen for seen in self._pods_of_object(kind, name) if is_submitter(seen)]
+        return next((each for each in submitters if started_at(each)), submitters[-1] if submitters else None)
 
     def _writer_of(self, kind: Kind, name: str, each: LiveAttempt, pod: Object) -> Object | None:
         """The pod whose output is the task's: its own. The command of a RayJob writes in the pod that handed it in."""
@@ -269,7 +280,14 @@ class HeldJob:
         return []
 
     def _ends_by_object(
-        self, api: Api, each: LiveAttempt, pod: Object | None, name: str, meaning: Meaning | None, sees_all: bool
+        self,
+        api: Api,
+        each: LiveAttempt,
+        pod: Object | None,
+        starter: Object | None,
+        name: str,
+        meaning: Meaning | None,
+        sees_all: bool,
     ) -> list[Event]:
         """Pods may go before the object says how all ended, and those of a success may be killed by its operator."""
         if meaning is None and each.is_running and (sees_all or name in self.lost):
@@ -284,6 +302,8 @@ class HeldJob:
             return self._awaits(each, self._reason_of(name, meaning))
         elif pod is not None and started_at(pod) is None and name not in self.lost:
             return self._awaits(each, meaning_of_pod(pod))
+        elif pod is not None and not each.is_running and (starter is None or started_at(starter) is None):
+            return self._awaits(each, _before_its_command(starter))
         return []
 
     def _vanished(self, each: LiveAttempt) -> None:
@@ -476,6 +496,14 @@ class HeldJob:
 
     def has_begun(self, attempts: Iterable[LiveAttempt]) -> bool:
         return any(each.is_running for each in attempts)
+
+
+def _before_its_command(submitter: Object | None) -> Meaning:
+    """Of a RayJob whose cluster is up, and whose command nobody runs yet."""
+    if submitter is None:
+        return Meaning(State.STARTING, None, "its Ray cluster is up, and its command is still to be handed in")
+    why = meaning_of_pod(submitter)
+    return Meaning(State.STARTING, why.reason, f"the pod that hands its command to Ray: {why.sentence}")
 
 
 def _is_leaving(seen: Object) -> bool:

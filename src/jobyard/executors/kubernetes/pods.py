@@ -11,6 +11,7 @@ from jobyard.executors.kubernetes.tables import DIRECTORY
 from jobyard.executors.kubernetes.variables import Pod, command_of, variables_of
 from jobyard.model.job import GroupSpec, Toleration
 from jobyard.model.pod_gpus import GPU
+from jobyard.model.resources import Resources
 
 Object = dict[str, Any]
 KEPT_SECONDS = 7 * 86400  # a finished object waits so long for a yard that was away, as on a laptop over a weekend
@@ -59,17 +60,21 @@ def resources_of(group: GroupSpec) -> Object:
     makes the request the same.
     """
     asked = group.resources
-    requests: Object = {"cpu": _cores(asked.cpu_millis)}
+    requests: Object = amounts(asked)
     limits: Object = {}
     if group.cpu_limit_millis:
         limits["cpu"] = _cores(group.cpu_limit_millis)
-    if asked.memory_mib:
-        requests["memory"] = f"{asked.memory_mib}Mi"
     if asked.memory_mib and asked.memory_limit is not False:
         limits["memory"] = requests["memory"]
     if asked.gpus:
         limits[GPU] = str(asked.gpus)
     return {"requests": requests, **({"limits": limits} if limits else {})}
+
+
+def amounts(asked: Resources) -> Object:
+    """Cores and memory, as pods ask for them."""
+    memory = {"memory": f"{asked.memory_mib}Mi"} if asked.memory_mib else {}
+    return {"cpu": _cores(asked.cpu_millis), **memory}
 
 
 def _large_devices(mib: int) -> Object:

@@ -14,10 +14,11 @@ from typing import Any
 from jobyard.errors import UserError
 from jobyard.executors.kubernetes import names, pytorchjob, rayjob
 from jobyard.executors.kubernetes.kinds import kind_of
-from jobyard.executors.kubernetes.pods import KEPT_SECONDS
+from jobyard.executors.kubernetes.pods import KEPT_SECONDS, amounts
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import JobSpec
 from jobyard.model.pod_gpus import give_gpus
+from jobyard.model.ray import DEFAULT_SUBMITTER
 from jobyard.model.training import Size
 
 Object = dict[str, Any]
@@ -110,7 +111,7 @@ def _write_out_submitter(spec: Object) -> None:
     if spec.get("submitterPodTemplate") or spec.get("submissionMode", "K8sJobMode") != "K8sJobMode":
         return
     head = spec["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
-    resources = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "200Mi"}}
+    resources = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": amounts(DEFAULT_SUBMITTER)}
     container = {"name": "ray-job-submitter", "image": head["image"], "resources": resources}
     spec["submitterPodTemplate"] = {"spec": {"containers": [container], "restartPolicy": "Never"}}
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from jobyard.errors import UserError
 from jobyard.executors.environment import shared_command
 from jobyard.executors.kubernetes import names
 from jobyard.executors.kubernetes.kinds import HEAD
-from jobyard.executors.kubernetes.pods import pod_template
+from jobyard.executors.kubernetes.pods import amounts, pod_template, resources_of
 from jobyard.executors.kubernetes.variables import Pod, unexpanded
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import JobSpec
+from jobyard.model.ray import OWN_SUBMITTER
+from jobyard.model.resources import Resources
 
 Object = dict[str, Any]
 WORKER = "worker"
@@ -96,6 +99,12 @@ def _template(pod: Pod, container: str, needs_token: bool = False) -> Object:
     (only,) = inside["containers"]
     only["name"] = container
     del only["command"]
+    if pod.group.name == HEAD:  # both together take what its slot holds
+        own, beside = pod.group.resources, _beside_head(pod.group.resources)
+        left = replace(
+            own, cpu_millis=own.cpu_millis - beside.cpu_millis, memory_mib=own.memory_mib - beside.memory_mib
+        )
+        only["resources"] = resources_of(replace(pod.group, resources=left))
     left_out = _NOT_IN_RAY if pod.group.name == HEAD else _NOT_IN_RAY | {"YARD_TASK"}
     only["env"] = [each for each in only["env"] if each["name"] not in left_out]
     inside.pop("activeDeadlineSeconds", None)  # the job's own is enough
@@ -107,6 +116,11 @@ def _template(pod: Pod, container: str, needs_token: bool = False) -> Object:
     return template
 
 
+def _beside_head(head: Resources) -> Resources:
+    """What the submitter asks for: a part of what the head was given."""
+    return Resources(min(OWN_SUBMITTER.cpu_millis, head.cpu_millis), min(OWN_SUBMITTER.memory_mib, head.memory_mib))
+
+
 def _submitter(head: Pod) -> Object:
     """What the command prints is this pod's log."""
     labels = names.labels_of(head.job, head.attempt, yard=head.site.yard)
@@ -114,7 +128,7 @@ def _submitter(head: Pod) -> Object:
     container = {
         "name": "ray-job-submitter",
         "image": head.spec.image,
-        "resources": {"requests": {"cpu": "100m", "memory": "200Mi"}},
+        "resources": {"requests": amounts(_beside_head(head.group.resources))},
     }
     inside = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [container]}
     return {"metadata": {"labels": labels}, "spec": inside}

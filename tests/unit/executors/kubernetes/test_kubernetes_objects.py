@@ -341,3 +341,20 @@ def test_every_job_becomes_objects_that_can_be_sent(
         assert LABEL.fullmatch(f"{first['metadata']['name']}-{first['spec']['completions'] - 1}")
     if name.isprintable():
         assert list(yaml.safe_load_all(yaml_of(made))) == made
+
+
+def test_head_and_submitter_of_a_rayjob_ask_together_for_what_its_slot_holds() -> None:
+    for cpus, memory, expected in (
+        (1.0, 4096, ("900m", "3896Mi", "100m", "200Mi")),
+        (0.05, 0, ("0", None, "50m", None)),
+    ):
+        head, worker = with_kind(a_job(groups=(a_group(),), image="x", on="k", cluster="k", kind="RayJob")).groups
+        sized = replace(head, resources=Resources(int(cpus * 1000), memory))
+        job = SubmittedJob(
+            "5e7a11ce", 7, a_job(groups=(sized, worker), image="x", cluster="k", kind="RayJob", gang=True)
+        )
+        spec = objects_of(job, 1, "team")[0]["spec"]
+        (first,) = spec["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
+        (submitter,) = spec["submitterPodTemplate"]["spec"]["containers"]
+        asked = [each["resources"]["requests"] for each in (first, submitter)]
+        assert tuple(each.get(name) for each in asked for name in ("cpu", "memory")) == expected

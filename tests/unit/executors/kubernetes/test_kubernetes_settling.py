@@ -17,8 +17,9 @@ from jobyard.executors.kubernetes.kinds import KINDS, merged
 from jobyard.executors.kubernetes.settling import Settling
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import JobFacts, LiveAttempt, SubmittedJob
+from jobyard.manifests.kinds import with_kind
 from jobyard.model.effects import JobEnded
-from jobyard.model.events import AttemptsAwaited, AttemptsFinished, AttemptsWithdrawn, Event
+from jobyard.model.events import AttemptsAwaited, AttemptsFinished, AttemptsStarted, AttemptsWithdrawn, Event
 from jobyard.model.job import JobSpec, Reason
 from jobyard.model.node import ClusterConfig
 from jobyard.model.resources import Placement, Resources
@@ -151,6 +152,40 @@ async def test_the_last_of_a_grown_gang_runs_on_when_its_first_has_ended(tmp_pat
     play.held.pod_changed(a_pod(pod, "Running", labels), False)
     assert await play.settle(live(1, 1, pod)) == []
     assert grown not in play.api.deleted
+
+
+async def test_a_rayjob_runs_when_its_command_is_handed_in_and_says_what_it_waits_for_before(tmp_path: Path) -> None:
+    spec = with_kind(a_job(groups=(a_group(count=1),), cluster="k", on="k", image="i", kind="RayJob"))
+    play = Play(tmp_path, spec)
+    await play.settle(live(0), live(1))
+    name = play.newest
+
+    def seen(pod: str, phase: str, **labels: str) -> None:
+        labels = {"jobyard.dev/object": name, "ray.io/originated-from-cr-name": name, **labels}
+        play.held.pod_changed(a_pod(pod, phase, labels), False)
+
+    # 1. Its cluster is up, and nobody has made the pod that hands its command in; then there is no room for it.
+    seen("head", "Running", **{"ray.io/node-type": "head"})
+    group = {"ray.io/node-type": "worker", "ray.io/group": "worker", "ray.io/worker-group-replica-index": "0"}
+    seen("worker", "Running", **group)
+    assert await play.settle(live(0), live(1)) == []
+    assert awaited(play.told) == {"its Ray cluster is up, and its command is still to be handed in"}
+    submitter = {"batch.kubernetes.io/job-name": name}
+    seen("submitter", "Pending", **submitter)
+    assert await play.settle(live(0), live(1)) == []
+    (sentence,) = awaited(play.told)
+    assert sentence.startswith("the pod that hands its command to Ray: ")
+    # 2. It runs.
+    seen("submitter", "Running", **submitter)
+    events = await play.settle(live(0), live(1))
+    assert [item.unit for event in events if isinstance(event, AttemptsStarted) for item in event.items] == [
+        "head",
+        "worker",
+    ]
+
+
+def awaited(events: list[Event]) -> set[str]:
+    return {item.sentence for event in events if isinstance(event, AttemptsAwaited) for item in event.items}
 
 
 async def test_pods_whose_object_is_gone_end_when_they_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
