@@ -11,11 +11,13 @@ from typing import Dict, Mapping, Set
 
 PRIVATE = "JOBYARD_PRIVATE"  # names that the agent needs for itself and no task gets
 _LOGIN = frozenset(("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER", "XDG_RUNTIME_DIR"))
-_LOGIN_PREFIXES = ("LC_", "JOBYARD_")  # the latter are about simulated devices, faults and tests
+_LOGIN_PREFIX = "LC_"
+_SIMULATED = frozenset(("JOBYARD_FAKE_GPUS", "JOBYARD_FAKE_GPU_DIR", "JOBYARD_TEST_YARD"))  # tasks act on them
 # A Python that finds its libraries by a variable, the clients of container runtimes, and systemd's user scopes.
 _OWN = frozenset(
     {"CONTAINER_HOST", "DBUS_SESSION_BUS_ADDRESS", "LD_LIBRARY_PATH", "REGISTRY_AUTH_FILE"}
     | {"XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"}
+    | {"JOBYARD_CONTAINER_RUNTIME", "JOBYARD_FAULTS", "JOBYARD_MEMORY_LIMITS", "JOBYARD_RESERVATIONS_DIR"}
     | {"http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
 )
 _OWN_PREFIXES = ("CONTAINERS_", "DOCKER_")
@@ -34,7 +36,7 @@ def for_tasks(environ: Mapping[str, str]) -> Dict[str, str]:
 
 
 def _is_login(name: str) -> bool:
-    return name in _LOGIN or name.startswith(_LOGIN_PREFIXES)
+    return name in _LOGIN or name in _SIMULATED or name.startswith(_LOGIN_PREFIX)
 
 
 def _is_own(name: str) -> bool:

@@ -13,11 +13,14 @@ SERVER = {
     "HTTPS_PROXY": "http://me:s3cret@proxy",
     "YARD_DB": "postgresql://me:s3cret@db",
     "AWS_SECRET_ACCESS_KEY": "s3cret",
+    "JOBYARD_GENAI_TOKEN": "s3cret",
 }
 
 
 def test_the_agent_beside_a_server_gets_logins_words_and_those_of_container_clients() -> None:
-    assert for_agent(SERVER).keys() == SERVER.keys() - {"YARD_DB", "AWS_SECRET_ACCESS_KEY"} | {"JOBYARD_PRIVATE"}
+    assert for_agent(SERVER).keys() == SERVER.keys() - {"YARD_DB", "AWS_SECRET_ACCESS_KEY", "JOBYARD_GENAI_TOKEN"} | {
+        "JOBYARD_PRIVATE"
+    }
 
 
 def test_its_tasks_get_the_logins_words_alone() -> None:
