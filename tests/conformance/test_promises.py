@@ -117,7 +117,7 @@ async def test_stopping_what_has_not_started_gives_it_back(place: Place, yard: S
 
 async def test_withdraw_gives_back_only_what_has_not_started(place: Place, yard: StubYard, witness: Path) -> None:
     async with linked(place, yard) as link:
-        job = yard.submit("aa", "sleep 0.5", f"echo ran >> {witness}")
+        job = yard.submit("aa", "sleep 2", f"echo ran >> {witness}")
         first, second = link.launch(job, 0, 1)
         await link.started(first)
         link.withdraw(first, second)
@@ -183,7 +183,7 @@ async def test_an_attempt_that_takes_too_long_is_ended(place: Place, yard: StubY
 async def test_a_new_connection_hears_what_ended_meanwhile_and_nothing_twice(
     place: Place, yard: StubYard, witness: Path
 ) -> None:
-    job = yard.submit("aa", "true", f"sleep 0.3; echo late; echo late >> {witness}; exit 4")
+    job = yard.submit("aa", "true", f"sleep 2; echo late; echo late >> {witness}; exit 4")
     async with linked(place, yard) as link:
         (told,) = link.launch(job, 0, slot="1")
         (untold,) = link.launch(job, 1, slot="2")

@@ -297,12 +297,14 @@ def test_a_machines_name_may_be_user_host_and_port(hosts: Hosts) -> None:
         assert yard.ok("run", "--on", "m1", "--", "hostname").out == "gpu2\n"
 
 
-def test_a_drained_node_finishes_and_gets_nothing_new(lab: TemporaryYard) -> None:
-    running = lab.submit("--on", "gpu1", "--", "sleep 1; hostname")
+def test_a_drained_node_finishes_and_gets_nothing_new(lab: TemporaryYard, hosts: Hosts) -> None:
+    go = hosts["gpu1"].home / "finish"
+    running = lab.submit("--on", "gpu1", "--", "until [ -e ~/finish ]; do sleep 0.1; done; rm ~/finish")
     lab.wait_state(running, "RUNNING")
     lab.ok("nodes", "drain", "gpu1")
     try:
         waiting = lab.submit("--on", "gpu1", "--", "true")
+        go.touch()
         lab.ok("wait", running)
         assert lab.job(waiting)["state"] == "PENDING"
         assert "drain" in lab.ok("why", waiting).out
