@@ -409,7 +409,7 @@ class Round:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("number", [*range(2), *long(*range(2, ROUNDS))])
+@pytest.mark.parametrize("number", [1, *long(0, *range(2, ROUNDS))])
 def test_whatever_goes_nothing_is_lost_and_nothing_counted_twice(
     number: int, hosts: Hosts, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -48,12 +48,10 @@ def result(done: subprocess.CompletedProcess[str]) -> str:
 @pytest.mark.parametrize(
     ("script", "argument", "ask"),
     [
-        ("with_lightning.py", "saved", "signal"),
-        *long(("with_lightning.py", "unsaved", "file")),
+        *long(("with_lightning.py", "saved", "signal"), ("with_lightning.py", "unsaved", "file")),
         ("with_keras.py", "backup", "file"),
         *long(("with_keras.py", "model", "signal")),
-        ("with_huggingface.py", "epoch", "signal"),
-        *long(("with_huggingface.py", "no", "file")),
+        *long(("with_huggingface.py", "epoch", "signal"), ("with_huggingface.py", "no", "file")),
     ],
 )
 def test_a_stopped_and_resumed_training_ends_as_one_that_was_left_alone(

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.marks import long
 from tests.training.trainings import TrainingYard
 
 # How large each is so that it still runs when the yard, having heard of its first epoch, asks it to stop.
@@ -16,7 +17,7 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("script", SIZES)
+@pytest.mark.parametrize("script", [*long("seed_pytorch.py"), *(name for name in SIZES if name != "seed_pytorch.py")])
 def test_a_script_of_the_guide_stops_at_a_checkpoint_and_resumes_to_its_end(
     trainings: TrainingYard, script: str
 ) -> None:

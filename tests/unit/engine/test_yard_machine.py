@@ -356,4 +356,4 @@ def test_whatever_happens_the_books_agree_and_everything_ends() -> None:
 
 @pytest.mark.slow
 def test_whatever_happens_for_longer() -> None:
-    _run(examples=int(os.environ.get("JOBYARD_HISTORIES", "150")), steps=80)
+    _run(examples=int(os.environ.get("JOBYARD_HISTORIES", "60")), steps=80)
