@@ -27,7 +27,7 @@ from jobyard.scheduling.explain import may_match
 from jobyard.scheduling.snapshot import Request, Snapshot
 from jobyard.server.clusters import nodes_of, with_cluster
 from jobyard.server.containers import check_runtime
-from jobyard.server.finding import find_job
+from jobyard.server.finding import find_job, find_live_job
 from jobyard.server.from_token import check_machines
 from jobyard.server.rounds import Command
 from jobyard.server.spec_checks import check_together
@@ -115,7 +115,7 @@ def submit(request: SubmitJob) -> Command[str]:
 
 def cancel(selector: str, request: CancelJob, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[CancelRequested], str]:
-        job = find_job(state, selector)
+        job = find_live_job(state, selector)
         tasks = tuple(job.spec.number_of(label) for label in request.tasks)
         if job.is_final:
             return [], job.id  # cancelling twice is no error
@@ -157,7 +157,7 @@ def _ended(job: JobRecord, label: str) -> tuple[int, int]:
 
 def change_priority(selector: str, priority: int, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[PriorityChanged], str]:
-        job = find_job(state, selector)
+        job = find_live_job(state, selector)
         return [PriorityChanged(job.id, priority, now, by)], job.id
 
     return command

@@ -40,6 +40,23 @@ def find_job(state: YardState, selector: str) -> JobRecord:
     raise NotFound(f"no job {selector!r}; `yard ls -a` lists them")
 
 
+def find_live_job(state: YardState, selector: str) -> JobRecord:
+    """The job that something is to be done to: of those of one name the one that has not ended.
+
+    Raises UserError where several have not: none of them is more likely meant than another.
+    """
+    job = find_job(state, selector)
+    if selector != job.spec.name or selector == job.id:
+        return job
+    live = [each for each in state.unfinished.values() if each.spec.name == selector]
+    if len(live) > 1:
+        numbers = ", ".join(str(each.number) for each in live[-5:])
+        raise UserError(
+            f"{len(live)} jobs that have not ended are named {selector!r}: {numbers}; say which by its number"
+        )
+    return live[0] if live else job
+
+
 def _by_number(state: YardState, selector: str) -> JobRecord:
     if selector.startswith("0"):
         raise UserError(

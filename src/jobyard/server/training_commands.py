@@ -11,7 +11,7 @@ from jobyard.model.events import ScaleRequested, YieldRequested
 from jobyard.model.job import Reason
 from jobyard.model.training import ALL, Elastic, Size
 from jobyard.server.commands import check_gang
-from jobyard.server.finding import find_job
+from jobyard.server.finding import find_live_job
 from jobyard.server.rounds import Command
 from jobyard.wire.requests import ScaleJob
 
@@ -20,7 +20,7 @@ def yield_job(selector: str, by: str = "") -> Command[str]:
     """Stop at the next checkpoint and wait again, behind the others. Asking twice is no error."""
 
     def command(state: YardState, now: float) -> tuple[list[YieldRequested], str]:
-        job = find_job(state, selector)
+        job = find_live_job(state, selector)
         _refuse_ended(job)
         if job.is_yielding:
             return [], job.id
@@ -42,7 +42,7 @@ def scale_job(selector: str, request: ScaleJob, by: str = "") -> Command[str]:
     """Give an elastic job a size that it keeps, or let the scheduler choose again."""
 
     def command(state: YardState, now: float) -> tuple[list[ScaleRequested], str]:
-        job = find_job(state, selector)
+        job = find_live_job(state, selector)
         _refuse_ended(job)
         elastic = job.spec.elastic
         if elastic is None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from jobyard.engine.handling import handle
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, UserError
-from jobyard.server.finding import find_job
+from jobyard.model.events import CancelRequested
+from jobyard.server.finding import find_job, find_live_job
 from tests.builders import a_job, submitted
 
 
@@ -76,3 +77,15 @@ def test_whatever_the_ids_are_digits_find_the_number_or_nothing(selector: str, i
         assert find_job(state, selector).number == int(selector)
     except NotFound:
         assert all(job.number != int(selector) for job in state.jobs.values())
+
+
+def test_what_is_done_to_a_name_is_done_to_the_one_that_has_not_ended() -> None:
+    state = a_yard(("aaaaaaaa", 1, "train"), ("bbbbbbbb", 2, "train"))
+    with pytest.raises(UserError, match="2 jobs that have not ended are named 'train': 1, 2; say which by its number"):
+        find_live_job(state, "train")
+    assert find_live_job(state, "2").id == "bbbbbbbb"
+    handle(state, CancelRequested("bbbbbbbb", 1.0))
+    assert find_live_job(state, "train").id == "aaaaaaaa"
+    assert find_job(state, "train").id == "bbbbbbbb"
+    handle(state, CancelRequested("aaaaaaaa", 1.0))
+    assert find_live_job(state, "train").id == "bbbbbbbb"
