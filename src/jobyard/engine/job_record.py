@@ -232,6 +232,12 @@ class JobRecord:
         return State.CANCELLED if self.counts[State.CANCELLED] else State.SUCCEEDED
 
     @property
+    def most_attempts(self) -> int:
+        """Of any of its tasks."""
+        known = (task.attempt for task in self.tasks.values())
+        return max(0, *known, *self.attempts.values(), int(bool(len(self.succeeded))))
+
+    @property
     def is_final(self) -> bool:
         return not self.unfinished
 

@@ -144,9 +144,11 @@ class Request:
         self.attempt = attempt
         self.streams = streams
         self.tail = tail
-        newest = job.task(self.task).attempt if self.task is not None else 0
-        if attempt is not None and self.task is not None and not 1 <= attempt <= newest:
-            raise NotFound(f"task {task} of job {job.id} has no attempt {attempt}; it was tried {newest} times")
+        newest = job.most_attempts if self.task is None else job.task(self.task).attempt
+        if attempt is not None and not 1 <= attempt <= newest:
+            whose = f"task {task} of job {job.id} has" if task else f"job {job.id} has"
+            times = f"{newest} time{'s' if newest != 1 else ''}"
+            raise NotFound(f"{whose} no attempt {attempt}; it was tried {times}")
 
     def attempts_of(self, number: int) -> list[int]:
         newest = self.job.task(number).attempt
