@@ -84,7 +84,7 @@ class Original:
     def stop(self) -> None:
         """Ask it to stop, and wait until its machine knows."""
         until(lambda: self.yard.training(self.id).get("can_yield"))
-        self.yard.ok("cancel", "--checkpoint", self.id)
+        self.yard.client.yield_job(self.id)  # a process of its own might be too late
         until(lambda: [path for path in self.yard.files("*.stop") if self.id in str(path)])
 
     def begin_lines(self) -> list[str]:

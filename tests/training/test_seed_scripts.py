@@ -12,7 +12,7 @@ from tests.training.trainings import TrainingYard
 # How large each is so that it still runs when the yard, having heard of its first epoch, asks it to stop.
 SIZES = {
     "seed_pytorch.py": ("40", "8", "4096"),
-    "seed_lightning.py": ("12", "4", "32"),
+    "seed_lightning.py": ("24", "4", "32"),
     "seed_tensorflow.py": ("30", "8", "512"),
 }
 

@@ -51,7 +51,7 @@ class TrainingYard(TemporaryYard):
     def preempt(self, job: str) -> int:
         """Stop it at its next checkpoint, and wait for it to be started again; the number of the new attempt."""
         attempt = self.attempt(job)
-        self.ok("cancel", "--checkpoint", job)
+        self.client.yield_job(job)  # a process of its own might be too late
         until(lambda: self.attempt(job) > attempt or self.job(job)["state"] in FINAL, EPOCH_SECONDS)
         assert self.attempt(job) > attempt, self.story(job)
         return attempt + 1
