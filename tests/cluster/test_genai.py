@@ -18,6 +18,7 @@ import yaml
 from jobyard.compat.genai.cluster import Cluster as Asked
 from jobyard.compat.genai.desk import Desk
 from jobyard.executors.kubernetes.kinds import KINDS
+from jobyard.model.node import ClusterConfig
 from tests.cluster.api import Object
 from tests.cluster.build import KUBERNETES
 from tests.cluster.cluster import GPU, Cluster
@@ -223,7 +224,7 @@ def test_a_scaling_that_was_broken_off_is_finished_by_the_next_who_looks(yard: C
     until(lambda: gpus_of_pods(yard) == ["1"])
     broken: dict[str, Any] = {"metadata": {"annotations": {"jobyard.dev/scaling": "2"}}}
     yard.cluster.api.patch(path, {**broken, "spec": {"runPolicy": {"suspend": True}}})
-    asked = Asked(str(yard.kubeconfig), "", yard.namespace)
+    asked = Asked(ClusterConfig("kubernetes", str(yard.kubeconfig), "", yard.namespace))
     until(lambda: tidied(yard) == ["2"], 120)
     assert "jobyard.dev/scaling" not in asked.job("adopted-pytorchjob")["metadata"]["annotations"]
 

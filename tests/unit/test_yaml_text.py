@@ -10,9 +10,9 @@ import pytest
 
 from jobyard import yaml_text
 from jobyard.agent import stop_file
-from jobyard.cli.kubeconfig import ClusterWords, config_here
 from jobyard.errors import UserError
 from jobyard.images.credentials import credentials_for
+from jobyard.kubernetes.kubeconfig import ClusterWords, config_here
 from jobyard.manifests.documents import parse_documents
 from jobyard.manifests.objects import plain
 from jobyard.model.node import ClusterConfig
@@ -50,7 +50,7 @@ def test_every_reader_refuses_a_bomb_with_the_name_of_the_file(bomb: str, tmp_pa
 
 
 def test_a_server_refuses_a_kubeconfig_that_is_a_bomb(tmp_path: Path) -> None:
-    client = pytest.importorskip("jobyard.executors.kubernetes.client", reason="needs the kubernetes library")
+    client = pytest.importorskip("jobyard.kubernetes.api", reason="needs the kubernetes library")
     path = tmp_path / "config"
     path.write_text(BOMBS["merges"])
     with pytest.raises(UserError, match="stand for too much"):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from jobyard.cli.kubeconfig import DEFAULT, ClusterWords, config_elsewhere, config_here, config_of_known
 from jobyard.cli.output.text import say
 from jobyard.cli.session import Session
+from jobyard.kubernetes.kubeconfig import DEFAULT, ClusterWords, config_elsewhere, config_here, config_of_known
 from jobyard.model.job import JobSpec
 from jobyard.model.node import ClusterConfig
 from jobyard.wire.views import ClusterView

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from jobyard.cli.build_flags import BuildWords
-from jobyard.cli.kubeconfig import DEFAULT
 from jobyard.cli.mounted_secrets import MountedSecrets, read_secrets
 from jobyard.cli.session import Session
 from jobyard.cli.submitting import Asked, spec_of, with_built_image
+from jobyard.kubernetes.kubeconfig import DEFAULT
 from jobyard.manifests.training import parse_span
 from jobyard.model.job import JobSpec
 

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import click
 
-from jobyard.cli.kubeconfig import DEFAULT
 from jobyard.cli.output.text import warn
 from jobyard.cli.reaching import place_named, pods_module
 from jobyard.cli.session import Session
 from jobyard.errors import Unreachable, UserError, YardError
+from jobyard.kubernetes.kubeconfig import DEFAULT
 from jobyard.model.job import JobSpec, SecretMount, State
 from jobyard.wire.views import JobView
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from jobyard.cli.kubeconfig import ClusterWords, config_here
 from jobyard.cli.session import Session
 from jobyard.errors import UserError
+from jobyard.kubernetes.kubeconfig import ClusterWords, config_here
 from jobyard.wire.views import UnitView
 
 NEEDS_EXTRA = "to reach a pod `yard` needs an extra; run: pip install 'jobyard[kubernetes]'"

@@ -8,25 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 from jobyard.errors import UserError
-from jobyard.manifests import quantities
+from jobyard.kubernetes import quantities
+from jobyard.kubernetes.gpus import GPU
+from jobyard.kubernetes.paths import PLACES
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.documents import Part
 from jobyard.manifests.files import name_from_file
 from jobyard.manifests.overrides import Overrides, apply
 from jobyard.manifests.training import WORDS, with_gpus
 from jobyard.model.job import Command, GroupSpec, JobSpec, Toleration
-from jobyard.model.pod_gpus import GPU
 from jobyard.model.ray import DEFAULT_SUBMITTER
 from jobyard.model.resources import Resources
 from jobyard.yaml_text import value_of
 
-API_VERSIONS = {
-    "Pod": "v1",
-    "Job": "batch/v1",
-    "JobSet": "jobset.x-k8s.io/v1alpha2",
-    "PyTorchJob": "kubeflow.org/v1",
-    "RayJob": "ray.io/v1",
-}
 GANGS = frozenset({"PyTorchJob", "RayJob"})
 GRACE_SECONDS = 30  # of a pod that does not say
 # What flags can say of a job whose object is written already.
@@ -93,7 +87,7 @@ def plain(part: Part) -> Any:
 
 def _kind(document: Part) -> str:
     kind, version = document.text_of("kind"), document.text_of("apiVersion")
-    taken = ", ".join(API_VERSIONS)
+    taken = ", ".join(PLACES)
     if kind == "List":
         items = document.get("items")
         inside = [each.text_of("kind") for each in items.value] if items and isinstance(items.value, list) else []
@@ -101,11 +95,11 @@ def _kind(document: Part) -> str:
         raise document.at("kind").error("kind", f"a List{words} is several objects; submit one of {taken} alone")
     if not kind:
         raise document.at("kind").error("kind", f"is missing; an object with an apiVersion is one of {taken}")
-    if kind not in API_VERSIONS:
+    if kind not in PLACES:
         raise document.at("kind").error("kind", f"{kind!r} is no job; a yard takes {taken}")
-    if version != API_VERSIONS[kind]:
+    if version != PLACES[kind].api_version:
         raise document.at("apiVersion").error(
-            "apiVersion", f"{version!r} is not what a yard knows a {kind} by; write {API_VERSIONS[kind]}"
+            "apiVersion", f"{version!r} is not what a yard knows a {kind} by; write {PLACES[kind].api_version}"
         )
     return kind
 
@@ -267,9 +261,9 @@ def _asked(container: Part, path: str) -> tuple[int, int, int]:
     }
     try:
         return (
-            quantities.cpu_millis(amounts.get("cpu", "0"), f"{path}.resources.cpu"),
-            quantities.mib(amounts.get("memory", "0"), f"{path}.resources.memory"),
-            quantities.whole(amounts.get(GPU, "0"), f"{path}.resources.{GPU}"),
+            quantities.asked_cpu_millis(amounts.get("cpu", "0"), f"{path}.resources.cpu"),
+            quantities.asked_mib(amounts.get("memory", "0"), f"{path}.resources.memory"),
+            quantities.asked_whole(amounts.get(GPU, "0"), f"{path}.resources.{GPU}"),
         )
     except UserError as error:
         raise UserError(f"{container.file}: line {resources.line}: {error}") from None
@@ -295,9 +289,9 @@ def _gpu_range(template: Part, path: str) -> tuple[str, Part, tuple[int, int]] |
     found = None
     for inside, container in _list(template.at("spec"), "containers", where):
         resources = _map(container, "resources", inside)
+        texts = {key: _texts(resources, key, f"{inside}.resources") for key in ("requests", "limits")}
         low, high = (
-            quantities.whole(_texts(resources, key, f"{inside}.resources").get(GPU, "0"), f"{inside}.resources.{key}")
-            for key in ("requests", "limits")
+            quantities.asked_whole(text.get(GPU, "0"), f"{inside}.resources.{key}") for key, text in texts.items()
         )
         has_both = all((resources.get(key) or resources).get(GPU) is not None for key in ("requests", "limits"))
         if has_both and low != high:

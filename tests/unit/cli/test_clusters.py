@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 from tests.unit.cli.conftest import Yard
-from tests.unit.cli.test_kubeconfig import a_kubeconfig
 from tests.unit.cli.test_verbs import NODE
 from tests.unit.client.standin import Asked, Said, StandIn, problem
 from tests.unit.client.views import a_job_view
+from tests.unit.kubernetes.test_kubeconfig import a_kubeconfig
 
 from jobyard.cli import reaching
-from jobyard.cli.kubeconfig import ClusterWords
 from jobyard.cli.reaching import target_of
 from jobyard.cli.session import Session
+from jobyard.kubernetes.kubeconfig import ClusterWords
 from jobyard.model.job import Reason, State
 from jobyard.wire.views import ClusterView, DeviceView, PlanView, TaskView, UnitView
 

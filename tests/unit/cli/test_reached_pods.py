@@ -4,18 +4,23 @@ that only plays."""
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from tests.unit.kubernetes.played_server import PlayedServer, Reply, played_server
 
 from jobyard.cli.pods import connection
-from jobyard.cli.pods.cluster import ReachedCluster
+from jobyard.cli.pods.cluster import ReachedCluster, reached_cluster
 from jobyard.cli.pods.connection import Pod
+from jobyard.cli.reaching import Place, Target
 from jobyard.errors import Unavailable, UserError
+from jobyard.kubernetes.api import OPENED, Api
+from jobyard.kubernetes.refusals import Refused
+from jobyard.model.job import State
+from jobyard.wire.views import UnitView
 
 SECRET = {"kind": "Secret", "metadata": {"name": "yard-x"}}
 
@@ -52,36 +57,21 @@ def test_what_cannot_be_removed_is_told_and_the_first_error_stays(capsys: pytest
     assert "ConfigMap yard-x in namespace lab may be left behind: silence" in capsys.readouterr().err
 
 
-class Answer:
-    """Of an API server, to every question."""
-
-    reason = "Forbidden"
-
-    def __init__(self, status: int, text: str) -> None:
-        self.status, self._text = status, text
-
-    def __call__(self, *_: object, **__: object) -> Answer:
-        return self
-
-    async def __aenter__(self) -> Answer:
-        return self
-
-    async def __aexit__(self, *_: object) -> None: ...
-
-    async def text(self) -> str:
-        return self._text
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[PlayedServer]:
+    with played_server(tmp_path) as served:
+        yield served
 
 
-@contextmanager
-def answering(status: int, text: str) -> Iterator[ReachedCluster]:
-    async def headers(path: str) -> dict[str, str]:
-        return {}
+@pytest.fixture
+def cluster(server: PlayedServer) -> Iterator[ReachedCluster]:
+    config = server.config()
+    with reached_cluster(Place("lab", config.kubeconfig, "", "ml")) as reached:
+        yield reached
 
-    answer = Answer(status, text)
-    http = SimpleNamespace(get=answer, request=answer)
-    link = SimpleNamespace(namespace="ml", http=http, url=lambda path, query: path, headers=headers)
-    with asyncio.Runner() as runner:
-        yield ReachedCluster(link, runner, "lab")  # type: ignore[arg-type]
+
+PODS = "/api/v1/namespaces/ml/pods"
+CALLS = (f"GET {PODS}/p/log", f"GET {PODS}/p", f"POST {PODS}", f"DELETE {PODS}/p")
 
 
 @pytest.mark.parametrize(
@@ -95,40 +85,45 @@ def answering(status: int, text: str) -> Iterator[ReachedCluster]:
 )
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_right_that_is_missing_is_named_with_the_servers_words(
-    ask: Callable[[ReachedCluster], object], right: str, status: int
+    ask: Callable[[ReachedCluster], object], right: str, status: int, server: PlayedServer, cluster: ReachedCluster
 ) -> None:
-    words = json.dumps({"message": "pods is forbidden: User ada"})
-    with answering(status, words) as cluster, pytest.raises(UserError) as raised:
+    phrase = {401: "Unauthorized", 403: "Forbidden"}[status]
+    for call in CALLS:
+        server.on(call, Reply(status, {"message": "pods is forbidden: User ada"}), Reply(status, b""))
+    with pytest.raises(UserError) as raised:
         ask(cluster)
     assert str(raised.value) == f"cluster lab does not let you {right} in namespace ml: pods is forbidden: User ada"
-    with answering(status, "") as cluster, pytest.raises(UserError, match="in namespace ml: Forbidden"):
+    with pytest.raises(UserError, match=f"in namespace ml: {phrase}$"):
         ask(cluster)
 
 
-def test_the_log_of_a_container_that_has_not_begun_is_empty() -> None:
-    with answering(400, "") as cluster:
-        assert list(cluster.log("p", "c")) == []
+def test_the_log_of_a_container_that_has_not_begun_is_empty(server: PlayedServer, cluster: ReachedCluster) -> None:
+    server.on(f"GET {PODS}/p/log", Reply(400, {"message": "it is waiting"}))
+    assert list(cluster.log("p", "c")) == []
 
 
-def test_a_signal_in_the_middle_leaves_a_loop_that_can_go_on() -> None:
-    class Waiting(ReachedCluster):
-        def __init__(self, runner: asyncio.Runner) -> None:
-            self._runner = runner
+def test_the_log_of_a_container_comes_as_lines_of_text(server: PlayedServer, cluster: ReachedCluster) -> None:
+    server.on(f"GET {PODS}/p/log", Reply(200, b"one\r\n\xff\nrest"))
+    assert list(cluster.log("p", "c")) == ["one", "\ufffd", "rest"]
 
-        async def _log(self, pod: str, container: str) -> Any:
-            yield "first"
-            asyncio.get_running_loop().call_soon(leave)
-            await asyncio.Event().wait()
 
-    def leave() -> None:
-        raise SystemExit(143)
+def test_a_pod_that_is_gone_is_none_and_its_removal_is_no_news(server: PlayedServer, cluster: ReachedCluster) -> None:
+    assert cluster.pod("p") is None
+    cluster.remove_pod("p")
+    assert server.asked[-1].query == {"gracePeriodSeconds": "0"}
 
-    with asyncio.Runner() as runner:
-        lines = Waiting(runner).log("p", "c")
-        assert next(lines) == "first"
-        with pytest.raises(SystemExit):
-            next(lines)
-        assert runner.run(asyncio.sleep(0, "on")) == "on"
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_cluster_that_cannot_answer_now_may_be_asked_again_later(
+    status: int, server: PlayedServer, cluster: ReachedCluster
+) -> None:
+    server.on(f"GET {PODS}/p", Reply(status, {"message": "later"}))
+    with pytest.raises(Unavailable, match="later"):
+        cluster.pod("p")
+    assert len(server.asked) == 1
+    server.on(f"GET {PODS}/p", Reply(422, {"message": "so not"}))
+    with pytest.raises(UserError, match=r"^cluster lab refuses it: so not$"):
+        cluster.pod("p")
 
 
 class PlayedPod(Pod):
@@ -139,9 +134,8 @@ class PlayedPod(Pod):
     def __init__(self, phases: list[str], watches: list[list[dict[str, Any]]]) -> None:
         self._phases = phases
         self._watches = watches
+        self._api = cast(Api, SimpleNamespace(namespace="ml", watch=self._watch))
         self.versions: list[str] = []
-
-    _pods = "/pods"
 
     async def look(self) -> dict[str, Any]:
         phase = self._phases.pop(0)
@@ -149,20 +143,18 @@ class PlayedPod(Pod):
             raise UserError("pod p is gone")
         return {"metadata": {"resourceVersion": phase}}
 
-    @asynccontextmanager
-    async def _get(self, path: str, query: Any = ()) -> AsyncIterator[Any]:
-        self.versions.append(dict(query)["resourceVersion"])
-        events = self._watches.pop(0)
-
-        class Answer:
-            status = 200
-
-            @property
-            async def content(self) -> Any:
-                for event in events:
-                    yield json.dumps(event).encode()
-
-        yield Answer()
+    async def _watch(self, path: str, version: str, **query: str) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
+        assert query == {"fieldSelector": "metadata.name=p"}
+        self.versions.append(version)
+        yield OPENED, {}
+        for event in self._watches.pop(0):
+            if event["type"] == "ERROR":
+                raise Refused(410, "Expired", "too old")
+            if event["type"] == "FORBIDDEN":
+                raise Refused(403, "Forbidden", "you may not watch")
+            if event["type"] == "LOST":
+                raise Unavailable("silence")
+            yield event["type"], event["object"]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +163,9 @@ class PlayedPod(Pod):
         (["gone"], []),
         (["1"], [[{"type": "DELETED", "object": {}}]]),
         (["1"], [[{"type": "MODIFIED", "object": {"status": {"phase": "Failed"}}}]]),
-        (["1", "2"], [[{"type": "ERROR", "object": {"status": "Failure"}}], [{"type": "DELETED", "object": {}}]]),
+        (["1", "2"], [[{"type": "ERROR"}], [{"type": "DELETED", "object": {}}]]),
+        (["1", "2"], [[{"type": "LOST"}], [{"type": "DELETED", "object": {}}]]),
+        (["1"], [[{"type": "BOOKMARK", "object": {"metadata": {}}}, {"type": "DELETED", "object": {}}]]),
         (["1", "gone"], [[]]),
     ],
 )
@@ -182,3 +176,36 @@ def test_the_end_of_a_pod_is_seen_whenever_it_comes(
     pod = PlayedPod(list(phases), watches)
     asyncio.run(asyncio.wait_for(pod.end(), 10))
     assert pod.versions == [phase for phase in phases if phase != "gone"]
+
+
+def a_target(server: PlayedServer) -> Target:
+    unit = UnitView("j1", "0", State.RUNNING, "lab/n", cluster="lab", namespace="ml", pod="p", container="task")
+    return Target(unit, server.config().kubeconfig, "")
+
+
+async def test_a_pod_that_cannot_be_asked_says_why(server: PlayedServer) -> None:
+    pod = f"{PODS}/p"
+    async with connection.reached(a_target(server)) as reached:
+        with pytest.raises(UserError, match=r"^pod p of task 0 of job j1 is gone; `yard show` says"):
+            await reached.look()
+        server.on(f"GET {pod}", Reply(200, {"status": {"phase": "Failed"}}), Reply(403, {"message": "you may not"}))
+        with pytest.raises(UserError, match=r"^pod p of task 0 of job j1 has ended \(Failed\); "):
+            await reached.look()
+        with pytest.raises(UserError, match="pod p: you may not"):
+            await reached.look()
+        server.on(f"GET {pod}/exec", Reply(403, {"message": "you may not exec"}))
+        with pytest.raises(UserError, match="pod p: you may not exec"):
+            async with reached.socket("exec", [], ("v4.channel.k8s.io",)):
+                pass
+
+
+async def test_who_may_not_watch_a_pod_is_not_told_of_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be asked for again and again, in vain."""
+    monkeypatch.setattr(connection, "PAUSE_SECONDS", 0.0)
+    pod = PlayedPod(["1", "gone"], [[{"type": "FORBIDDEN"}]])
+    waiting = asyncio.create_task(pod.end())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (waiting.done(), pod.versions) == (False, ["1"])
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)

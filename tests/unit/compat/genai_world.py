@@ -119,7 +119,7 @@ class FakeCluster(Cluster):
             for each in made:
                 self.objects[kind, each["metadata"]["name"]] = each
 
-    def _ask(self, method: str, path: str, body: Any = None, kind: str = "", accept: str = "") -> Object:
+    def _ask(self, method: str, path: str, body: Any = None, accept: str = "") -> Object:
         self.asked.append(f"{method} {path}")
         if self.problem is not None:
             raise self.problem

@@ -11,7 +11,6 @@ from tests.unit.manifests.conftest import Load
 
 from jobyard.errors import UserError
 from jobyard.manifests.overrides import Overrides
-from jobyard.manifests.quantities import cpu_millis, mib, parse_quantity
 from jobyard.model.job import Toleration
 
 ON = Overrides(on="kubernetes")
@@ -234,15 +233,3 @@ def test_numbers_and_flags_stay_what_they_are(load: Load) -> None:
     assert kept["metadata"]["annotations"] == {"a": "1", "b": "true"}
     assert kept["spec"]["hostNetwork"] is True
     assert kept["spec"]["volumes"][0]["configMap"] == {"name": "c", "defaultMode": 420, "optional": None}
-
-
-def test_amounts_are_read_as_kubernetes_reads_them() -> None:
-    assert (cpu_millis("2", "x"), cpu_millis("0.1", "x"), cpu_millis("1500m", "x"), cpu_millis("1u", "x")) == (
-        *(2000, 100),
-        *(1500, 1),
-    )
-    assert (mib("1Gi", "x"), mib("1G", "x"), mib("128974848", "x"), mib("1e9", "x")) == (1024, 954, 123, 954)
-    assert parse_quantity(".5", "x") * 2 == 1
-    for text in ("", "x", "-1", "1 Gi", "1GiB", "1g", "."):
-        with pytest.raises(UserError, match="x: cannot read"):
-            parse_quantity(text, "x")

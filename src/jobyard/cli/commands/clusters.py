@@ -8,11 +8,11 @@ import click
 
 from jobyard.cli.commands.nodes import ListsByDefault
 from jobyard.cli.default_cluster import config_of, where
-from jobyard.cli.kubeconfig import DEFAULT, ClusterWords
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_table
 from jobyard.cli.output.text import Painted, echo, say
 from jobyard.cli.session import Session, with_session
+from jobyard.kubernetes.kubeconfig import DEFAULT, ClusterWords
 from jobyard.wire.views import ClusterView
 
 HEADERS = ("CLUSTER", "STATE", "NODES", "GPUS FREE", "JOBS", "NAMESPACE", "QUEUE", "STORAGE", "SERVER")

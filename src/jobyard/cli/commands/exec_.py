@@ -6,11 +6,11 @@ import sys
 
 import click
 
-from jobyard.cli.kubeconfig import ClusterWords
 from jobyard.cli.reaching import finish, identity_flags, pods_module, target_of
 from jobyard.cli.session import Session, with_session
 from jobyard.cli.submitting import COMMAND_WORDS, FileOrCommand
 from jobyard.errors import UserError
+from jobyard.kubernetes.kubeconfig import ClusterWords
 
 
 class JobAndCommand(FileOrCommand):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from jobyard.cli.kubeconfig import ClusterWords
 from jobyard.cli.output.text import say
 from jobyard.cli.reaching import finish, identity_flags, pods_module, target_of
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import UserError
+from jobyard.kubernetes.kubeconfig import ClusterWords
 from jobyard.model.units import whole_number
 
 

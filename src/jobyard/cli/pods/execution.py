@@ -1,4 +1,4 @@
-"""How does a command run beside a task? By a websocket whose messages begin with the number of a channel."""
+"""How does a command run beside a task, with our terminal as its own?"""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ import aiohttp
 from jobyard.cli.pods.connection import Pod, reached
 from jobyard.cli.reaching import Target
 from jobyard.errors import Unavailable, UserError
+from jobyard.kubernetes.channels import CLOSE, RESIZE, STATUS, STDERR, STDIN, STDOUT, V4, V5, exec_query, exit_code
 
-STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")  # only the newer one can say that the input is at its end
 PIECE_BYTES = 1 << 15
 # Container runtimes say it in their own words, at the end of a long chain of causes.
 _MISSING = re.compile(r'exec: "([^"]*)": (?:executable file not found|stat .*no such file)')
@@ -33,11 +32,9 @@ async def execute(target: Target, command: Sequence[str], *, with_input: bool, w
     """The command's own exit code. Raises UserError where it cannot be started."""
     async with reached(target) as pod:
         container = pod.container_in(await pod.look())
-        query = [("command", word) for word in command]
-        query += [("container", container), ("stdout", "true")]
-        query += [("stdin", "true")] if with_input else []
-        query += [("tty", "true")] if with_terminal else [("stderr", "true")]
-        async with pod.socket("exec", query, PROTOCOLS) as socket:
+        streams = {"stdin": with_input, "tty": with_terminal, "stderr": not with_terminal}
+        query = exec_query(command, container, stdout=True, **streams)
+        async with pod.socket("exec", query, (V5, V4)) as socket:
             with _raw_terminal() if with_input and with_terminal else _as_it_is():
                 return await _talk(pod, socket, with_input=with_input, with_terminal=with_terminal)
 
@@ -65,12 +62,9 @@ async def _talk(pod: Pod, socket: aiohttp.ClientWebSocketResponse, *, with_input
 
 
 def _code(pod: Pod, status: dict[str, Any]) -> int:
-    if status.get("status") == "Success":
-        return 0
-    causes = (status.get("details") or {}).get("causes") or []
-    code = next((cause["message"] for cause in causes if cause.get("reason") == "ExitCode"), None)
+    code = exit_code(status)
     if code is not None:
-        return int(code)
+        return code
     message = str(status.get("message") or "the command could not be started")
     if missing := _MISSING.search(message):
         raise UserError(f"pod {pod.name}: its image has no program {missing[1]}; name another")
@@ -100,7 +94,7 @@ async def _send_input(socket: aiohttp.ClientWebSocketResponse) -> None:
     threading.Thread(target=read, daemon=True, name="stdin").start()
     while piece := await pieces.get():
         await socket.send_bytes(bytes((STDIN,)) + piece)
-    if socket.protocol == PROTOCOLS[0]:
+    if socket.protocol == V5:
         await socket.send_bytes(bytes((CLOSE, STDIN)))
 
 

@@ -12,9 +12,9 @@ import aiohttp
 from jobyard.cli.pods.connection import Pod, reached
 from jobyard.cli.reaching import Target
 from jobyard.errors import UserError, YardError
+from jobyard.kubernetes.channels import V4
 
 LOOPBACK = "127.0.0.1"
-PROTOCOLS = ("v4.channel.k8s.io",)
 DATA, ERROR = 0, 1
 PORT_BYTES = 2  # the first message of each channel repeats the port's number
 PIECE_BYTES = 1 << 16
@@ -60,7 +60,7 @@ async def _listen(pod: Pod, port: Forward, say: Say) -> asyncio.Server:
 
 async def _carry(pod: Pod, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, say: Say) -> None:
     """One connection, both ways. It ends with the pod's side: a websocket cannot say that ours has said all."""
-    async with pod.socket("portforward", [("ports", str(remote))], PROTOCOLS) as socket:
+    async with pod.socket("portforward", [("ports", str(remote))], (V4,)) as socket:
         sending = asyncio.create_task(_send(socket, reader, writer))
         receiving = asyncio.create_task(_receive(socket, writer))
         try:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
+import atexit
 import time
 from collections.abc import Callable, Collection
 from importlib import import_module
-from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
 
 from jobyard.compat.genai.errors import Conflict, NotPossible
 from jobyard.compat.genai.foreign import (
-    JOB,
     SCALING,
     Object,
     annotations_of,
-    has_condition,
     is_held,
     is_marked,
     resized,
@@ -25,22 +21,21 @@ from jobyard.compat.genai.foreign import (
 )
 from jobyard.compat.genai.records import ENDED
 from jobyard.errors import NotFound, Unavailable, UserError, YardError
-from jobyard.model.pod_gpus import GPU
-from jobyard.yaml_text import check_files
+from jobyard.kubernetes.gpus import GPU
+from jobyard.kubernetes.labels import JOB, POD_OF_PYTORCHJOB
+from jobyard.kubernetes.paths import object_path, path_of
+from jobyard.kubernetes.patience import Patience
+from jobyard.kubernetes.refusals import Refused
+from jobyard.kubernetes.states import has_condition, is_over
+from jobyard.model.node import ClusterConfig
 
-COLLECTIONS = {
-    "Pod": "/api/v1/namespaces/{}/pods",
-    "Job": "/apis/batch/v1/namespaces/{}/jobs",
-    "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets",
-    "PyTorchJob": "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs",
-    "RayJob": "/apis/ray.io/v1/namespaces/{}/rayjobs",
-}
-POD_OF = "training.kubeflow.org/job-name"
+if TYPE_CHECKING:
+    from jobyard.kubernetes.blocking import BlockingApi
+
+JSON = "application/json"
 LABELS_ALONE = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 MOST_NAMED = 100  # jobs in one question; beyond that, all are asked for
-NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")  # of the pod that we run in
-MERGE = "application/merge-patch+json"
-ANSWER_SECONDS = 20.0
+PATIENCE = Patience(tries=1, answer_seconds=20.0, connect_seconds=20.0)  # somebody waits, and may ask again
 SUSPEND_SECONDS = 120.0  # pods may take their grace, which is 30 s unless they say more
 POLL_SECONDS = 0.5
 
@@ -56,23 +51,22 @@ class Left(NamedTuple):
 class Cluster:
     """The API of one namespace. Safe to use from several threads. Raises one sentence."""
 
-    def __init__(self, kubeconfig: str = "", context: str = "", namespace: str = "") -> None:
-        """`kubeconfig` as in KUBECONFIG; empty: the service account of the pod that we run in."""
+    def __init__(self, config: ClusterConfig) -> None:
+        """Nothing is asked yet. Raises UserError where there is no way to the cluster."""
         try:
-            kubernetes = import_module("kubernetes")
-        except ImportError:
+            blocking = import_module("jobyard.kubernetes.blocking")
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("jobyard"):
+                raise
             raise UserError("the kubernetes library is not installed; run: pip install 'jobyard[kubernetes]'") from None
-        settings = kubernetes.client.Configuration()
-        try:
-            if kubeconfig:
-                check_files(kubeconfig.split(os.pathsep))
-                kubernetes.config.load_kube_config(kubeconfig, context or None, settings, persist_config=False)
-            else:
-                kubernetes.config.load_incluster_config(settings)
-        except kubernetes.config.ConfigException as error:
-            raise UserError(f"the cluster cannot be reached: {error}; see `yard clusters`") from None
-        self.namespace = namespace or _own_namespace()
-        self._client = kubernetes.client.ApiClient(settings)
+        self._blocking: BlockingApi = blocking.BlockingApi(config, PATIENCE)
+        atexit.register(self.close)
+        self.namespace = self._blocking.api.namespace
+
+    def close(self) -> None:
+        """Repeatable."""
+        atexit.unregister(self.close)
+        self._blocking.close()
 
     # -- PyTorchJobs
 
@@ -132,10 +126,9 @@ class Cluster:
 
     def nodes_of(self, name: str) -> list[str]:
         """One for each of its pods; empty text: it is on none yet."""
-        query = urlencode({"labelSelector": f"{POD_OF}={name}"})
+        query = urlencode({"labelSelector": f"{POD_OF_PYTORCHJOB}={name}"})
         pods = self._ask("GET", f"{self._path('Pod')}?{query}")["items"]
-        live = [pod for pod in pods if pod["status"].get("phase") not in ("Succeeded", "Failed")]
-        return [pod["spec"].get("nodeName", "") for pod in live]
+        return [pod["spec"].get("nodeName", "") for pod in pods if not is_over(pod)]
 
     # -- whatever is there
 
@@ -160,7 +153,7 @@ class Cluster:
 
     def quota(self, namespace: str) -> tuple[str, str]:
         """Limit and use of GPUs, of the first quota of the namespace that has them. Raises NotFound."""
-        items = self._ask("GET", f"/api/v1/namespaces/{quote(namespace, safe='')}/resourcequotas")["items"]
+        items = self._ask("GET", object_path("v1", "resourcequotas", namespace))["items"]
         for each in items:
             status, key = each.get("status") or {}, f"requests.{GPU}"
             if key in (status.get("hard") or {}):
@@ -170,26 +163,21 @@ class Cluster:
     # -- below
 
     def _path(self, kind: str, name: str = "") -> str:
-        collection = COLLECTIONS[kind].format(self.namespace)
-        return f"{collection}/{quote(name, safe='')}" if name else collection
+        return path_of(kind, self.namespace, name)
 
     def _change(self, name: str, body: Object) -> Object:
         """Of a PyTorchJob. Raises NotFound, or Conflict."""
-        return self._ask("PATCH", self._path("PyTorchJob", name), body, MERGE)
+        return self._ask("PATCH", self._path("PyTorchJob", name), body)
 
-    def _ask(
-        self, method: str, path: str, body: Any = None, kind: str = "application/json", accept: str = "application/json"
-    ) -> Object:
-        headers = {"Accept": accept, "Content-Type": kind, "User-Agent": "jobyard"}
-        call = self._client.param_serialize(
-            method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
-        )
+    def _ask(self, method: str, path: str, body: Any = None, accept: str = JSON) -> Object:
+        """`path` with its query."""
+        asked = self._blocking.api.ask(method, path, body, accept=accept)
         try:
-            response = self._client.call_api(*call, _request_timeout=ANSWER_SECONDS)
-            data = response.read()
-        except Exception as error:  # urllib3 has many kinds, and all mean this
-            raise Unavailable(f"the cluster does not answer: {' '.join(str(error).split())[:200]}") from error
-        return _checked(response.status, data)
+            return self._blocking.run(asked)
+        except Refused as refused:
+            kinds: dict[int, Callable[[str], YardError]] = {404: NotFound, 409: Conflict}
+            otherwise = Unavailable if refused.status >= 500 else UserError
+            raise kinds.get(refused.status, otherwise)(str(refused)) from refused
 
 
 def _new_size(job: Object, made: Object) -> Object:
@@ -199,22 +187,3 @@ def _new_size(job: Object, made: Object) -> Object:
         "annotations": {SCALING: None, **annotations_of(made)},
     }
     return {"metadata": metadata, "spec": made["spec"]}
-
-
-def _own_namespace() -> str:
-    try:
-        return NAMESPACE.read_text().strip()
-    except OSError:
-        return "default"
-
-
-def _checked(status: int, data: bytes) -> Object:
-    try:
-        answer: Object = json.loads(data)
-    except ValueError:
-        answer = {"message": data.decode(errors="replace")[:200]}
-    if status < 300:
-        return answer
-    said = str(answer.get("message") or f"HTTP {status}")
-    kinds: dict[int, Callable[[str], YardError]] = {404: NotFound, 409: Conflict}
-    raise kinds.get(status, Unavailable if status >= 500 or status == 429 else UserError)(said)

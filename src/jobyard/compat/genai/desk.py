@@ -21,7 +21,7 @@ from jobyard.compat.genai.memory import Memory
 from jobyard.compat.genai.records import COMPLETED, Identity, Record, candidates, record_of
 from jobyard.errors import NotFound, Unavailable, Unreachable, UserError, YardError
 from jobyard.model.job import State
-from jobyard.model.node import NodeState, place_of
+from jobyard.model.node import ClusterConfig, NodeState, place_of
 from jobyard.wire.views import ClusterView, GroupView, JobView, NodeView
 
 ALL_JOBS = 10_000
@@ -50,7 +50,7 @@ class Desk:
         its next checkpoint."""
         self._connect = connect
         self._cluster_name = cluster_name
-        self._reach = reach or (lambda view: Cluster(view.kubeconfig, view.context, view.namespace))
+        self._reach = reach or _reach
         self._client: YardClient | None = None
         self._clusters: dict[str, Cluster] = {}  # by the yard's name of each
         self._cluster_id = ""
@@ -356,6 +356,10 @@ class Desk:
                 return None
             raise
         return int(limit) - int(used) if limit else None
+
+
+def _reach(view: ClusterView) -> Cluster:
+    return Cluster(ClusterConfig(view.id, view.kubeconfig, view.context, view.namespace))
 
 
 def _free(node: NodeView) -> int:

@@ -7,14 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from jobyard.compat.genai.records import ENDED, Record
-from jobyard.model.pod_gpus import give_gpus, pod_gpus
+from jobyard.kubernetes.gpus import give_gpus, pod_gpus
+from jobyard.kubernetes.labels import YARD
+from jobyard.kubernetes.states import has_condition
 from jobyard.model.units import whole_number
 
 Object = dict[str, Any]
 REPLICAS, REQUEST, LIMIT = "replicas", "request", "limit"  # annotations, by which it is adopted
 RESTARTS = "jobyard.dev/restarts"
 SCALING = "jobyard.dev/scaling"  # it is suspended for our sake, and gets so many GPUs
-OURS, JOB = "jobyard.dev/yard", "jobyard.dev/job"  # labels of what yards made
 
 
 def is_adopted(job: Object) -> bool:
@@ -23,7 +24,7 @@ def is_adopted(job: Object) -> bool:
 
 
 def is_a_yards(job: Object) -> bool:
-    return OURS in (job["metadata"].get("labels") or {})
+    return YARD in (job["metadata"].get("labels") or {})
 
 
 def record_of_foreign(job: Object) -> Record:
@@ -54,11 +55,6 @@ def status_of(job: Object) -> str:
         return "failed"
     is_running = has_condition(job, "Running") or has_condition(job, "Restarting")
     return "running" if is_running and not has_condition(job, "Suspended") else "scheduled"
-
-
-def has_condition(job: Object, name: str) -> bool:
-    conditions = job.get("status", {}).get("conditions") or ()
-    return any(each["type"] == name and each["status"] == "True" for each in conditions)
 
 
 def is_marked(job: Object) -> bool:

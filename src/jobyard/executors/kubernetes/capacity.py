@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
+from jobyard.kubernetes.gpus import GPU
+from jobyard.kubernetes.quantities import cpu_millis, mib, quantity
 from jobyard.model.node import Device, Foreign, Node, Quota, Taint
-from jobyard.model.pod_gpus import GPU
 
 Object = dict[str, Any]
 GPU_MEMORY = "nvidia.com/gpu.memory"  # a label of NVIDIA's feature discovery, in MiB
 GPU_PRODUCT = "nvidia.com/gpu.product"
 KWOK = "kwok.x-k8s.io/node"  # an annotation of nodes that are simulated
 UNKNOWN_GPU_MIB = 1024  # of a GPU whose memory nobody tells: they are given whole, and so the number does not matter
-
-_NUMBER = re.compile(r"([0-9.]+)([A-Za-z]*)")
-_SCALES = {
-    "n": 1e-9,
-    "u": 1e-6,
-    "m": 1e-3,
-    "": 1.0,
-    "k": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "P": 1e15,
-    "E": 1e18,
-    **{f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", 1)},
-}
 
 
 class Amounts(NamedTuple):
@@ -42,22 +26,6 @@ class Amounts(NamedTuple):
 
     def plus(self, other: Amounts) -> Amounts:
         return Amounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
-
-
-def quantity(text: str | float) -> float:
-    """A number as Kubernetes writes it: `500m`, `2`, `16Gi`, `1e3`."""
-    text = str(text)
-    if match := _NUMBER.fullmatch(text):
-        return float(match[1]) * _SCALES[match[2]] if match[2] in _SCALES else 0.0
-    return float(text)
-
-
-def cpu_millis(text: str | float) -> int:
-    return math.ceil(round(quantity(text) * 1000, 3))
-
-
-def mib(text: str | float) -> int:
-    return math.ceil(quantity(text) / (1 << 20))
 
 
 def node_of(cluster: str, seen: Object) -> Node:

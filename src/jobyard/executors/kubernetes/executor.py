@@ -18,7 +18,6 @@ from typing import Any
 
 from jobyard.errors import ExecutorError, Unavailable, UserError
 from jobyard.executors.kubernetes import names, secrets
-from jobyard.executors.kubernetes.client import Api, Refused, object_path
 from jobyard.executors.kubernetes.forbidden import Own, own_things, refuse_forbidden
 from jobyard.executors.kubernetes.held_job import HeldJob
 from jobyard.executors.kubernetes.kinds import KINDS, Kind, kind_of
@@ -36,9 +35,12 @@ from jobyard.executors.kubernetes.room import ClusterRoom
 from jobyard.executors.kubernetes.settling import RETRY_SECONDS, Settling
 from jobyard.executors.kubernetes.text import text_of
 from jobyard.executors.kubernetes.units import Scope, UnitKey
-from jobyard.executors.kubernetes.watching import Watching
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import AgentStatus, SubmittedJob, YardView
+from jobyard.kubernetes.api import Api
+from jobyard.kubernetes.paths import object_path
+from jobyard.kubernetes.refusals import Refused
+from jobyard.kubernetes.watching import Watching
 from jobyard.model.effects import CloseSlot, Effect, JobEnded, Launch, Stop, Yield
 from jobyard.model.events import Event, NodeWentAway
 from jobyard.model.job import JobSpec

@@ -18,9 +18,8 @@ from jobyard.agent.progress import Fold
 from jobyard.agent.stop_file import StopOrder
 from jobyard.errors import ExecutorError
 from jobyard.executors.kubernetes import names
-from jobyard.executors.kubernetes.client import Api, object_path
 from jobyard.executors.kubernetes.kinds import KINDS, Kind
-from jobyard.executors.kubernetes.outcomes import deleted_at, is_over, main_container, outcome_of, started_at
+from jobyard.executors.kubernetes.outcomes import deleted_at, main_container, outcome_of, started_at
 from jobyard.executors.kubernetes.rayjob import is_submitter
 from jobyard.executors.kubernetes.reporting import CONTAINER as SIDECAR
 from jobyard.executors.kubernetes.states import Meaning, meaning_of_pod
@@ -30,6 +29,9 @@ from jobyard.executors.kubernetes.variables import REPORTS
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import LiveAttempt
 from jobyard.executors.reports import Reports
+from jobyard.kubernetes.api import Api
+from jobyard.kubernetes.paths import object_path
+from jobyard.kubernetes.states import is_over
 from jobyard.model.events import (
     AttemptsAwaited,
     AttemptsFinished,

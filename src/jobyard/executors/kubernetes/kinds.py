@@ -12,6 +12,8 @@ from typing import Any
 from jobyard.executors.kubernetes import states
 from jobyard.executors.kubernetes.names import ADMISSION_GATE, OBJECT, TASK, kind_name
 from jobyard.executors.kubernetes.states import Meaning
+from jobyard.kubernetes.labels import POD_OF_PYTORCHJOB
+from jobyard.kubernetes.paths import PLACES, object_path
 from jobyard.model.job import GroupSpec, JobSpec
 from jobyard.model.units import whole_number
 
@@ -66,8 +68,7 @@ class Kind:
 
     def collection(self, namespace: str) -> str:
         """The path in the API."""
-        root = f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
-        return f"{root}/namespaces/{namespace}/{self.plural}"
+        return object_path(self.api_version, self.plural, namespace)
 
     def pod_selector(self, name: str) -> str:
         """By which labels the pods of the object `name` are found."""
@@ -193,8 +194,7 @@ KINDS = {
     for kind in (
         Kind(
             "Job",
-            "batch/v1",
-            "jobs",
+            *PLACES["Job"],
             "",
             ("spec", "suspend"),
             "batch.kubernetes.io/job-name",
@@ -203,8 +203,7 @@ KINDS = {
         ),
         Kind(
             "JobSet",
-            "jobset.x-k8s.io/v1alpha2",
-            "jobsets",
+            *PLACES["JobSet"],
             "JobSet (https://jobset.sigs.k8s.io)",
             ("spec", "suspend"),
             "jobset.sigs.k8s.io/jobset-name",
@@ -213,19 +212,17 @@ KINDS = {
         ),
         Kind(
             "PyTorchJob",
-            "kubeflow.org/v1",
-            "pytorchjobs",
+            *PLACES["PyTorchJob"],
             "the Kubeflow training operator v1 (https://github.com/kubeflow/training-operator)",
             ("spec", "runPolicy", "suspend"),
-            "training.kubeflow.org/job-name",
+            POD_OF_PYTORCHJOB,
             _task_of_pytorchjob,
             states.meaning_of_pytorchjob,
             by_object=True,
         ),
         Kind(
             "RayJob",
-            "ray.io/v1",
-            "rayjobs",
+            *PLACES["RayJob"],
             "the KubeRay operator (https://docs.ray.io/en/latest/cluster/kubernetes)",
             ("spec", "suspend"),
             OBJECT,  # its pods have the name of a RayCluster that the operator makes up
@@ -235,8 +232,7 @@ KINDS = {
         ),
         Kind(
             "Pod",
-            "v1",
-            "pods",
+            *PLACES["Pod"],
             "",
             (),
             OBJECT,

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from jobyard.errors import UserError
 from jobyard.executors.protocol import SubmittedJob
+from jobyard.kubernetes.labels import JOB as JOB
+from jobyard.kubernetes.labels import YARD as YARD
 from jobyard.model.job import GroupSpec, JobSpec
 
 PREFIX = "jobyard.dev/"  # of all labels and annotations that are ours
-YARD = "jobyard.dev/yard"
-JOB = "jobyard.dev/job"
 ATTEMPT = "jobyard.dev/attempt"
 GROUP = "jobyard.dev/group"
 TASK = "jobyard.dev/task"  # of a Job that is one task of an array: the task's number

@@ -12,6 +12,7 @@ from jobyard.agent.records import Paths, Record
 from jobyard.agent.stop_file import StopOrder
 from jobyard.executors.kubernetes.states import Meaning, meaning_of_pod
 from jobyard.executors.reports import progress_of
+from jobyard.kubernetes.states import is_over
 from jobyard.model.job import Reason, State
 from jobyard.model.task import Outcome
 
@@ -33,12 +34,6 @@ def main_status(pod: Object) -> Object:
     name = main_container(pod)
     found: Iterator[Object] = (s for s in pod.get("status", {}).get("containerStatuses") or () if s["name"] == name)
     return next(found, {})
-
-
-def is_over(pod: Object) -> bool:
-    """Will it never run again? Not before its phase says so: until then its controller takes it for active, and may
-    delete it and begin anew when there is to be less at once."""
-    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def started_at(pod: Object) -> float | None:

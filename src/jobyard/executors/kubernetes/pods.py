@@ -9,8 +9,8 @@ from jobyard.executors.kubernetes import names, reporting, storage
 from jobyard.executors.kubernetes.capacity import GPU_MEMORY
 from jobyard.executors.kubernetes.tables import DIRECTORY
 from jobyard.executors.kubernetes.variables import Pod, command_of, variables_of
+from jobyard.kubernetes.gpus import GPU
 from jobyard.model.job import GroupSpec, Toleration
-from jobyard.model.pod_gpus import GPU
 from jobyard.model.resources import Resources
 
 Object = dict[str, Any]

@@ -16,8 +16,8 @@ from jobyard.executors.kubernetes import names, pytorchjob, rayjob
 from jobyard.executors.kubernetes.kinds import kind_of
 from jobyard.executors.kubernetes.pods import KEPT_SECONDS, amounts
 from jobyard.executors.protocol import SubmittedJob
+from jobyard.kubernetes.gpus import give_gpus
 from jobyard.model.job import JobSpec
-from jobyard.model.pod_gpus import give_gpus
 from jobyard.model.ray import DEFAULT_SUBMITTER
 from jobyard.model.training import Size
 

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from jobyard.errors import UserError
-from jobyard.executors.kubernetes.client import Api, Refused, object_path
 from jobyard.executors.kubernetes.kinds import KINDS, Kind
+from jobyard.kubernetes.api import Api
+from jobyard.kubernetes.paths import object_path
+from jobyard.kubernetes.refusals import Refused
 from jobyard.model.node import ClusterConfig
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -16,7 +16,7 @@ from jobyard.executors.kubernetes.capacity import (
     queue_node,
     quota_of,
 )
-from jobyard.executors.kubernetes.outcomes import is_over
+from jobyard.kubernetes.states import is_over
 from jobyard.model.events import Event, NodeJoined, NodeLost, NodeMeasured, QuotaMeasured
 from jobyard.model.node import Foreign, Node, Quota
 from jobyard.model.resources import Placement

@@ -10,9 +10,11 @@ from typing import Any
 
 from jobyard.errors import UserError
 from jobyard.executors.kubernetes import names
-from jobyard.executors.kubernetes.client import Api, Refused, object_path
 from jobyard.executors.kubernetes.kinds import Kind
 from jobyard.executors.kubernetes.rights import Right
+from jobyard.kubernetes.api import Api
+from jobyard.kubernetes.paths import object_path
+from jobyard.kubernetes.refusals import Refused
 from jobyard.model.job import JobSpec
 
 Object = dict[str, Any]

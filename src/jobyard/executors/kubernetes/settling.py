@@ -9,7 +9,6 @@ from typing import Any
 
 from jobyard.errors import ExecutorError, Unavailable
 from jobyard.executors.kubernetes import secrets
-from jobyard.executors.kubernetes.client import Api, Refused, object_path
 from jobyard.executors.kubernetes.held_job import HeldJob
 from jobyard.executors.kubernetes.kinds import Kind, merged
 from jobyard.executors.kubernetes.manifest import objects_of, owned, task_objects_of
@@ -23,6 +22,9 @@ from jobyard.executors.kubernetes.units import (
     with_memory,
 )
 from jobyard.executors.protocol import JobFacts, LiveAttempt, SubmittedJob, YardView
+from jobyard.kubernetes.api import Api
+from jobyard.kubernetes.paths import object_path
+from jobyard.kubernetes.refusals import Refused
 from jobyard.model.events import AttemptsFinished, AttemptsWithdrawn, Event, Finished
 from jobyard.model.job import JobSpec, Reason, State
 from jobyard.model.node import ClusterConfig

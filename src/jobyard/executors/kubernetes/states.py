@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from jobyard.kubernetes.states import true_conditions
 from jobyard.model.job import Reason, State
 
 Object = Mapping[str, Any]
@@ -224,9 +225,8 @@ def _told_of_exit(ended: Object) -> Iterable[tuple[str, str, str]]:
 
 
 def _by_conditions(seen: Object, rows: tuple[Row, ...]) -> Meaning | None:
-    true = [each for each in seen.get("status", {}).get("conditions", []) if each["status"] == "True"]
     for row in rows:
-        for condition in true:
+        for condition in true_conditions(seen):
             if row.fits(condition["type"], condition.get("reason", "")):
                 return _meaning(row, condition.get("reason", ""), condition.get("message", ""))
     return None

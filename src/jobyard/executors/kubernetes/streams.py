@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobyard.errors import Unavailable
-from jobyard.executors.kubernetes.client import Api, Refused
+from jobyard.kubernetes.api import Api
+from jobyard.kubernetes.refusals import Refused
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from jobyard.executors.kubernetes.kinds import KINDS, Kind, kind_of
 from jobyard.executors.kubernetes.manifest import is_one_attempt
-from jobyard.executors.kubernetes.outcomes import is_over
 from jobyard.executors.protocol import JobFacts, LiveAttempt
+from jobyard.kubernetes.states import is_over
 from jobyard.model.job import JobSpec, State
 
 Object = dict[str, Any]

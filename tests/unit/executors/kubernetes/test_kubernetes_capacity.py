@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from jobyard.executors.kubernetes.capacity import Amounts, asked_by, cpu_millis, foreign_of, mib, node_of, quota_of
+from jobyard.executors.kubernetes.capacity import Amounts, asked_by, foreign_of, node_of, quota_of
 from jobyard.executors.kubernetes.room import ClusterRoom
 from jobyard.model.events import NodeJoined, NodeLost, NodeMeasured, QuotaMeasured
 from jobyard.model.node import Foreign, Quota, Taint
@@ -27,16 +25,6 @@ def a_pod(name: str = "p", node: str = "n1", cpu: str = "500m", gpus: int = 0, *
         "spec": {"nodeName": node, "containers": [{"name": "c", "resources": resources}]},
         "status": {"phase": "Running"},
     }
-
-
-@pytest.mark.parametrize(("text", "millis"), [("500m", 500), ("2", 2000), ("0.1", 100), ("1e3", 1_000_000)])
-def test_cores_are_read_as_kubernetes_writes_them(text: str, millis: int) -> None:
-    assert cpu_millis(text) == millis
-
-
-@pytest.mark.parametrize(("text", "amount"), [("512Mi", 512), ("1Gi", 1024), ("1G", 954), ("1048576", 1), ("1Ki", 1)])
-def test_memory_is_rounded_up_to_mebibytes(text: str, amount: int) -> None:
-    assert mib(text) == amount
 
 
 def test_a_node_has_what_it_can_give_and_its_taints() -> None:

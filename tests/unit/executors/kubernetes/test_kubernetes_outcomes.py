@@ -10,11 +10,11 @@ import pytest
 
 from jobyard.agent import records
 from jobyard.agent.stop_file import StopOrder
-from jobyard.executors.kubernetes.client import Api
 from jobyard.executors.kubernetes.held_job import HeldJob
 from jobyard.executors.kubernetes.outcomes import deleted_at, outcome_of
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import LiveAttempt
+from jobyard.kubernetes.api import Api
 from jobyard.model.job import Reason
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import AttemptId, Outcome, Slot

@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 from tests.builders import a_group, a_job
 
-from jobyard.executors.kubernetes.client import Api
 from jobyard.executors.kubernetes.executor import KubernetesExecutor
 from jobyard.executors.kubernetes.held_job import HeldJob
 from jobyard.executors.kubernetes.kinds import KINDS, merged
 from jobyard.executors.kubernetes.settling import Settling
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import JobFacts, LiveAttempt, SubmittedJob
+from jobyard.kubernetes.api import Api
 from jobyard.manifests.kinds import with_kind
 from jobyard.model.effects import JobEnded
 from jobyard.model.events import AttemptsAwaited, AttemptsFinished, AttemptsStarted, AttemptsWithdrawn, Event
@@ -316,15 +316,3 @@ async def test_a_job_that_ended_while_its_cluster_was_away_is_looked_at_when_it_
     await asyncio.sleep(0)
     working.cancel()
     assert JOB in executor._jobs
-
-
-async def test_a_kubeconfig_without_a_user_can_be_used(tmp_path: Path) -> None:
-    """As behind `kubectl proxy`."""
-    (tmp_path / "config").write_text(
-        """{apiVersion: v1, kind: Config, current-context: x,
-        clusters: [{name: x, cluster: {server: "http://127.0.0.1:8001"}}],
-        contexts: [{name: x, context: {cluster: x}}]}"""
-    )
-    api = await Api.connect(ClusterConfig("x", kubeconfig=str(tmp_path / "config")))
-    await api.keep_identity()
-    await api.close()

@@ -1,7 +1,7 @@
 """How many GPUs has a pod of Kubernetes, and what is it with another number of them? Plain objects, as in its API.
 
-Here, because two need it who do not know each other: the executor, which writes objects anew for each size, and the
-views of the GenAI workload manager, which resize those that other hands made.
+The executor writes objects anew for each size; the views of the GenAI workload manager resize those that other hands
+made.
 """
 
 from __future__ import annotations

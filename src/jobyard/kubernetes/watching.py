@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from jobyard.errors import Unavailable
-from jobyard.executors.kubernetes.client import OPENED, Api, Refused
+from jobyard.kubernetes.api import OPENED, Api
+from jobyard.kubernetes.refusals import Refused
 
 log = logging.getLogger(__name__)
 

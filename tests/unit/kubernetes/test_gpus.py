@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobyard.model.pod_gpus import GPU, give_gpus, gpus_of, pod_gpus
+from jobyard.kubernetes.gpus import GPU, give_gpus, gpus_of, pod_gpus
 
 
 def a_container(least: int | None = None, most: int | None = None, **more: Any) -> dict[str, Any]:

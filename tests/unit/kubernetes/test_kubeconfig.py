@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jobyard.cli import kubeconfig
-from jobyard.cli.kubeconfig import ClusterWords, config_elsewhere, config_here, config_of_known
 from jobyard.errors import UserError
+from jobyard.kubernetes import kubeconfig
+from jobyard.kubernetes.kubeconfig import ClusterWords, config_elsewhere, config_here, config_of_known
 from jobyard.model.node import ClusterConfig
 
 

@@ -1,0 +1,82 @@
+"""Blocking calls: how do callers without an event loop ask a cluster? Through a loop on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterator
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
+
+from jobyard.kubernetes.api import Api
+from jobyard.kubernetes.patience import Patience
+from jobyard.model.node import ClusterConfig
+
+Answer = TypeVar("Answer")
+_END = object()
+END_SECONDS = 10.0  # so long what a signal broke off may take to end
+
+
+class BlockingApi:
+    """One Api for several threads at once. Nothing is asked by making it. Whoever made it closes it."""
+
+    def __init__(self, config: ClusterConfig, patience: Patience) -> None:
+        """Raises UserError where there is no way to the cluster."""
+        opened: Future[Api] = Future()
+        self._thread = threading.Thread(target=self._live, args=(config, patience, opened), daemon=True, name="cluster")
+        self._thread.start()
+        self.api = opened.result()
+
+    def run(self, work: Awaitable[Answer]) -> Answer:
+        """What a signal breaks off is ended first: what is asked next, as for the removal of a pod, is asked alone."""
+        asked = _answer(work)
+        try:
+            return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
+        except (KeyboardInterrupt, SystemExit):
+            wait([asyncio.run_coroutine_threadsafe(_end(asked), self._loop)], END_SECONDS)
+            raise
+
+    def each(self, items: AsyncGenerator[Answer, None]) -> Iterator[Answer]:
+        """As they come. Who stops early ends it."""
+        item: Any
+        try:
+            while (item := self.run(anext(items, _END))) is not _END:
+                yield item
+        finally:
+            self.run(items.aclose())
+
+    def close(self) -> None:
+        """Repeatable."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._is_over.set)
+            self._thread.join()
+
+    def _live(self, config: ClusterConfig, patience: Patience, opened: Future[Api]) -> None:
+        with asyncio.Runner() as runner:
+            runner.run(self._serve(config, patience, opened))
+
+    async def _serve(self, config: ClusterConfig, patience: Patience, opened: Future[Api]) -> None:
+        self._loop, self._is_over = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            api = await Api.connect(config, patience)
+        except BaseException as error:
+            opened.set_exception(error)
+            return
+        opened.set_result(api)
+        keeping = asyncio.create_task(api.keep_identity())
+        await self._is_over.wait()
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        await api.close()
+
+
+async def _answer(work: Awaitable[Answer]) -> Answer:
+    return await work
+
+
+async def _end(work: Coroutine[Any, Any, Any]) -> None:
+    """A signal may have come before anybody had its task in hand, and so it is looked for."""
+    tasks = [task for task in asyncio.all_tasks() if task.get_coro() is work]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

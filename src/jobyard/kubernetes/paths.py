@@ -1,0 +1,44 @@
+"""Path: where in the API of a cluster is an object, or a collection of them?"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import quote
+
+
+class Place(NamedTuple):
+    """Of a kind of object. With the group of `api_version`, `plural` is what permissions are given for."""
+
+    api_version: str
+    plural: str
+
+
+# The kinds that a job can be.
+PLACES = {
+    "Pod": Place("v1", "pods"),
+    "Job": Place("batch/v1", "jobs"),
+    "JobSet": Place("jobset.x-k8s.io/v1alpha2", "jobsets"),
+    "PyTorchJob": Place("kubeflow.org/v1", "pytorchjobs"),
+    "RayJob": Place("ray.io/v1", "rayjobs"),
+}
+
+
+def path_of(kind: str, namespace: str, name: str = "") -> str:
+    """Of one object of a kind above, or without a name of all of a namespace."""
+    return object_path(*PLACES[kind], namespace, name)
+
+
+def object_path(api_version: str, plural: str, namespace: str, name: str = "") -> str:
+    """Of one object, or without a name of all of a namespace; without a namespace of the whole cluster."""
+    root = f"/api/{api_version}" if "/" not in api_version else f"/apis/{api_version}"
+    inside = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"{root}{inside}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
+
+
+def collection_in(path: str) -> str:
+    """`pods` of `/api/v1/namespaces/x/pods/y`: by which calls are counted."""
+    words = path.partition("?")[0].strip("/").split("/")
+    words = words[2:] if words[0] == "api" else words[3:]
+    if words[:1] == ["namespaces"] and len(words) > 2:
+        words = words[2:]
+    return words[0] if words else path
