@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -73,7 +74,6 @@ def job_environment(job_id: str, number: int, spec: JobSpec) -> dict[str, str]:
 
 def task_environment(
     job_id: str,
-    job_number: int,
     spec: JobSpec,
     task_number: int,
     attempt: int,
@@ -106,9 +106,9 @@ def task_environment(
     if group.name:
         env.update(_of_group(spec, group, place))
     if spec.gang:
-        env.update(_of_gang(spec, task_number, job_number, slot_placement, _address(addresses, 0)))
+        env.update(_of_gang(spec, task_number, job_id, slot_placement, _address(addresses, 0)))
     if spec.training is not None:
-        env.update(_of_training(job_id, spec, env, slot_placement, resumes_at, job_number, addresses))
+        env.update(_of_training(job_id, spec, env, slot_placement, resumes_at, addresses))
     if spec.training is not None or resumes_at is not None:
         env["YARD_EPOCHS_DONE"] = str(resumes_at or 0)
         env["YARD_RESUMED"] = "0" if resumes_at is None else "1"
@@ -192,7 +192,6 @@ def _of_training(
     env: dict[str, str],
     placement: Placement,
     resumes_at: int | None,
-    job_number: int,
     addresses: Sequence[str],
 ) -> dict[str, str]:
     """KubeProfiler's names. What the user did not tell is not set; what it would crash without has a harmless value."""
@@ -200,7 +199,7 @@ def _of_training(
     training, nodes = spec.training, spec.size if spec.gang else 1
     reserved = placement.devices[0].memory_mib if placement.devices else 0
     address = env.get("MASTER_ADDR", DEFAULT_MASTER_ADDRESS)
-    port = _port(env.get("MASTER_PORT"), job_number)
+    port = _port(env.get("MASTER_PORT"), job_id)
     rank = int(env.get("RANK", 0))
     workers = [f"{_address(addresses, index)}:{port + 1 + index}" for index in range(nodes)]
     told = {
@@ -229,19 +228,22 @@ def _of_training(
     }
 
 
-def _port(asked: str | None, job_number: int) -> int:
-    """Of the first rank. Raises UserError where the user's own is none."""
+def _port(asked: str | None, job_id: str) -> int:
+    """Of the first rank. Raises UserError where the user's own is none.
+
+    By the job's id, which no other yard of the machine has: the first jobs of two users run at the same time.
+    """
     if asked is None:
-        return 20000 + job_number % 10000  # below Linux's ephemeral ports, which begin at 32768
+        return 20000 + zlib.crc32(job_id.encode()) % 10000  # below Linux's ephemeral ports, which begin at 32768
     try:
         return int(asked)
     except ValueError:
         raise UserError(f"MASTER_PORT {asked!r} is no number; give a port, like 29500") from None
 
 
-def _of_gang(spec: JobSpec, rank: int, job_number: int, placement: Placement, address: str) -> dict[str, str]:
+def _of_gang(spec: JobSpec, rank: int, job_id: str, placement: Placement, address: str) -> dict[str, str]:
     """torch's names. Each task sees only its own devices, so each is a node of its own and its local rank is 0."""
-    port = str(_port(None, job_number))
+    port = str(_port(None, job_id))
     asked = {**spec.env, **spec.groups[spec.place_of(rank).group].env}
     address = asked.get("MASTER_ADDR", address)
     port = asked.get("MASTER_PORT", port)

@@ -431,7 +431,6 @@ class MachineExecutor:
         spec = job.spec
         env = task_environment(
             job.id,
-            job.number,
             spec,
             attempt.task,
             attempt.number,

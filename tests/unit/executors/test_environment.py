@@ -23,7 +23,7 @@ def environment(
     spec: JobSpec, task: int = 0, attempt: int = 1, placement: Placement = HERE, **more: object
 ) -> dict[str, str]:
     """Both layers, as a task sees them."""
-    own = task_environment("j7f", 7, spec, task, attempt, placement, **more)  # type: ignore[arg-type]
+    own = task_environment("j7f", spec, task, attempt, placement, **more)  # type: ignore[arg-type]
     return {**job_environment("j7f", 7, spec), **own}
 
 
@@ -151,6 +151,15 @@ def test_a_line_of_execute_batch_has_the_number_that_its_console_shows() -> None
     told = environment(spec, placement=placement, node=real)
     assert (told["CUDA_VISIBLE_DEVICES"], told["CUDA_DEVICE_ORDER"]) == ("1,3", "PCI_BUS_ID")
     assert environment(spec, placement=placement, node=sliced)["CUDA_VISIBLE_DEVICES"] == "MIG-1,MIG-3"
+
+
+def test_the_first_jobs_of_two_yards_on_a_machine_have_ports_of_their_own() -> None:
+    spec = JobSpec("train", (GroupSpec(TRUE, completions=2),), gang=True)
+    placement = Placement("here", Resources())
+    ports = {job: task_environment(job, spec, 0, 1, placement)["MASTER_PORT"] for job in ("5e7a11ce", "5e7a11cf")}
+    assert len(set(ports.values())) == 2
+    assert ports["5e7a11ce"] == task_environment("5e7a11ce", spec, 1, 3, placement)["MASTER_PORT"]
+    assert all(20000 <= int(port) < 30000 for port in ports.values())
 
 
 def test_only_a_gang_has_torchs_names() -> None:

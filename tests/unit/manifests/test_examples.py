@@ -54,7 +54,7 @@ def test_every_item_is_worked_on_exactly_once(path: Path) -> None:
     shared = job_environment("j", 1, spec)
     done: Counter[int] = Counter()
     for task in range(spec.size):
-        own = task_environment("j", 1, spec, task, 1, Placement("here", spec.groups[0].resources))
+        own = task_environment("j", spec, task, 1, Placement("here", spec.groups[0].resources))
         first, last = items_of({**shared, **own})
         done.update(range(first, last + 1))
     assert done == Counter(range(1, 1001))

@@ -233,7 +233,6 @@ def _shared(pod: Pod) -> dict[str, str]:
     devices = tuple(DeviceSlice(index, resources.gpu_memory_mib) for index in range(resources.gpus))
     own = task_environment(
         pod.job.id,
-        pod.job.number,
         spec,
         spec.offsets[pod.group_index] if pod.number is None else pod.number,
         pod.attempt,

@@ -40,7 +40,7 @@ def on_a_machine(job: SubmittedJob, number: int, attempt: int, hosts: list[str])
     devices = tuple(DeviceSlice(i, group.resources.gpu_memory_mib) for i in range(group.resources.gpus))
     placement = Placement(NODE, group.resources, devices)
     addresses = hosts if job.spec.gang and job.spec.size > 1 else []
-    own = task_environment(job.id, job.number, job.spec, number, attempt, placement, addresses=addresses)
+    own = task_environment(job.id, job.spec, number, attempt, placement, addresses=addresses)
     return {**job_environment(job.id, job.number, job.spec), **own}
 
 
