@@ -387,7 +387,7 @@ def test_a_port_where_nobody_listens(spare: Host, beside: TemporaryYard) -> None
 
 def test_an_address_where_nobody_is(spare: Host, beside: TemporaryYard) -> None:
     spare.cut()
-    assert "it does not answer" in refusal(beside)
+    assert "does not answer (timed out)" in refusal(beside)
 
 
 def test_no_python(spare: Host, beside: TemporaryYard) -> None:
