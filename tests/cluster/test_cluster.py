@@ -72,7 +72,7 @@ def test_the_pods_of_a_job_find_each_other_by_name(cluster: Cluster, worker: Nod
     service = {"metadata": {"name": "gang"}, "spec": {"clusterIP": "None", "selector": {"job-name": "gang"}}}
     api.create(f"/api/v1/namespaces/{namespace}/services", service)
     listen = "if [ $JOB_COMPLETION_INDEX = 0 ]; then nc -l -p 9000; "
-    send = "else until echo hello | nc -w 1 gang-0.gang 9000; do sleep 0.1; done; fi"
+    send = "else until echo hello | nc -w 20 gang-0.gang 9000; do sleep 0.1; done; fi"
     job = a_job("gang", "sh", "-c", listen + send, size=2)
     job["spec"]["template"]["spec"]["subdomain"] = "gang"
     api.create(jobs_of(namespace), job)
