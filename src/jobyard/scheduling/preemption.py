@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from jobyard.model.job import Reason
 from jobyard.model.node import NodeState, cluster_of
 from jobyard.model.resources import Placement
 from jobyard.model.training import Size
@@ -25,9 +24,11 @@ from jobyard.scheduling.what_if import (
     Rooms,
     after,
     as_ordered,
+    changes_of,
     devices,
     kept,
     loss,
+    order_of,
     place_all,
     smaller_sizes,
     who_makes_room,
@@ -58,11 +59,7 @@ def make_room(rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[M
 
 class _Making:
     def __init__(self, rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[Missing]) -> None:
-        placements = {held.slot.id: held.slot.placement for held in snapshot.held}
-        everyone = [
-            Change(running, tuple(placements[slot] for slot in running.slots if slot in placements))
-            for running in snapshot.running
-        ]
+        everyone = changes_of(snapshot)
         self.stops: list[StopOrder] = []
         self.notes: dict[str, str] = {}
         self._able = [each for each in everyone if not (each.running.is_stopping or each.running.is_last_epoch)]
@@ -215,14 +212,7 @@ class _Making:
 
     def _order(self, request: Request, changes: list[Change]) -> None:
         asked = {each.running.job for each in changes}
-        for change in changes:
-            job, now, size = change.running.job, change.running.size, change.size
-            if size is None:
-                sentence = f"stops at its next checkpoint to make room for job {request.job} of higher priority"
-                self.stops.append(StopOrder(job, Reason.PREEMPTED, sentence, stops_for=request.job))
-            else:
-                sentence = f"goes from {now} to {size} at its next checkpoint to make room for job {request.job}"
-                self.stops.append(StopOrder(job, Reason.RESIZING, sentence, size, stops_for=request.job))
+        self.stops += [order_of(change, request, "make room for") for change in changes]
         self._able = [each for each in self._able if each.running.job not in asked]
         self._free(changes)
         self._note_who_can_help()

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from jobyard.model.job import Reason
 from jobyard.model.node import cluster_of
 from jobyard.model.resources import Placement
 from jobyard.scheduling.missing import Missing
@@ -17,7 +16,18 @@ from jobyard.scheduling.placement import Room
 from jobyard.scheduling.preemption import Made
 from jobyard.scheduling.quotas import Allowance, Amounts, amounts_of
 from jobyard.scheduling.snapshot import Request, Snapshot, StopOrder
-from jobyard.scheduling.what_if import Change, after, as_ordered, kept, loss, place_all, smaller_sizes, who_makes_room
+from jobyard.scheduling.what_if import (
+    Change,
+    after,
+    as_ordered,
+    changes_of,
+    kept,
+    loss,
+    order_of,
+    place_all,
+    smaller_sizes,
+    who_makes_room,
+)
 
 
 def make_quota_room(
@@ -31,6 +41,8 @@ def make_quota_room(
 
     Nothing is ordered for a request that would not get in even so. Leaves `rooms` and `allowances` as they are.
     """
+    if not over_quota:
+        return Made()
     making = _Making(rooms, snapshot, allowances, {order.job for order in asked})
     for request, items in groupby(over_quota, key=lambda each: each.request):
         making.serve(request, list(items))
@@ -41,11 +53,7 @@ class _Making:
     def __init__(
         self, rooms: Mapping[str, Room], snapshot: Snapshot, allowances: Mapping[str, Allowance], asked: set[str]
     ) -> None:
-        placements = {held.slot.id: held.slot.placement for held in snapshot.held}
-        everyone = [
-            Change(running, tuple(placements[slot] for slot in running.slots if slot in placements))
-            for running in snapshot.running
-        ]
+        everyone = changes_of(snapshot)
         self.stops: list[StopOrder] = []
         self.notes: dict[str, str] = {}
         self._able = [
@@ -131,13 +139,7 @@ class _Making:
 
     def _order(self, request: Request, changes: Sequence[Change]) -> None:
         for change in changes:
-            job, now, size = change.running.job, change.running.size, change.size
-            if size is None:
-                sentence = f"stops at its next checkpoint to leave its quota to job {request.job} of higher priority"
-                self.stops.append(StopOrder(job, Reason.PREEMPTED, sentence, stops_for=request.job))
-            else:
-                sentence = f"goes from {now} to {size} at its next checkpoint to leave its quota to job {request.job}"
-                self.stops.append(StopOrder(job, Reason.RESIZING, sentence, size, stops_for=request.job))
+            self.stops.append(order_of(change, request, "leave its quota to"))
             self._give_back(change)
         self._rooms = after(self._rooms, changes)
 

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from jobyard.model.job import Reason
 from jobyard.model.resources import Placement
 from jobyard.model.training import Size
 from jobyard.scheduling.missing import Ask
 from jobyard.scheduling.ordering import rank
 from jobyard.scheduling.placement import Protected, Room, choose_node
-from jobyard.scheduling.snapshot import Running
+from jobyard.scheduling.snapshot import Request, Running, Snapshot, StopOrder
 
 Rooms = dict[str, Room]
 
@@ -23,6 +24,25 @@ class Change(NamedTuple):
     has: tuple[Placement, ...]
     keeps: tuple[Placement, ...] = ()
     size: Size | None = None
+
+
+def changes_of(snapshot: Snapshot) -> list[Change]:
+    """Everybody who runs and can stop at a checkpoint, with what it has."""
+    placements = {held.slot.id: held.slot.placement for held in snapshot.held}
+    return [
+        Change(running, tuple(placements[slot] for slot in running.slots if slot in placements))
+        for running in snapshot.running
+    ]
+
+
+def order_of(change: Change, request: Request, purpose: str) -> StopOrder:
+    """To stop, or to become smaller, for a request; `purpose` is what for, as in "make room for"."""
+    job, now, size = change.running.job, change.running.size, change.size
+    if size is None:
+        sentence = f"stops at its next checkpoint to {purpose} job {request.job} of higher priority"
+        return StopOrder(job, Reason.PREEMPTED, sentence, stops_for=request.job)
+    sentence = f"goes from {now} to {size} at its next checkpoint to {purpose} job {request.job}"
+    return StopOrder(job, Reason.RESIZING, sentence, size, stops_for=request.job)
 
 
 def smaller_sizes(running: Running) -> list[Size]:
