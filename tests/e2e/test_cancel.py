@@ -91,3 +91,19 @@ def test_a_misspelt_job_leaves_the_others_alone(yard: TemporaryYard) -> None:
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert yard.job(job)["finished_at"] is None
     assert yard.run("cancel").code == 2
+
+
+def test_a_name_of_two_live_jobs_is_refused_and_of_one_hits_that(yard: TemporaryYard) -> None:
+    first, second = (yard.submit("-n", "twin", "--cpus", "0.1", "--", "sleep", "60") for _ in range(2))
+    refused = yard.run("cancel", "twin")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "2 jobs that have not ended are named 'twin'" in refused.err
+    yard.ok("cancel", second)
+    yard.wait_state(second, "CANCELLED")
+    assert first in yard.ok("cancel", "twin").out
+
+
+def test_a_job_that_cannot_be_launched_says_why_where_its_output_is_followed(yard: TemporaryYard) -> None:
+    done = yard.run("run", "--workers", "1", "--epochs", "1", "-e", "MASTER_PORT=abc", "--", "true")
+    assert done.code == 1
+    assert "MASTER_PORT 'abc' is no number; give a port, like 29500" in done.err

@@ -109,8 +109,9 @@ class YardClient:
                 break
         return tuple(found)
 
-    def job(self, selector: str) -> JobView:
-        return self._view(JobView, self._call("GET", _job(selector)))
+    def job(self, selector: str, *, live: bool = False) -> JobView:
+        """`live`: a name means the job that has not ended, and is refused where several have not."""
+        return self._view(JobView, self._call("GET", _job(selector) + _query({"live": live})))
 
     def tasks(
         self, selector: str, *, state: str | None = None, limit: int | None = None, offset: int | None = None

@@ -72,7 +72,8 @@ def _stop_at_checkpoint(session: Session, targets: list[JobView]) -> int:
 def _targets(session: Session, jobs: tuple[str, ...]) -> list[JobView]:
     """All are looked up first, so that a misspelt one leaves the others alone."""
     if jobs:
-        return list({view.id: view for view in map(session.client.job, jobs)}.values())
+        found = (session.client.job(name, live=True) for name in jobs)
+        return list({view.id: view for view in found}.values())
     return list(session.client.jobs(unfinished=True))
 
 

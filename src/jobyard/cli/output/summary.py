@@ -9,6 +9,7 @@ from jobyard.model.job import Reason, State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import FailureView, JobView
 
+PLAIN = (Reason.EXIT_CODE, Reason.SIGNAL)  # all is said by the code or the signal
 SHOWN_LINES = 10  # of the first failure
 COLOURS = {State.SUCCEEDED: "green", State.FAILED: "red", State.CANCELLED: "magenta"}
 
@@ -24,6 +25,8 @@ def summary_lines(view: JobView, *, was_streamed: bool) -> list[str]:
     if failure is not None:
         if view.counts.total > 1 or not was_streamed:
             lines += failure_lines(failure)
+        elif failure.task.message and failure.task.reason not in PLAIN:  # no output tells of it
+            lines.append(f"yard: {harmless(failure.task.message)}")
         if view.counts.cancelled and view.message:  # why the others did not run
             lines.append(f"yard: {harmless(view.message)}")
     elif view.message and view.state is not State.SUCCEEDED:
@@ -39,8 +42,7 @@ def failure_lines(failure: FailureView) -> list[str]:
     task = failure.task
     where = f" on {task.node}" if task.node else ""
     # "exit code 3: exited with code 3" would say it twice.
-    is_plain = task.reason in (Reason.EXIT_CODE, Reason.SIGNAL)
-    message = f": {harmless(task.message)}" if task.message and not is_plain else ""
+    message = f": {harmless(task.message)}" if task.message and task.reason not in PLAIN else ""
     head = Painted(f"yard: first failure: task {task.label}{where}, {outcome_text(task)}{message}", "red")
     return [head, *(f"    {line}" for line in harmless_lines(failure.last_lines[-SHOWN_LINES:]))]
 

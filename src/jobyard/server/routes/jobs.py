@@ -78,10 +78,11 @@ async def _page(items: Sequence[T], view: Callable[[T], Any], more: int | None) 
 
 @router.get("/jobs/{selector}")
 @answers(JobView)
-async def show_job(request: Request, selector: Selector) -> Response:
+async def show_job(request: Request, selector: Selector, live: bool = False) -> Response:
+    """`live`: as for what is done to a job, where a name means the one that has not ended."""
     yard = yard_of(request)
     with yard.lifetime.request():
-        return answer(view_of(yard, selected(yard, selector)))
+        return answer(view_of(yard, selected(yard, selector, live=live)))
 
 
 @router.get("/jobs/{selector}/tasks")

@@ -13,7 +13,7 @@ from fastapi.responses import Response, StreamingResponse
 from jobyard.engine.job_record import JobRecord
 from jobyard.model.codec import encode
 from jobyard.model.task import AttemptId
-from jobyard.server.finding import find_job
+from jobyard.server.finding import find_job, find_live_job
 from jobyard.server.logs import tail_lines
 from jobyard.server.problems import PlainJSON
 from jobyard.server.views import job_view, unshowable
@@ -52,8 +52,8 @@ def _view_of(yard: Yard, job: JobRecord, detail: bool) -> JobView:
     return job_view(yard.loop.planner, job, last_lines=lines, detail=detail)
 
 
-def selected(yard: Yard, selector: str) -> JobRecord:
-    return find_job(yard.loop.state, selector)
+def selected(yard: Yard, selector: str, *, live: bool = False) -> JobRecord:
+    return (find_live_job if live else find_job)(yard.loop.state, selector)
 
 
 def event_stream(yard: Yard, messages: AsyncGenerator[str, None]) -> StreamingResponse:
