@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from contextlib import suppress
 from typing import Any, Dict, List, Set
 
 from jobyard.agent import clock, processes
@@ -63,18 +62,26 @@ def see_off(leader: int, grace: float, group: str = "", is_contained: bool = Fal
             time.sleep(pause)
             pause = min(pause * 2, 0.064)
             # Zombies that nobody reaps keep a group alive in name only, but looking closer costs a pass over /proc.
-            if not _is_any_left(leader, lane) or (pause == 0.064 and not _left(leader, lane, group)):
+            if not _is_any_left(leader, lane):
+                return ""
+            if pause == 0.064 and not _left(leader, lane, group):
+                _reap()  # whoever ended since we last did: an idle lane would keep it as a zombie
                 return ""
     return _told(_left(leader, lane, group))
 
 
-def _is_any_left(leader: int, lane: int) -> bool:
-    with suppress(ChildProcessError):
+def _reap() -> bool:
+    """Forget every child that has ended; are there others?"""
+    try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-        if lane:
-            return True
-    return processes.send_group(leader, 0)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _is_any_left(leader: int, lane: int) -> bool:
+    return (_reap() and lane != 0) or processes.send_group(leader, 0)
 
 
 def _left(leader: int, lane: int, group: str) -> List[Process]:

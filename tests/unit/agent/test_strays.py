@@ -134,3 +134,19 @@ time.sleep = lambda seconds: print("waited")
 print(strays.see_off(pid, 10.0))
 """)
     assert said == "\n"
+
+
+def test_who_ends_while_we_look_closer_is_buried_too() -> None:
+    """A lane with nothing to do would keep it as a zombie, which still has its pid."""
+    said = as_a_lane("""
+pid = os.posix_spawn("/bin/sleep", ["sleep", "1000"], os.environ, setsid=True)
+
+def left(*words):
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    return []
+
+strays._left = left
+print(strays.see_off(pid, 10.0), processes.start_time(pid))
+""")
+    assert said == " 0\n"
