@@ -26,6 +26,7 @@ CALLS = [
     ("POST", "/api/v1/jobs/last/cancel"),
     ("POST", "/api/v1/jobs/last/retry"),
     ("POST", "/api/v1/jobs/last/priority"),
+    ("POST", "/api/v1/jobs/last/annotations"),
     ("GET", "/api/v1/nodes"),
     ("GET", "/api/v1/events"),
     ("GET", "/api/v1/server"),

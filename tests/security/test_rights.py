@@ -156,6 +156,7 @@ def test_every_act_is_recorded_with_who_did_it_whatever_the_request_says(team: T
     last = team.ask("GET", "server", token=cara).json["last_event"]
     acts = [
         ("POST", f"jobs/{job}/priority", {"priority": 3}, "PriorityChanged"),
+        ("POST", f"jobs/{job}/annotations", {"annotations": {"a": "b"}}, "JobAnnotated"),
         ("POST", f"jobs/{job}/cancel", {"message": "by root", "force": True}, "CancelRequested"),
         ("POST", f"jobs/{job}/retry", {}, "RetryRequested"),
         ("POST", f"jobs/{job}/cancel", {}, "CancelRequested"),

@@ -25,6 +25,7 @@ from jobyard.wire.requests import (
     AcceptRow,
     AddCluster,
     AddNode,
+    AnnotateJob,
     CancelJob,
     ChangePriority,
     CreateToken,
@@ -159,6 +160,11 @@ class YardClient:
     def change_priority(self, selector: str, priority: int) -> JobView:
         body = codec.encode(ChangePriority(priority))
         return self._view(JobView, self._call("POST", _job(selector, "/priority"), body))
+
+    def annotate(self, selector: str, annotations: Mapping[str, str | None]) -> JobView:
+        """Keep words with a job, by name, for other programs that look at it; None takes one away."""
+        body = codec.encode(AnnotateJob(annotations))
+        return self._view(JobView, self._call("POST", _job(selector, "/annotations"), body))
 
     def watch(self, selector: str) -> Iterator[JobView]:
         """The job at each change, until it has ended; goes on over the death of a server."""

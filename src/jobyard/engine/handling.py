@@ -22,6 +22,7 @@ HANDLERS: dict[type[Event], Callable[[YardState, Any], list[Effect]]] = {
     events.RetryRequested: job_events.retry,
     events.DeadlinePassed: job_events.pass_deadline,
     events.PriorityChanged: job_events.set_priority,
+    events.JobAnnotated: job_events.annotate,
     events.ScaleRequested: job_events.scale,
     events.JobSized: job_events.resize,
     events.YieldRequested: job_events.ask_to_yield,

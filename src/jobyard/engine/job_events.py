@@ -14,6 +14,7 @@ from jobyard.model.effects import Effect, Yield
 from jobyard.model.events import (
     CancelRequested,
     DeadlinePassed,
+    JobAnnotated,
     JobQuarantined,
     JobSized,
     JobSubmitted,
@@ -126,6 +127,13 @@ def set_priority(state: YardState, event: PriorityChanged) -> list[Effect]:
     job.priority = event.priority
     job.revision += 1
     state.changes.plan = True
+    return []
+
+
+def annotate(state: YardState, event: JobAnnotated) -> list[Effect]:
+    job = state.jobs[event.job]
+    now = {**job.annotations, **event.annotations}
+    job.annotations = {name: value for name, value in now.items() if value is not None}
     return []
 
 

@@ -82,6 +82,7 @@ class JobRecord:
         self.more_memory_mib = 0
         self.memory_requeues = 0
         self.missed_deadline = ""  # what was told of it when it did not stop in time
+        self.annotations: dict[str, str] = {}  # what other programs keep with it
         self.quarantine = ""  # why nothing of it is begun or ended
         # Measured, by task; not kept.
         self.steps: dict[int, Progress] = {}  # where it is between two reports that are kept

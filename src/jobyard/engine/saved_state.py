@@ -70,6 +70,7 @@ class SavedJob:
     more_memory_mib: int = 0
     memory_requeues: int = 0
     missed_deadline: str = ""
+    annotations: tuple[tuple[str, str], ...] = ()
     quarantine: str = ""
 
 
@@ -111,7 +112,7 @@ _OF_JOB = (
     *("missed_deadline", "quarantine"),
 )
 _RANGES = ("pending", "succeeded", "cancelled")
-_PAIRS = ("attempts", "mean_seconds", "progress", "checkpoint_places")
+_PAIRS = ("attempts", "mean_seconds", "progress", "checkpoint_places", "annotations")
 _OF_PROFILE = (
     *("epochs", "peak_memory_mib", "peak_gpu_memory_mib", "least_gpu_mib", "gpu_percent"),
     *("checkpoint_seconds", "restart_seconds"),

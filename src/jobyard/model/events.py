@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -265,6 +266,16 @@ class JobQuarantined(Event):
 class PriorityChanged(Event):
     job: str
     priority: int
+    at: float
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobAnnotated(Event):
+    """Words that other programs keep with a job; None takes one away. The yard itself reads none of them."""
+
+    job: str
+    annotations: Mapping[str, str | None]
     at: float
     by: str = ""
 

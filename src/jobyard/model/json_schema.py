@@ -72,6 +72,9 @@ def _limits(limit: Text | Number | Items | Variables, schema: Schema) -> Schema:
             return {least: limit.least, "maximum": limit.most}
         case Items() if "minItems" in schema:  # it has a length of its own
             return {}
+        case Items() if schema["type"] == "object":
+            names = _limits(Text(NAME_MOST, 1, is_line=True), schema)
+            return {"minProperties": limit.least, "maxProperties": limit.most, "propertyNames": names}
         case Items():
             return {"minItems": limit.least, "maxItems": limit.most}
         case Variables():

@@ -32,6 +32,8 @@ RETRIES_MOST = 1_000_000
 CPU_MILLIS_MOST = 1_000_000_000  # a million cores
 MIB_MOST = 1 << 40  # an exbibyte
 GPUS_MOST = 1 << 16  # of one task; no machine has as many
+ANNOTATIONS_MOST = 32  # of a job: a few words of each program that uses it; every list of jobs carries them
+ANNOTATION_MOST = 4096  # characters of one
 STEPS_MOST = 1 << 53  # epochs, steps, samples: beyond, a float has no whole numbers, and most JSON readers have floats
 
 
@@ -102,4 +104,5 @@ Port = Annotated[int, Number(1, 65535)]
 ArrayId = Annotated[int, Number(0, 10**18)]  # the command line takes 18 digits
 ArrayStep = Annotated[int, Number(1, 10**18)]
 Env = Annotated[Mapping[str, str], Variables()]
+Annotations = Annotated[Mapping[str, Annotated[str, Text(ANNOTATION_MOST)] | None], Items(ANNOTATIONS_MOST, 1)]
 ShellEnv = Annotated[Mapping[str, str], Variables(of_shell=True)]

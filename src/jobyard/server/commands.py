@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import replace
 
 from jobyard.engine.job_record import JobRecord
@@ -12,6 +13,7 @@ from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, UserError
 from jobyard.model.events import (
     CancelRequested,
+    JobAnnotated,
     JobSubmitted,
     NodeAdded,
     NodeDrained,
@@ -21,6 +23,7 @@ from jobyard.model.events import (
     RetryRequested,
 )
 from jobyard.model.job import Dependency, JobSpec, State
+from jobyard.model.limits import ANNOTATIONS_MOST
 from jobyard.model.node import Foreign, NodeConfig, NodeState
 from jobyard.scheduling.cycle import plan
 from jobyard.scheduling.explain import may_match
@@ -159,6 +162,22 @@ def change_priority(selector: str, priority: int, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[PriorityChanged], str]:
         job = find_live_job(state, selector)
         return [PriorityChanged(job.id, priority, now, by)], job.id
+
+    return command
+
+
+def annotate(selector: str, annotations: Mapping[str, str | None], by: str = "") -> Command[str]:
+    """Also of a job that has ended. What it has already is not written again."""
+
+    def command(state: YardState, now: float) -> tuple[list[JobAnnotated], str]:
+        job = find_job(state, selector)
+        new = {name: value for name, value in annotations.items() if job.annotations.get(name) != value}
+        taken = sum(value is None for value in new.values())
+        total = len({*job.annotations, *new}) - taken
+        if total > ANNOTATIONS_MOST:
+            most = f"at most {ANNOTATIONS_MOST} are possible"
+            raise UserError(f"job {job.id} would have {total} annotations; {most}, null takes one away")
+        return [JobAnnotated(job.id, new, now, by)] if new else [], job.id
 
     return command
 

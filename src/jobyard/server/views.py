@@ -85,6 +85,7 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         image=spec.image,
         container=spec.container,
         git=replace(spec.git, diff="") if spec.git is not None else None,
+        annotations=job.annotations,
         given_more=given_more(job),
     )
 

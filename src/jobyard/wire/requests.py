@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jobyard.model.job import JobSpec
-from jobyard.model.limits import Gpus, Line, Name, Priority, Sentence, TaskLimit
+from jobyard.model.limits import Annotations, Gpus, Line, Name, Priority, Sentence, TaskLimit
 from jobyard.model.node import ClusterConfig, NodeConfig
 
 API = "/api/v1"
@@ -61,6 +61,13 @@ class CreateToken:
 @dataclass(frozen=True)
 class ChangePriority:
     priority: Priority
+
+
+@dataclass(frozen=True)
+class AnnotateJob:
+    """Words to keep with a job, by name; null takes one away. Others stay."""
+
+    annotations: Annotations
 
 
 @dataclass(frozen=True)

@@ -162,6 +162,7 @@ class JobView:
     image: str = ""
     container: bool = False  # on machines: its tasks run in containers of the image
     git: GitState | None = None  # what the image was made from; without its diff, which has a call of its own
+    annotations: dict[str, str] = field(default_factory=dict)  # what other programs keep with it
     given_more: str = ""  # that it ran out of memory and was given more, in words
 
 

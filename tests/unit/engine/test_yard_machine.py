@@ -28,6 +28,7 @@ from jobyard.model.events import (
     CancelRequested,
     ClusterAdded,
     ClusterRemoved,
+    JobAnnotated,
     JobSubmitted,
     NodeAdded,
     NodeDrained,
@@ -194,6 +195,11 @@ class YardMachine(RuleBasedStateMachine):
     def change_priority(self, data: st.DataObject, priority: int) -> None:
         job = self._some_job(data)
         self.world.apply(PriorityChanged(job.id, priority, self.world.now))
+
+    @precondition(lambda self: bool(self.world.yard.jobs))
+    @rule(data=st.data(), value=st.none() | st.text(max_size=2))
+    def annotate(self, data: st.DataObject, value: str | None) -> None:
+        self.world.apply(JobAnnotated(self._some_job(data).id, {"name": value}, self.world.now))
 
     @rule(name=st.sampled_from(sorted(NODES)))
     def join(self, name: str) -> None:

@@ -1,6 +1,7 @@
 """One small module per verb: parse, call, answer."""
 
 from jobyard.server.routes import (
+    annotate,
     cancel,
     clusters,
     diff,
@@ -20,5 +21,5 @@ from jobyard.server.routes import (
     yield_,
 )
 
-_JOBS = (submit, jobs, logs, results, cancel, yield_, scale, retry, priority, why, unit, diff)
+_JOBS = (submit, jobs, logs, results, cancel, yield_, scale, retry, priority, annotate, why, unit, diff)
 ALL_ROUTERS = [verb.router for verb in (*_JOBS, nodes, clusters, events, server, tokens)]

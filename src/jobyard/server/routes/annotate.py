@@ -1,0 +1,27 @@
+"""POST /jobs/{selector}/annotations: keep words of another program with a job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+
+from jobyard.server.commands import annotate
+from jobyard.server.declarations import answers, takes
+from jobyard.server.rights import caller_of
+from jobyard.server.routes.shared import Selector, answer, selected, view_of, yard_of
+from jobyard.wire.requests import AnnotateJob
+from jobyard.wire.views import JobView
+
+router = APIRouter()
+
+
+@router.post("/jobs/{selector}/annotations")
+@answers(JobView)
+async def annotate_job(
+    request: Request, selector: Selector, asked: Annotated[AnnotateJob, takes(AnnotateJob)]
+) -> Response:
+    yard = yard_of(request)
+    with yard.lifetime.request():
+        job_id = await yard.loop.ask(annotate(selector, asked.annotations, caller_of(request).name))
+        return answer(view_of(yard, selected(yard, job_id)))
