@@ -208,6 +208,10 @@ def test_a_job_tells_of_a_checkpoint(manager: Manager) -> None:
     assert record["time_bw_checkpoints"] == pytest.approx(7)
     assert (record["last_checkpoint_time"], record["completed_epochs"]) == (at + 7, 2)
     assert (record["total_epochs"], record["status"]) == (3, "running")
+    (line,) = [line for line in manager.command("status").stdout.splitlines() if line.startswith("gamma ")]
+    assert line.split()[3] == "2/3", "another process shows them too"
+    with monitoring(manager.yard) as another:
+        assert another("GET", "/get_job/gamma").data == record
 
 
 def test_scale_gives_a_job_what_fits(manager: Manager) -> None:
@@ -292,6 +296,19 @@ def test_delete_stops_and_says_404_of_what_is_not_there(manager: Manager) -> Non
     assert done.returncode == 1
     manager.yard.wait_state(job, "CANCELLED")
     assert "zeta" not in manager.names("/get_all_jobs")
+
+
+def test_what_one_process_deletes_is_gone_from_the_lists_of_another_at_once(manager: Manager) -> None:
+    ended = manager.yard.submit("-n", "theta", "--cpus", "0", "--gpus", "1..2", "--", "exit 3")
+    stubborn = "trap '' TERM; echo ready; " + WAIT.format("over")
+    stopping = manager.yard.submit("-n", "iota", "--cpus", "0", "--gpus", "1..2", "--", stubborn)
+    manager.yard.wait_state(ended, "FAILED")
+    until(lambda: manager.yard.run("logs", stopping).out == "ready\n")
+    assert {"theta", "iota"} <= set(manager.names("/get_all_jobs"))
+    assert manager.command("delete", "-n", "theta", "-n", "iota").returncode == 0
+    assert not {"theta", "iota"} & set(manager.names("/get_all_jobs"))
+    assert manager.yard.job(stopping)["state"] == "STOPPING", "it is not waited for"
+    manager.yard.write("over", "")
 
 
 def test_status_is_a_table(manager: Manager) -> None:

@@ -54,6 +54,7 @@ class FakeYard:
         self.views = [ClusterView(CLUSTER, namespace="team")]
         self.asked: Counter[str] = Counter()
         self.scaled: list[tuple[str, int | None]] = []
+        self.problem: YardError | None = None  # with what is written on jobs
 
     def put(
         self,
@@ -101,6 +102,13 @@ class FakeYard:
 
     def scale_job(self, selector: str, *, gpus: int | None = None) -> None:
         self.scaled.append((selector, gpus))
+
+    def annotate(self, selector: str, annotations: dict[str, str]) -> None:
+        if self.problem is not None:
+            raise self.problem
+        index = next(index for index, job in enumerate(self.list) if job.id == selector)
+        job = self.list[index]
+        self.list[index] = replace(job, annotations={**job.annotations, **annotations})
 
     def cancel(self, selector: str, *, message: str = "") -> None:
         self.end(next(job for job in self.list if job.id == selector), State.CANCELLED)

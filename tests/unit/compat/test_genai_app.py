@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from tests.unit.compat.genai_world import FakeCluster, FakeYard, a_desk, a_pytorchjob, an_object
 
 from jobyard.cli.main import guarded
-from jobyard.compat.genai.__main__ import group
+from jobyard.compat.genai.__main__ import group, row_of
 from jobyard.compat.genai.app import app as importable
 from jobyard.compat.genai.app import make_app
 from jobyard.compat.genai.desk import Desk
@@ -116,6 +116,46 @@ def test_a_checkpoint_is_in_the_answer_to_who_told_of_it() -> None:
     body = {"job_name": "x", "last_checkpoint_time": 2000.5, "completed_epochs": 1.5, "total_epochs": 3}
     ((status, data),) = asked(an_app(a_desk(yard)), ("PUT", "/update_last_checkpoint", body))
     assert (status, data["job"]["last_checkpoint_time"], data["job"]["completed_epochs"]) == (200, 2000.5, 1.5)
+
+
+def shown(desk: Desk, name: str) -> str:
+    """What `status` has of a job in its table."""
+    return " ".join(row_of(desk.record(name), 2010.0))
+
+
+def test_epochs_that_one_process_was_told_show_in_the_status_of_another() -> None:
+    yard, cluster = FakeYard(), FakeCluster(PyTorchJob=[a_pytorchjob(condition="Running")])
+    yard.free = {"a": (4, 3)}
+    yard.put("x", 1, (1, 4))
+    told = {"last_checkpoint_time": 2000.5, "completed_epochs": 1.5, "total_epochs": 3}
+    later = {"job_name": "x", "last_checkpoint_time": 2004.5, "completed_epochs": 2}
+    theirs = {**told, "job_name": "theirs", "last_checkpoint_time": 1767225700}
+    calls = [("PUT", "/update_last_checkpoint", body) for body in ({**told, "job_name": "x"}, later, later, theirs)]
+    answers = asked(an_app(a_desk(yard, cluster)), *calls)
+    assert [status for status, _ in answers] == [200] * 4
+    other = a_desk(yard, cluster)
+    assert shown(other, "x") == "x 1/4 1..4 2/3 5.5s ago 0 running "
+    assert other.record("x").shown() == answers[2][1]["job"]
+    assert other.record("x").time_bw_checkpoints == 4
+    assert (other.record("theirs").completed_epochs, other.record("theirs").total_epochs) == (1.5, 3)
+
+
+def test_epochs_that_were_said_when_a_job_was_added_show_elsewhere_too() -> None:
+    cluster = FakeCluster(PyTorchJob=[a_pytorchjob(condition="Running")])
+    body = {"job_name": "theirs", "gpu_req": 1, "gpu_lim": 3, "gpu_assigned": 1, "total_epochs": 20}
+    ((status, _),) = asked(an_app(a_desk(FakeYard(), cluster)), ("POST", "/add_job", body))
+    assert (status, a_desk(FakeYard(), cluster).record("theirs").total_epochs) == (201, 20)
+
+
+def test_where_a_checkpoint_cannot_be_written_down_this_process_shows_it_and_says_so() -> None:
+    yard, said = FakeYard(), list[str]()
+    yard.put("x", 1, (1, 4))
+    yard.problem = UserError("read-only")
+    desk = a_desk(yard, warn=said.append)
+    body = {"job_name": "x", "last_checkpoint_time": 2000.5, "completed_epochs": 1}
+    ((status, data),) = asked(an_app(desk), ("PUT", "/update_last_checkpoint", body))
+    assert (status, data["job"]["completed_epochs"]) == (200, 1)
+    assert said == ["the checkpoint of job x is shown by this process alone: read-only"]
 
 
 # -- a wrong environment

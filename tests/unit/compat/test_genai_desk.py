@@ -24,7 +24,7 @@ from jobyard.compat.genai.desk import Desk
 from jobyard.compat.genai.errors import NotPossible
 from jobyard.compat.genai.listing import CLEARED_SECONDS, KEPT_SECONDS, SEEN_SECONDS
 from jobyard.errors import NotFound, Unavailable, UserError, YardError
-from jobyard.model.job import State
+from jobyard.model.job import Reason, State
 
 DAY = KEPT_SECONDS
 
@@ -417,6 +417,56 @@ def test_delete_of_what_left_nothing_says_so_and_lists_it_no_more() -> None:
     desk = a_desk(yard)
     assert desk.delete("machine") == "machine had ended (completed); nothing of it was left to delete"
     assert names(desk) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "where"),
+    [(State.FAILED, {}), (State.SUCCEEDED, {"kind": "Job"}), (State.SUCCEEDED, {"cluster": ""})],
+    ids=["failed", "with an object", "on machines"],
+)
+def test_what_one_process_deletes_is_gone_from_the_lists_of_others_at_once(state: State, where: dict[str, Any]) -> None:
+    yard = FakeYard()
+    old, job = (yard.put("a", 1, (1, 2), **where) for _ in range(2))
+    yard.end(old, state)
+    yard.end(job, state)
+    cluster = FakeCluster(Job=[an_object(job)] if "kind" in where else [])
+    other = a_desk(yard, cluster)
+    assert names(other) == ["a"]
+    a_desk(yard, cluster).delete("a")
+    assert names(other) == names(a_desk(yard, cluster)) == []
+    yard.end(job, state, at=9.0**10)  # it was retried, and has ended again
+    assert names(a_desk(yard, FakeCluster(Job=[an_object(job)]))) == ["a"]
+
+
+def test_a_job_that_is_being_stopped_by_delete_is_gone_before_its_pods_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    yard = FakeYard()
+    job, yielding = yard.put("a", 1), yard.put("b", 1, state=State.STOPPING, reason=Reason.RESIZING)
+
+    def begin_to_stop(selector: str, *, message: str) -> None:
+        yard.list[0] = replace(job, state=State.STOPPING, reason=Reason.CANCELLED)
+
+    monkeypatch.setattr(yard, "cancel", begin_to_stop)
+    other = a_desk(yard)
+    assert names(other) == ["a", "b"]
+    assert a_desk(yard).delete("a") == "a is stopped and deleted"
+    assert names(other) == [yielding.name]
+    with pytest.raises(NotFound):
+        other.delete("a")
+
+
+def test_a_pytorchjob_of_others_that_is_about_to_go_is_not_listed() -> None:
+    going = a_pytorchjob(condition="Running", deletionTimestamp="2026-01-01T00:00:09Z")
+    assert names(a_desk(FakeYard(), FakeCluster(PyTorchJob=[going]))) == []
+
+
+def test_what_the_yard_cannot_write_down_is_not_said_to_be_deleted() -> None:
+    yard = FakeYard()
+    yard.end(yard.put("machine", 1, (1, 2), cluster=""))
+    yard.problem = UNANSWERED
+    desk = a_desk(yard)
+    with pytest.raises(Unavailable):
+        desk.delete("machine")
+    assert names(desk) == ["machine"]
 
 
 def test_what_cannot_be_removed_is_not_said_to_be() -> None:

@@ -17,7 +17,6 @@ from jobyard.compat.genai.listening import address_of
 from jobyard.compat.genai.memory import Memory
 from jobyard.compat.genai.records import (
     Record,
-    Report,
     by_arrival,
     by_checkpoint_limit,
     by_difference,
@@ -25,6 +24,7 @@ from jobyard.compat.genai.records import (
     record_of,
     scale_down,
 )
+from jobyard.compat.genai.told import Report, annotation_of, report_in
 from jobyard.errors import UserError
 from jobyard.model.job import Reason, State
 from jobyard.model.resources import Resources
@@ -107,6 +107,35 @@ def test_what_an_earlier_job_of_the_name_told_is_forgotten() -> None:
     memory = Memory()
     memory.tell("a", Report(1010, 1000, 9, 9))
     assert memory.see(a_record("a", arrival=2000)).last_checkpoint_time == 2000
+
+
+@pytest.mark.parametrize("report", [Report(1010.25), Report(1010, 1000.5, 1.5, 3)])
+def test_what_a_job_told_is_read_as_it_was_written_on_it(report: Report) -> None:
+    assert report_in(annotation_of(report)) == report
+    view = a_job_view(training=replace(TRAINING, saved_at=None), annotations=annotation_of(report))
+    assert record_of(view, 8).last_checkpoint_time == report.at
+    job = a_pytorchjob()
+    job["metadata"]["annotations"] |= annotation_of(replace(report, at=1767225700))
+    assert record_of_foreign(job).last_checkpoint_time == 1767225700
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "7",
+        "{",
+        "{}",
+        '{"at": "now"}',
+        '{"at": NaN}',
+        '{"at": 1e999}',
+        '{"at": -1}',
+        '{"at": 1, "x": 2}',
+        "[" * 9999,
+    ],
+)
+def test_what_other_hands_wrote_there_counts_only_where_it_is_a_report(text: str) -> None:
+    assert report_in({"jobyard.dev/checkpoint": text}) is None
 
 
 # -- lists

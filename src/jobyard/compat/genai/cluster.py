@@ -71,12 +71,12 @@ class Cluster:
     # -- PyTorchJobs
 
     def jobs(self) -> list[Object]:
-        """Those of the namespace; none where the training operator is not installed."""
+        """Those of the namespace that are not about to go; none where the training operator is not installed."""
         try:
             items: list[Object] = self._ask("GET", self._path("PyTorchJob"))["items"]
         except NotFound:
             return []
-        return items
+        return [each for each in items if "deletionTimestamp" not in each["metadata"]]
 
     def job(self, name: str) -> Object:
         """Raises NotFound."""

@@ -19,6 +19,7 @@ from jobyard.compat.genai.foreign import LIMIT, REPLICAS, REQUEST, is_a_yards, i
 from jobyard.compat.genai.listing import Listing
 from jobyard.compat.genai.memory import Memory
 from jobyard.compat.genai.records import COMPLETED, Identity, Record, candidates, record_of
+from jobyard.compat.genai.told import Report, annotation_of
 from jobyard.errors import NotFound, Unavailable, Unreachable, UserError, YardError
 from jobyard.model.job import State
 from jobyard.model.node import ClusterConfig, NodeState, place_of
@@ -58,7 +59,7 @@ class Desk:
         self._last_warning = ""
         self._unfinished: dict[str, str] = {}  # why, by a job's name: told once
         self._groups: dict[str, tuple[GroupView, ...]] = {}  # by job: what it asks for never changes
-        self._listing = Listing(self._cluster_of)
+        self._listing = Listing(self._cluster_of, lambda job, words: self.client.annotate(job, words))
         self._giving = threading.Lock()  # or two would be given the same GPUs
         self.memory = Memory()
         self.at_once = at_once
@@ -157,6 +158,25 @@ class Desk:
             return self._first_of(candidates(free), self._resize_in_time)
         finally:
             self._giving.release()
+
+    def tell(self, record: Record, report: Report) -> Record:
+        """Keep what a job told of a checkpoint: on the job itself, so that every process shows it. Its record then.
+
+        A report that is older than what is known changes nothing. Where it cannot be written this process alone
+        shows it, and says so.
+        """
+        if report.at < record.last_checkpoint_time or report.at == report.before:
+            return record
+        report = replace(report, total_epochs=report.total_epochs or record.total_epochs)
+        self.memory.tell(record.job_name, report)
+        try:
+            if record.is_ours:
+                self.client.annotate(record.key, annotation_of(report))
+            elif cluster := self.cluster():
+                cluster.annotate(record.job_name, **annotation_of(report))
+        except YardError as error:
+            self._warn(f"the checkpoint of job {record.job_name} is shown by this process alone: {error}")
+        return self.memory.see(record)
 
     def has_saved(self, record: Record) -> str:
         """A job told of a checkpoint: was it waiting for that? What happens; empty: nothing.

@@ -6,7 +6,8 @@ from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
-from jobyard.compat.genai.records import ENDED, Record
+from jobyard.compat.genai.records import ENDED, Record, with_report
+from jobyard.compat.genai.told import report_in
 from jobyard.kubernetes.gpus import give_gpus, pod_gpus
 from jobyard.kubernetes.labels import YARD
 from jobyard.kubernetes.states import has_condition
@@ -30,7 +31,7 @@ def is_a_yards(job: Object) -> bool:
 def record_of_foreign(job: Object) -> Record:
     arrival = int(datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp())
     status = status_of(job)
-    return Record(
+    record = Record(
         job_name=job["metadata"]["name"],
         gpu_req=_number(job, REQUEST) or 0,
         gpu_lim=_number(job, LIMIT) or 0,
@@ -46,6 +47,7 @@ def record_of_foreign(job: Object) -> Record:
         is_resizing=is_marked(job) and status not in ENDED,
         is_marked=is_marked(job),
     )
+    return with_report(record, report_in(annotations_of(job)))
 
 
 def status_of(job: Object) -> str:

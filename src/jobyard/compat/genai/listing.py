@@ -1,7 +1,7 @@
 """Which of a yard's jobs are listed? Those that have not ended, and for a while those that have.
 
 Of a job that has ended on a cluster the record is there as long as its object is: whoever deletes that deletes the
-record, for everybody. Nothing is written down beside it.
+record, for everybody. That it was deleted here is written on the job in the yard: every process sees it at once.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 from jobyard.compat.genai.cluster import Cluster, Left
 from jobyard.errors import NotFound, UserError, YardError
-from jobyard.model.job import State
+from jobyard.model.job import Reason, State
 from jobyard.wire.views import JobView
 
 KEPT_SECONDS = 86400.0  # of a job on machines, and of one whose cluster cannot be asked
 CLEARED_SECONDS = 3600.0  # of one whose object the yard itself may have cleared away at its end
 SEEN_SECONDS = 15.0  # so long what a cluster said is left is taken to be there
+DELETED = "jobyard.dev/deleted"  # an annotation: which end of the job it was that was deleted
 End = tuple[str, float | None]  # of a job that may run again: its id, and when it ended
 
 
@@ -43,15 +44,17 @@ class Seen(NamedTuple):
 
 
 class Listing:
-    """`cluster_of` finds a cluster by the yard's name of it; it raises NotFound where the yard has it no more."""
+    """`cluster_of` finds a cluster by the yard's name of it; it raises NotFound where the yard has it no more.
+    `annotate` writes on a job of the yard."""
 
-    def __init__(self, cluster_of: Callable[[str], Cluster]) -> None:
+    def __init__(self, cluster_of: Callable[[str], Cluster], annotate: Callable[[str, dict[str, str]], object]) -> None:
         self._cluster_of = cluster_of
+        self._annotate = annotate
         self._gone: set[End] = set()  # jobs that are listed never again
         self._seen: Seen | None = None  # replaced as a whole: several threads look
 
     def listed(self, jobs: Iterable[JobView]) -> list[JobView]:
-        known = [job for job in jobs if _end_of(job) not in self._gone]
+        known = [job for job in jobs if _end_of(job) not in self._gone and not is_deleted(job)]
         ended = [job for job in known if job.state.is_final]
         answer = self._recently_left([job for job in ended if kinds_of(job)])
         left = {each.job for each in answer.left}
@@ -62,16 +65,19 @@ class Listing:
         return [job for job in known if job.id not in gone]
 
     def clear(self, jobs: Iterable[JobView]) -> list[Left]:
-        """Remove what is left of jobs that have ended; what that was. Here they are listed no more.
+        """Remove what is left of jobs that have ended; what that was. They are listed no more, by any process.
 
         Raises YardError, at the end, where something of one of them stays.
         """
-        known = [job for job in jobs if _end_of(job) not in self._gone]
+        known = [job for job in jobs if _end_of(job) not in self._gone and not is_deleted(job)]
         answer = self._left_of_all(known)
         removed, problems = list[Left](), list[YardError]()
         for job in known:
             try:
-                removed += self._remove(job, answer)
+                left = self._remove(job, answer)
+                removed += left
+                if left or is_listed(job, None, time.time()):  # else nobody lists it, and nobody will
+                    self._annotate(job.id, {DELETED: str(job.finished_at)})
             except YardError as error:
                 problems.append(error)
             else:
@@ -130,6 +136,12 @@ class Listing:
 
 def _end_of(job: JobView) -> End:
     return job.id, job.finished_at
+
+
+def is_deleted(job: JobView) -> bool:
+    """Did somebody delete it: is it being stopped for that, or is that written on it? One that ran again is there."""
+    is_leaving = job.state is State.STOPPING and job.reason is Reason.CANCELLED
+    return is_leaving or (job.state.is_final and job.annotations.get(DELETED) == str(job.finished_at))
 
 
 def is_listed(job: JobView, is_left: bool | None, now: float) -> bool:

@@ -1,10 +1,11 @@
-"""What does a process that serves remember? What jobs told it over HTTP; it is gone when the process is."""
+"""What does a process that serves remember? Who is to grow, and what it heard; it is gone when the process is."""
 
 from __future__ import annotations
 
 import threading
 
-from jobyard.compat.genai.records import Identity, Record, Report, with_report
+from jobyard.compat.genai.records import Identity, Record, with_report
+from jobyard.compat.genai.told import Report
 
 
 class Memory:

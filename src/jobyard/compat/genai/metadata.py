@@ -16,7 +16,8 @@ from starlette.exceptions import HTTPException
 
 from jobyard.compat.genai import records
 from jobyard.compat.genai.monitoring import desk_of
-from jobyard.compat.genai.records import COMPLETED, Record, Report
+from jobyard.compat.genai.records import COMPLETED, Record
+from jobyard.compat.genai.told import Report
 from jobyard.compat.genai.watching import Watch
 from jobyard.errors import NotFound, UserError
 from jobyard.model.units import whole_number
@@ -45,8 +46,7 @@ def _add_job(request: Request, body: Body) -> JSONResponse:
         raise UserError(f"job {name!r} exists already")
     record = desk.adopt(name, numbers["gpu_req"], numbers["gpu_lim"], replicas)
     if epochs := _number({"total_epochs": 0, **body}, "total_epochs"):
-        desk.memory.tell(name, Report(record.last_checkpoint_time, None, 0, epochs))
-        record = desk.memory.see(record)
+        record = desk.tell(record, Report(record.last_checkpoint_time, None, 0, epochs))
     return _answer("Job added", record, 201)
 
 
@@ -65,9 +65,9 @@ def _update_last_checkpoint(request: Request, body: Body) -> JSONResponse:
         raise UserError(f"last_checkpoint_time: {at} is in the future; send seconds since 1970")
     record = desk.record(_name(body))
     before = record.last_checkpoint_time  # that of its arrival for the first one, as there
-    desk.memory.tell(record.job_name, Report(at, before, done, total))
+    told = desk.tell(record, Report(at, before, done, total))
     has_grown = desk.has_saved(record)
-    return _answer("Job updated", desk.record(record.job_name) if has_grown else desk.memory.see(record))
+    return _answer("Job updated", desk.record(record.job_name) if has_grown else told)
 
 
 @router.put("/update_job_status")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from jobyard.compat.genai.told import Report, report_in
 from jobyard.model.job import Reason, State
 from jobyard.wire.views import JobView
 
@@ -70,26 +71,16 @@ class Record:
 SHOWN = fields(Record)[:12]
 
 
-@dataclass(frozen=True)
-class Report:
-    """The newest checkpoint that is known of a job, and the one before it."""
-
-    at: float
-    before: float | None = None
-    completed_epochs: float = 0
-    total_epochs: float = 0
-
-    def then(self, later: Report) -> Report:
-        return replace(later, before=self.at, total_epochs=later.total_epochs or self.total_epochs)
-
-
 def record_of(view: JobView, most_gpus: int) -> Record:
-    """`view` with its training or, of a job that does not train, its groups. `most_gpus` stands for "all there are"."""
+    """`view` with its training or, of a job that does not train, its groups. `most_gpus` stands for "all there are".
+
+    What the job told of its checkpoints, to whichever process, counts where it is newer than what the yard saw.
+    """
     training = view.training
     gpus = training.gpus if training else sum(group.resources.gpus for group in view.groups)
     low, high = (training.gpus_range if training else None) or (gpus, gpus)
     arrival = int(view.submitted_at)
-    return Record(
+    record = Record(
         job_name=view.name,
         gpu_req=low,
         gpu_lim=max(low, min(high, most_gpus)) if high > low else high,
@@ -107,6 +98,7 @@ def record_of(view: JobView, most_gpus: int) -> Record:
         has_saved=bool(training and training.saved_at),
         message=view.message,
     )
+    return with_report(record, report_in(view.annotations))
 
 
 def with_report(record: Record, report: Report | None) -> Record:

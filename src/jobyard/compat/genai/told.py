@@ -1,0 +1,45 @@
+"""Checkpoints that a job told us of: how are they written on the job itself, where every process can read them?
+
+On a job of the yard by the yard's own annotations, on a PyTorchJob of others by those of the object.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from jobyard.errors import UserError
+from jobyard.model.codec import decode, encode
+
+CHECKPOINT = "jobyard.dev/checkpoint"
+
+
+@dataclass(frozen=True)
+class Report:
+    """The newest checkpoint that is known of a job, and the one before it."""
+
+    at: float
+    before: float | None = None
+    completed_epochs: float = 0
+    total_epochs: float = 0
+
+    def then(self, later: Report) -> Report:
+        return replace(later, before=self.at, total_epochs=later.total_epochs or self.total_epochs)
+
+
+def annotation_of(report: Report) -> dict[str, str]:
+    return {CHECKPOINT: json.dumps(encode(report))}
+
+
+def report_in(annotations: Mapping[str, str]) -> Report | None:
+    """None: there is none, or other hands wrote something that is none."""
+    if (text := annotations.get(CHECKPOINT)) is None:
+        return None
+    try:
+        report = decode(Report, json.loads(text))
+    except (ValueError, RecursionError, UserError):
+        return None
+    numbers = (report.at, report.before or 0, report.completed_epochs, report.total_epochs)
+    return report if all(math.isfinite(each) and each >= 0 for each in numbers) else None
