@@ -9,7 +9,23 @@ from typing import Any
 import yaml
 
 
-@cache
 def ml_scheduler() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("ml_scheduler.yaml").read_text())
+    return _read("ml_scheduler.yaml")
+
+
+def genai() -> dict[str, Any]:
+    return _read("genai.yaml")
+
+
+def launch() -> dict[str, Any]:
+    return _read("launch.yaml")
+
+
+def aichor() -> dict[str, Any]:
+    return _read("aichor.yaml")
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(Path(__file__).with_name(name).read_text())
     return found

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
+from fastapi import FastAPI
 from tests.unit.client.views import a_job_view
 
 from jobyard.client.api import YardClient
@@ -214,6 +215,29 @@ def a_pod_of(name: str, node: str, phase: str = "Running") -> Object:
 
 def a_desk(yard: FakeYard, cluster: FakeCluster | None = None, **how: Any) -> Desk:
     return Desk(lambda: cast(YardClient, yard), reach=lambda _: cluster or FakeCluster(), **how)
+
+
+async def answer_of(app: FastAPI, method: str, path: str, body: Any) -> tuple[int, Any]:
+    """What a program of this machine is answered by an app that runs."""
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"host", b"localhost")],
+        "client": ("127.0.0.1", 1),
+    }
+    said: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"" if body is None else json.dumps(body).encode()}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    await app(scope, receive, send)
+    return said[0]["status"], json.loads(b"".join(each.get("body", b"") for each in said[1:]))
 
 
 FORBIDDEN = UserError("jobyard may not do that")

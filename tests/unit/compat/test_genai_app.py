@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from tests.unit.compat.genai_world import FakeCluster, FakeYard, a_desk, a_pytorchjob, an_object
+from tests.unit.compat.genai_world import FakeCluster, FakeYard, a_desk, a_pytorchjob, an_object, answer_of
 
 from jobyard.cli.main import guarded
 from jobyard.compat.genai.__main__ import group, row_of
@@ -25,31 +24,9 @@ def asked(app: FastAPI, *calls: tuple[str, str, Any]) -> list[tuple[int, Any]]:
 
     async def all_of() -> list[tuple[int, Any]]:
         async with app.router.lifespan_context(app):
-            return [await _asked(app, *each) for each in calls]
+            return [await answer_of(app, *each) for each in calls]
 
     return asyncio.run(all_of())
-
-
-async def _asked(app: FastAPI, method: str, path: str, body: Any) -> tuple[int, Any]:
-    scope = {
-        "type": "http",
-        "method": method,
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "headers": [(b"host", b"localhost")],
-        "client": ("127.0.0.1", 1),
-    }
-    said: list[Any] = []
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": b"" if body is None else json.dumps(body).encode()}
-
-    async def send(message: Any) -> None:
-        said.append(message)
-
-    await app(scope, receive, send)
-    return said[0]["status"], json.loads(b"".join(each.get("body", b"") for each in said[1:]))
 
 
 def an_app(desk: Desk) -> FastAPI:

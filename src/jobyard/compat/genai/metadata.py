@@ -116,7 +116,13 @@ async def delete_job(request: Request) -> JSONResponse:
 
 def _delete_job(request: Request, body: Body) -> JSONResponse:
     desk = desk_of(request)
-    record = desk.record(_name(body))
+    try:
+        record = desk.record(_name(body))
+    except NotFound:
+        if (name := _name(body)) not in desk.memory.added:
+            raise
+        desk.memory.added.remove(name)  # main.py deletes the object first, and the record goes with it
+        return JSONResponse({"message": f"Job {name} deleted"})
     if not record.has_ended:
         raise UserError(f"job {record.job_name!r} is {record.status}; `delete -n {record.job_name}` stops it first")
     with suppress(NotFound):  # of a PyTorchJob that went meanwhile
