@@ -1,14 +1,12 @@
-"""What can be asked about jobs and done with them, whoever made them?"""
+"""What can be done with jobs, whoever made them?"""
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
 
 from jobyard.cli.output.text import harmless
 from jobyard.client.api import YardClient
@@ -16,28 +14,15 @@ from jobyard.compat.genai.cluster import Cluster, Left
 from jobyard.compat.genai.errors import NotPossible
 from jobyard.compat.genai.fitting import best_fit
 from jobyard.compat.genai.foreign import LIMIT, REPLICAS, REQUEST, is_a_yards, is_adopted, record_of_foreign
-from jobyard.compat.genai.listing import Listing
-from jobyard.compat.genai.memory import Memory
-from jobyard.compat.genai.records import COMPLETED, Identity, Record, candidates, record_of
+from jobyard.compat.genai.looking import ALL_JOBS, Looking, free_on
+from jobyard.compat.genai.records import Record, candidates
 from jobyard.compat.genai.told import Report, annotation_of
 from jobyard.errors import NotFound, Unavailable, Unreachable, UserError, YardError
-from jobyard.model.job import State
-from jobyard.model.node import ClusterConfig, NodeState, place_of
-from jobyard.wire.views import ClusterView, GroupView, JobView, NodeView
-
-ALL_JOBS = 10_000
-OBJECT_NAME = re.compile(r"-([0-9a-z]{8})(?:-a[0-9]+)?$")  # `<name>-<id>-a<attempt>`, as the yard calls its objects
+from jobyard.wire.views import ClusterView, NodeView
 
 
-class Look(NamedTuple):
-    """What is there at one moment. Who has completed is among them, also where it is listed no more."""
-
-    records: list[Record]
-    completed: set[Identity]
-
-
-class Desk:
-    """Everything is looked up when it is asked for; `memory` has what a process that serves was told."""
+class Desk(Looking):
+    """Who grows and by how much, what jobs tell, what is deleted and adopted."""
 
     def __init__(
         self,
@@ -47,93 +32,11 @@ class Desk:
         reach: Callable[[ClusterView], Cluster] | None = None,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`cluster_name`: which of the yard's clusters, if it has several. `at_once`: who is to grow does not wait for
-        its next checkpoint."""
-        self._connect = connect
-        self._cluster_name = cluster_name
-        self._reach = reach or _reach
-        self._client: YardClient | None = None
-        self._clusters: dict[str, Cluster] = {}  # by the yard's name of each
-        self._cluster_id = ""
-        self._warn = warn
-        self._last_warning = ""
-        self._unfinished: dict[str, str] = {}  # why, by a job's name: told once
-        self._groups: dict[str, tuple[GroupView, ...]] = {}  # by job: what it asks for never changes
-        self._listing = Listing(self._cluster_of, lambda job, words: self.client.annotate(job, words))
-        self._giving = threading.Lock()  # or two would be given the same GPUs
-        self.memory = Memory()
+        """`at_once`: who is to grow does not wait for its next checkpoint."""
+        super().__init__(connect, cluster_name, reach, warn)
         self.at_once = at_once
-
-    # -- looking
-
-    @property
-    def client(self) -> YardClient:
-        if self._client is None:
-            self._client = self._connect()
-        return self._client
-
-    def records(self) -> list[Record]:
-        """The yard's jobs that train or are on a cluster, and the adopted; of one name the newest."""
-        return self.look().records
-
-    def look(self) -> Look:
-        nodes = self.client.nodes()
-        most = max((len(node.devices) for node in nodes), default=0)
-        jobs = [job for job in self.client.jobs(all=True, limit=ALL_JOBS) if job.training or job.cluster]
-        newest = {job.name: job for job in sorted(self._listing.listed(jobs), key=lambda job: job.number)}
-        ours = [record_of(self._with_groups(job), most) for job in newest.values()]
-        others = self._foreign()
-        records = [*ours, *(each for each in others if each.job_name not in newest)]
-        completed = {each.identity for each in others if each.status == COMPLETED}
-        completed |= {(job.name, job.id, int(job.submitted_at)) for job in jobs if job.state is State.SUCCEEDED}
-        return Look([self.memory.see(each) for each in records], completed)
-
-    def record(self, name: str) -> Record:
-        """By a job's name, or by that of its object in the cluster. Raises NotFound."""
-        records = self.records()
-        found = next((each for each in records if each.job_name == name), None)
-        if found is None and (match := OBJECT_NAME.search(name)):
-            found = next((each for each in records if each.key == match[1]), None)
-        if found is None:
-            raise NotFound(f"there is no job {name!r}")
-        return found
-
-    def free_gpus(self) -> dict[str, int]:
-        """By node; those without a free one are left out."""
-        counts = {_shown(node): _free(node) for node in self._nodes()}
-        return {node: count for node, count in counts.items() if count}
-
-    def quota(self, namespace: str) -> tuple[str, str]:
-        """Limit and use, as the cluster writes them. Raises NotFound."""
-        cluster = self.cluster()
-        if cluster is None:
-            raise NotFound("this yard has no Kubernetes cluster, and so no quota; `yard clusters add` adds one")
-        return cluster.quota(namespace)
-
-    def cluster(self) -> Cluster | None:
-        """None: the yard has none. Raises YardError where it cannot be reached from here."""
-        if not self._cluster_id and (view := self.cluster_view()) is not None:
-            self._cluster_id = view.id
-        return self._cluster_of(self._cluster_id) if self._cluster_id else None
-
-    def _cluster_of(self, name: str) -> Cluster:
-        """One of those of the yard. Raises YardError where it cannot be reached from here."""
-        if name not in self._clusters:
-            view = next((each for each in self.client.clusters() if each.id == name), None)
-            if view is None:
-                raise NotFound(f"the yard has no cluster {name!r} any more")
-            self._clusters[name] = self._reach(view)
-        return self._clusters[name]
-
-    def cluster_view(self) -> ClusterView | None:
-        views = self.client.clusters()
-        named = [each for each in views if each.id == self._cluster_name or not self._cluster_name]
-        if self._cluster_name and not named:
-            known = ", ".join(each.id for each in views) or "none"
-            raise UserError(f"GENAI_CLUSTER: the yard has no cluster {self._cluster_name!r}; it has {known}")
-        return named[0] if named else None
-
-    # -- doing
+        self._giving = threading.Lock()  # or two would be given the same GPUs
+        self._unfinished: dict[str, str] = {}  # why, by a job's name: told once
 
     def scale(self, name: str | None = None) -> str:
         """Give a job what fits best; without a name the first of those who are next. What happens, in one sentence.
@@ -323,33 +226,8 @@ class Desk:
 
     # -- below
 
-    def _with_groups(self, job: JobView) -> JobView:
-        """Lists do not say what a job asks for that does not train."""
-        if job.training:
-            return job
-        if job.id not in self._groups:
-            self._groups[job.id] = self.client.job(job.id).groups
-        return replace(job, groups=self._groups[job.id])
-
-    def _foreign(self) -> list[Record]:
-        try:
-            cluster = self.cluster()
-            jobs = cluster.jobs() if cluster else []
-        except YardError as error:  # the yard's own jobs are shown whatever becomes of the cluster
-            if str(error) != self._last_warning:
-                self._warn(f"PyTorchJobs of others are not shown: {error}")
-            self._last_warning = str(error)
-            return []
-        self._last_warning = ""
-        return [record_of_foreign(job) for job in jobs if is_adopted(job)]
-
-    def _nodes(self) -> list[NodeView]:
-        nodes = self.client.nodes()
-        view = self.cluster_view()
-        return [node for node in nodes if place_of(node.id) == view.id] if view else list(nodes)
-
     def _best_fit(self, record: Record, nodes: list[NodeView]) -> int:
-        free = {node.id: _free(node) for node in nodes}
+        free = {node.id: free_on(node) for node in nodes}
         own = Counter(self._nodes_of(record))
         has = {node: count * record.gpu_assigned for node, count in own.items()}
         if record.is_ours and not any("/" in node for node in own):
@@ -376,18 +254,3 @@ class Desk:
                 return None
             raise
         return int(limit) - int(used) if limit else None
-
-
-def _reach(view: ClusterView) -> Cluster:
-    return Cluster(ClusterConfig(view.id, view.kubeconfig, view.context, view.namespace))
-
-
-def _free(node: NodeView) -> int:
-    if node.state is not NodeState.UP:
-        return 0
-    return sum(not (each.reserved_mib or each.foreign_mib or each.reserved_percent) for each in node.devices)
-
-
-def _shown(node: NodeView) -> str:
-    """As the cluster calls it."""
-    return node.id.partition("/")[2] or node.id
