@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -192,6 +193,16 @@ def test_delete_of_a_job_that_has_ended_removes_it_for_everybody(yard: ClusterYa
 
 
 @pytest.mark.long
+def test_delete_of_a_job_that_has_failed_shows_elsewhere_at_once(yard: ClusterYard) -> None:
+    """Its object may be gone already, so that only the yard can say that it was deleted."""
+    deploy(yard, sample("job.yaml", ["sh", "-c", "exit 3"]))
+    other = desk(yard)
+    until(lambda: [each.status for each in other.records()] == ["failed"], 120)
+    assert genai(yard, "delete", "-n", "sample-job").stdout.startswith("sample-job had ended (failed)")
+    assert other.records() == []
+
+
+@pytest.mark.long
 def test_an_adopted_job_that_ends_while_it_is_scaled_stands_in_nobodys_way(yard: ClusterYard) -> None:
     path = f"{PYTORCHJOBS}/namespaces/{yard.namespace}/pytorchjobs/adopted-pytorchjob"
     yard.cluster.api.create(path.rpartition("/")[0], sample("scale.yaml", ["sh", "-c", "exit 0"]))
@@ -363,6 +374,8 @@ def test_the_manager_in_the_cluster_is_told_of_checkpoints_and_lets_an_adopted_j
     manager.cluster.kubectl("create", "-n", TUNING, "-f", "-", input=json.dumps(adopted))
     until(lambda: manager.job("adopted-pytorchjob").get("completed_epochs"), 120)
     assert manager.job("adopted-pytorchjob")["gpu_assigned"] == 1
+    row = next(line for line in manager.genai("status").splitlines() if line.startswith("adopted-pytorchjob "))
+    assert re.fullmatch(r"[1-9]\d*/10000", row.split()[3]), "another process shows what the manager was told"
     said = manager.genai("deploy", "-f", "-", input=json.dumps(manager.training("pytorchjob-2-4.yaml", 20)))
     assert said.strip().endswith("gets 4 GPUs of 2..4")
     # 2. When that one has completed, the other one grows at its next checkpoint.
