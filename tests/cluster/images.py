@@ -39,8 +39,10 @@ def small_images(archive: Path) -> None:
     write_archive(archive, layer.getvalue(), {SMALL: ["/bin/sh"], PAUSE: ["/bin/tail", "-f", "/dev/null"]})
 
 
-def python_image(archive: Path, name: str, trees: Mapping[str, Path]) -> None:
-    """The Python that runs the tests, a shell, and directories of this machine at the paths that `trees` says."""
+def python_image(archive: Path, name: str, trees: Mapping[str, Path], programs: Sequence[Path] = ()) -> None:
+    """The Python that runs the tests, a shell, and directories of this machine at the paths that `trees` says.
+
+    `programs` are those in the trees that are no extension modules: the libraries that they need go along too."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         _add_shell(tar)
@@ -49,7 +51,7 @@ def python_image(archive: Path, name: str, trees: Mapping[str, Path]) -> None:
         tar.add(library, str(library), filter=_without_ballast)
         tar.add(program, str(program))
         extensions = [path for tree in (library / "lib-dynload", *trees.values()) for path in tree.rglob("*.so")]
-        for path in _shared_libraries([program, *extensions]):
+        for path in _shared_libraries([program, *programs, *extensions]):
             tar.add(os.path.realpath(path), path)
         for alias in ("python", "python3"):
             _add(tar, f"bin/{alias}", link=str(program), kind=tarfile.SYMTYPE)

@@ -3,7 +3,7 @@
 Real are KubeRay, what it makes and what it decides from the answers. The stand-in is no Ray cluster: workers do not
 join, and the command that is handed in runs as a process of the head. It has the commands that KubeRay 1.6 puts into
 pods (`start`, `health-check`, `job submit|status|logs`, `stop`, `kuberay-autoscaler`) and the paths of the dashboard
-that it and its probes call.
+that it and its probes call. `real_ray.py` has the real one, which is heavy.
 """
 
 from __future__ import annotations
