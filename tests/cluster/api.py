@@ -17,6 +17,7 @@ from tests.cluster.certificates import Pair
 
 Object = dict[str, Any]
 PATIENCE_SECONDS = 60.0
+IDLE_SECONDS = 10.0
 MERGE = "application/merge-patch+json"
 
 
@@ -112,7 +113,7 @@ class Api:
             except (OSError, http.client.HTTPException) as failure:
                 connection.close()
                 # A connection that was kept may have been closed by the other side; only a fresh one tells.
-                if attempt == 2 or method == "POST":
+                if attempt == 2 or method == "POST":  # which may have been heard
                     raise OSError(f"no answer from {self.url}: {failure}") from failure
         if response.status >= 300:
             raise Refused(response.status, answer)
@@ -184,7 +185,13 @@ class Api:
         assert not there, f"{', '.join(sorted(there))} at {path} did not go in {seconds:.0f} s"
 
     def _connection(self) -> http.client.HTTPSConnection:
+        """One that nobody used for a while may be closed on the other side: on a bare machine operators are built for
+        many minutes."""
         found: http.client.HTTPSConnection | None = getattr(self._mine, "connection", None)
+        now = time.monotonic()
+        if found is not None and now - self._mine.used > IDLE_SECONDS:
+            found.close()  # it opens again by itself
+        self._mine.used = now
         if found is None:
             found = http.client.HTTPSConnection(self.host, self.port, context=self._tls, timeout=PATIENCE_SECONDS)
             self._mine.connection = found
