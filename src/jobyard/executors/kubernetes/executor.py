@@ -18,6 +18,7 @@ from typing import Any
 
 from jobyard.errors import ExecutorError, Unavailable, UserError
 from jobyard.executors.kubernetes import names, secrets
+from jobyard.executors.kubernetes.carrying_out import RETRY_SECONDS
 from jobyard.executors.kubernetes.forbidden import Own, own_things, refuse_forbidden
 from jobyard.executors.kubernetes.held_job import HeldJob
 from jobyard.executors.kubernetes.kinds import KINDS, Kind, kind_of
@@ -32,7 +33,7 @@ from jobyard.executors.kubernetes.rights import (
     service_account,
 )
 from jobyard.executors.kubernetes.room import ClusterRoom
-from jobyard.executors.kubernetes.settling import RETRY_SECONDS, Settling
+from jobyard.executors.kubernetes.settling import Settling
 from jobyard.executors.kubernetes.text import text_of
 from jobyard.executors.kubernetes.units import Scope, UnitKey
 from jobyard.executors.mirror import Mirror
@@ -80,7 +81,9 @@ class KubernetesExecutor:
         self._queued: set[str] = set()
         self._slots: dict[str, str] = {}  # open slots -> their jobs
         self._busy: set[str] = set()
-        self._settling = Settling(config, yard_id, yard, self._tell, self._again, self._sees_all_of)
+        self._settling = Settling(
+            config, yard_id, yard, self._tell, self._again, self._sees_all_of, self._room.is_simulated
+        )
         self._accepted: dict[str, float] = {}  # shapes of objects that the API server would take, and when it said so
         self._away: asyncio.TimerHandle | None = None
         self._is_away = False
@@ -273,24 +276,24 @@ class KubernetesExecutor:
     def _pod_changed(self, pod: Object, gone: bool) -> None:
         self._room.pod_changed(pod, gone)
         if job_id := self._ours(pod):
-            self._held(job_id).pod_changed(pod, gone)
+            self._held(job_id).observed.pod_changed(pod, gone)
             self._touch(job_id)
 
     def _object_changed(self, kind: Kind, seen: Object, gone: bool) -> None:
         if job_id := self._ours(seen):
-            self._held(job_id).object_changed(kind, seen, gone)
+            self._held(job_id).observed.object_changed(kind, seen, gone)
             self._touch(job_id)
 
     def _workload_changed(self, seen: Object, gone: bool) -> None:
         owners = {owner["name"] for owner in seen["metadata"].get("ownerReferences") or ()}
         for held in self._jobs.values():
-            if owners & held.objects.keys():
-                held.workload_changed(seen, gone)
+            if owners & held.observed.objects.keys():
+                held.observed.workload_changed(seen, gone)
                 self._touch(held.id)
 
     def _held(self, job_id: str) -> HeldJob:
         if job_id not in self._jobs:
-            self._jobs[job_id] = HeldJob(job_id, self._config.id, self._mirror, self._tell, self._room.is_simulated)
+            self._jobs[job_id] = HeldJob(job_id, self._mirror, self._tell)
         return self._jobs[job_id]
 
     def _tell(self, events: Sequence[Event]) -> None:
@@ -375,7 +378,7 @@ class KubernetesExecutor:
                 case Stop(attempts=attempts, grace_seconds=grace):
                     for attempt in attempts:
                         if not grace:
-                            self._held(attempt.job).hurried.add(attempt)
+                            self._held(attempt.job).done.hurried.add(attempt)
                         self._touch(attempt.job)
                 case Yield(attempts=attempts):
                     for attempt in attempts:
@@ -460,7 +463,7 @@ class KubernetesExecutor:
         """Whoever forgot everything hears of everything again."""
         self._tell_all_of_room()
         for held in self._jobs.values():
-            held.forget()
+            held.forget_told()
             self._touch(held.id)
 
     @property

@@ -36,6 +36,8 @@ JOBSET_API = KINDS["JobSet"].api_version
 # What the API server allows in an Indexed Job with a limit of retries per index, unless a limit of failed indexes is
 # given too: kubernetes 1.36, pkg/apis/batch/validation, completionsSoftLimit.
 COMPLETIONS_MOST = 100_000
+LOST_MOST = 6  # pods of one task that are deleted by hand before its JobSet ends: Kubernetes' own limit for a Job
+SIGNALLED = (137, 143)  # how a shell and the container runtime tell of SIGKILL and SIGTERM
 
 
 def objects_of(
@@ -72,7 +74,7 @@ def objects_of(
             name,
             kind,
             site,
-            is_retried=spec.retries > 0 and not is_one_attempt(spec),
+            is_retried=is_retried_there(spec),
             tables=tables_of(spec, index),
             resumes_at=resumes_at,
         )
@@ -130,6 +132,12 @@ def is_one_attempt(spec: JobSpec) -> bool:
     return spec.gang or (spec.training is not None and spec.size == 1)
 
 
+def is_retried_there(spec: JobSpec) -> bool:
+    """Does Kubernetes replace single pods by itself? In an array only where that was asked for: otherwise the lost task
+    gets a Job of its own, and a pod can be told its attempt without a shell."""
+    return not is_one_attempt(spec) and (spec.retries > 0 or kind_of(spec).name == "JobSet")
+
+
 def _task_spec(pod: Pod) -> Object:
     """Neither indexed nor retried: another attempt is another object."""
     found: Object = {
@@ -178,15 +186,15 @@ def _job_spec(pod: Pod) -> Object:
         "completionMode": "Indexed",
         "completions": group.completions,
         "parallelism": _parallelism(spec, group),
-        "backoffLimitPerIndex": spec.retries if pod.is_retried else 0,
+        "backoffLimitPerIndex": _retries(pod),
         "podReplacementPolicy": "Failed",  # or two pods of one index run at once
     }
     if pod.is_jobset:
         found["maxFailedIndexes"] = 0
     if spec.deadline_seconds is not None:
         found["activeDeadlineSeconds"] = math.ceil(spec.deadline_seconds)
-    if not is_one_attempt(spec):
-        found["podFailurePolicy"] = {"rules": _ignored(spec, group)}
+    if pod.is_retried:
+        found["podFailurePolicy"] = {"rules": _rules(pod)}
     return {**found, "template": pod_template(pod)}
 
 
@@ -195,12 +203,25 @@ def _parallelism(spec: JobSpec, group: GroupSpec) -> int:
     return at_once if spec.limit is None or needs_jobset(spec) else min(at_once, spec.limit)
 
 
-def _ignored(spec: JobSpec, group: GroupSpec) -> list[Object]:
-    """What is no failure of the task: a node that was drained or lost, and a stop at a checkpoint."""
+def _retries(pod: Pod) -> int:
+    """One pod that somebody deletes must not end a JobSet, and Kubernetes takes it for one that failed. A task that has
+    failed for the last time is not begun anew before ten seconds: by then the yard has ended the whole."""
+    if not pod.is_retried:
+        return 0
+    return pod.spec.retries + (LOST_MOST if pod.is_jobset else 0)
+
+
+def _rules(pod: Pod) -> list[Object]:
+    """What is no failure of the task: a node that was drained or lost, and a stop at a checkpoint. And what is one for
+    certain, where none is allowed: who ends by itself, with another code than one whose pod was deleted."""
+    spec, container = pod.spec, kind_name(pod.group)
     rules: list[Object] = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
     if spec.training is not None:
-        codes = {"containerName": kind_name(group), "operator": "In", "values": [YIELD_EXIT_CODE]}
+        codes = {"containerName": container, "operator": "In", "values": [YIELD_EXIT_CODE]}
         rules.append({"action": "Ignore", "onExitCodes": codes})
+    if not spec.retries:
+        codes = {"containerName": container, "operator": "NotIn", "values": list(SIGNALLED)}
+        rules.append({"action": "FailIndex", "onExitCodes": codes})
     return rules
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import zipfile
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -46,6 +47,10 @@ def sidecar(image: str) -> Object:
         "resources": {"requests": {"cpu": "0", "memory": "0"}},  # it sleeps, and a task has what it asked for, no less
         "volumeMounts": [{"name": VOLUME, "mountPath": REPORTS}],
     }
+
+
+def has_sidecar(pod: Mapping[str, Any]) -> bool:
+    return any(container["name"] == CONTAINER for container in pod["spec"].get("initContainers") or ())
 
 
 def volumes(name: str) -> list[Object]:

@@ -1,15 +1,18 @@
 """Which objects should there be for the attempts that are live, and which pod is which attempt? Pure.
 
-An array is one Indexed Job for all its tasks, which Kubernetes takes in order and retries by itself: each new pod of an
-index is the next attempt. Everything else is one object for each attempt of the whole. A task of an array whose Job is
-over, as after `yard retry`, has a Job of its own.
+An array is one Indexed Job for all its tasks, and groups are one JobSet. Kubernetes takes their tasks in order, and
+replaces single pods by itself: each new pod of an index is the task's next attempt. A gang, and what a user wrote, is
+one object for each attempt of the whole. A task whose array or JobSet is over, as after `yard retry`, has a Job of its
+own: what has ended stays ended, and what runs is left alone.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 from jobyard.executors.kubernetes.kinds import KINDS, Kind, kind_of
@@ -19,6 +22,8 @@ from jobyard.kubernetes.states import is_over
 from jobyard.model.job import JobSpec, State
 
 Object = dict[str, Any]
+FAILURES = "batch.kubernetes.io/job-index-failure-count"
+REPLACED = "batch.kubernetes.io/job-index-ignored-failure-count"  # not there where it would be 0
 ARRAY_ATTEMPT = 1  # the Indexed Job of an array has the number of its first attempts
 
 
@@ -48,51 +53,76 @@ def units_of(
     array: Object | None,
     standing: int | None = None,
     has_succeeded: Callable[[str], bool] = lambda unit: False,
+    with_pod: Mapping[LiveAttempt, UnitKey] = MappingProxyType({}),
 ) -> dict[UnitKey, list[LiveAttempt]]:
     """The objects that should be there, each with the attempts that it runs.
 
-    `array` is the Indexed Job that there is, `standing` the attempt of the newest object that has not ended;
-    `has_succeeded` says of a pod that it did.
+    `array` is the Indexed Job that there is, `standing` the attempt of the newest object of all tasks that has not
+    ended; `has_succeeded` says of a pod that it did; `with_pod` are attempts that wait, and have a pod in this object.
     """
     if not live:
         return {}
-    if not is_array(spec):
-        return _units_of_whole(spec, live, facts, standing)
+    newest = max(each.attempt.number for each in live)
+    if is_one_attempt(spec) or spec.elastic:
+        # Its first task is in all its objects, and so its attempt is theirs: others may have come later, and may be
+        # the last that run.
+        return {UnitKey(Scope.WHOLE, max(facts.attempt, newest)): list(live)}
+    if not is_ours(spec):
+        return {UnitKey(Scope.WHOLE, newest if standing is None else standing): list(live)}
+    whole = _whole_of_array(facts, array) if is_array(spec) else _whole_of_groups(spec, live, facts, standing)
     units: dict[UnitKey, list[LiveAttempt]] = {}
     for each in live:
-        is_again = not each.is_running and has_succeeded(each.unit)  # a person wants it once more
-        is_inside = facts.is_fresh if array is None else not is_again and runs_in(array, each)
-        if is_inside:
-            key = UnitKey(Scope.ARRAY, ARRAY_ATTEMPT)
-        else:
-            key = UnitKey(Scope.TASK, each.attempt.number, each.attempt.task)
+        alone = UnitKey(Scope.TASK, each.attempt.number, each.attempt.task)
+        key = _key_of_pod(spec, each) if each.is_running else with_pod.get(each)
+        if key is None:
+            is_again = not each.is_running and has_succeeded(each.unit)  # a person wants it once more
+            is_inside = whole is not None and not is_again and (array is None or runs_in(array, each))
+            key = whole if whole is not None and is_inside else alone
         units.setdefault(key, []).append(each)
     return units
 
 
-def _units_of_whole(
+def is_ours(spec: JobSpec) -> bool:
+    """Is the object written by us, so that one of its tasks can have a Job of its own?"""
+    return not spec.manifest and not kind_of(spec).by_object
+
+
+def _whole_of_array(facts: JobFacts, array: Object | None) -> UnitKey | None:
+    return UnitKey(Scope.ARRAY, ARRAY_ATTEMPT) if array is not None or facts.is_fresh else None
+
+
+def _whole_of_groups(
     spec: JobSpec, live: Sequence[LiveAttempt], facts: JobFacts, standing: int | None
-) -> dict[UnitKey, list[LiveAttempt]]:
-    """A gang begins anew as a whole. Its first task is in all its objects, and so its attempt is the object's: others
-    may have come later, and may be the last that run. In any other object Kubernetes retries single pods: as long as it
-    has not ended, their next attempts are in it. Tasks that a person retries later are alone, if the object is ours."""
-    newest = max(each.attempt.number for each in live)
-    if is_one_attempt(spec) or spec.elastic:
-        return {UnitKey(Scope.WHOLE, max(facts.attempt, newest)): list(live)}
+) -> UnitKey | None:
+    """The JobSet in which tasks that wait are begun; None: they are alone. Another is made for all tasks at once alone,
+    and with one number for all: it is what each pod is told."""
     if standing is not None:
-        return {UnitKey(Scope.WHOLE, standing): list(live)}
-    if not facts.is_fresh and len(live) < spec.size and not spec.manifest and not spec.kind:
-        return {UnitKey(Scope.TASK, each.attempt.number, each.attempt.task): [each] for each in live}
-    return {UnitKey(Scope.WHOLE, newest): list(live)}
+        return UnitKey(Scope.WHOLE, standing)
+    numbers = {each.attempt.number for each in live if not each.is_running}
+    is_whole = len(live) == spec.size and len(numbers) == 1 and not any(each.is_running for each in live)
+    return UnitKey(Scope.WHOLE, max(numbers)) if numbers and (facts.is_fresh or is_whole) else None
+
+
+def _key_of_pod(spec: JobSpec, live: LiveAttempt) -> UnitKey | None:
+    """The object that its pod was made by, as the pod's name tells; None: it has a name of another kind."""
+    found = re.search(rf"-{re.escape(live.attempt.job)}(?:-t(\d+))?-a(\d+)-", live.unit)
+    if found is None:
+        return None
+    task, number = found.groups()
+    if task is not None:
+        return UnitKey(Scope.TASK, int(number), int(task))
+    return UnitKey(Scope.ARRAY if is_array(spec) else Scope.WHOLE, int(number))
 
 
 def runs_in(array: Object, live: LiveAttempt) -> bool:
     """Does the Indexed Job still have something to do with this attempt? It does if its pod is there, or will be."""
     if live.is_running:
         return live.unit.startswith(f"{array['metadata']['name']}-")
+    status = array.get("status", {})
+    if not live.unit and is_within(live.attempt.task, status.get("completedIndexes") or ""):
+        return True  # and its pod was not heard of
     if KINDS["Job"].meaning(array).state in (State.SUCCEEDED, State.FAILED):
         return False
-    status = array.get("status", {})
     return not is_within(live.attempt.task, status.get("failedIndexes") or "")
 
 
@@ -157,8 +187,16 @@ def _next(pods: Sequence[Object], unit: str, before: Object | None) -> Object | 
     return pods[-1] if pods else None
 
 
-def _age(pod: Object) -> tuple[str, str]:
-    return pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]
+def _age(pod: Object) -> tuple[str, int, str]:
+    """Kubernetes tells whole seconds: of two pods of one task the later one has more before it."""
+    metadata = pod["metadata"]
+    return metadata.get("creationTimestamp", ""), pods_before(pod), metadata["name"]
+
+
+def pods_before(pod: Object) -> int:
+    """How many pods of the same index Kubernetes has replaced."""
+    annotations = pod["metadata"].get("annotations") or {}
+    return sum(int(annotations.get(key) or 0) for key in (FAILURES, REPLACED))
 
 
 def with_memory(spec: JobSpec, live: Iterable[LiveAttempt]) -> JobSpec:

@@ -26,6 +26,7 @@ from jobyard.model.substitution import PLACEHOLDER
 
 COMPLETION_INDEX = "metadata.labels['batch.kubernetes.io/job-completion-index']"  # of an Indexed Job's pods
 FAILURES = "metadata.annotations['batch.kubernetes.io/job-index-failure-count']"  # with a backoff limit per index
+REPLACED = "metadata.annotations['batch.kubernetes.io/job-index-ignored-failure-count']"
 _JOBSET = "metadata.labels['jobset.sigs.k8s.io/{}']"
 JOB_INDEX = _JOBSET.format("job-index")
 JOB_GLOBAL_INDEX = _JOBSET.format("job-global-index")
@@ -260,13 +261,16 @@ def _hosts(pod: Pod) -> list[str]:
 
 
 def _add_attempt(found: Variables, pod: Pod) -> None:
-    """The attempt is in our label; where Kubernetes retries, it counts the failures of an index."""
+    """The attempt is in our label; where Kubernetes retries, it counts the pods of an index that failed, and
+    those that it replaced for other reasons; of these it says nothing where there were none."""
     if not pod.is_retried:
         return found.field("YARD_ATTEMPT", f"metadata.labels['{names.ATTEMPT}']")
     found.field("YARD_RETRY", FAILURES)
-    found.computed("YARD_ATTEMPT", f"$(({pod.attempt} + YARD_RETRY))")
+    found.field("YARD_REPLACED", REPLACED)
+    before = "YARD_RETRY + ${YARD_REPLACED:-0}"
+    found.computed("YARD_ATTEMPT", f"$(({pod.attempt} + {before}))")
     if pod.group.array is not None:
-        found.computed("SLURM_RESTART_COUNT", f"$(({pod.attempt - 1} + YARD_RETRY))")
+        found.computed("SLURM_RESTART_COUNT", f"$(({pod.attempt - 1} + {before}))")
 
 
 def _add_rows(found: Variables, pod: Pod) -> None:

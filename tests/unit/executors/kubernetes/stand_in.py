@@ -126,6 +126,6 @@ def _pod(
             continue
         match = _FIELD.fullmatch(path)
         assert match, path
-        env[variable["name"]] = metadata[match[1]][match[2]]
+        env[variable["name"]] = metadata[match[1]].get(match[2], "")  # as the kubelet has it
     command = [expanded(word, env) for word in container["command"]]
     return PlayedPod(group, replica, completion, env, command, host)

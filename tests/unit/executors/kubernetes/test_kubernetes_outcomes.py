@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from jobyard.agent import records
 from jobyard.agent.stop_file import StopOrder
-from jobyard.executors.kubernetes.held_job import HeldJob
+from jobyard.executors.kubernetes.done import Done, Now
 from jobyard.executors.kubernetes.outcomes import deleted_at, outcome_of
-from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import LiveAttempt
-from jobyard.kubernetes.api import Api
 from jobyard.model.job import Reason
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import AttemptId, Outcome, Slot
@@ -56,29 +54,18 @@ def test_a_pod_that_somebody_else_deleted_was_lost(tmp_path: Path) -> None:
         assert outcome(143, order, tmp_path).reason is Reason.NODE_LOST
 
 
-def test_who_ends_well_within_the_second_of_our_signal_was_ended_by_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_ends_well_within_the_second_of_our_signal_was_ended_by_it(tmp_path: Path) -> None:
     """The cluster tells of ends in whole seconds."""
-    monkeypatch.setattr("jobyard.executors.kubernetes.held_job.time.time", lambda: NOON + 5.4)
     slot = Slot("1", "j", 0, Placement("k/n1", Resources()))
     yielding = LiveAttempt(AttemptId("j", 0, 1), slot, True, is_yielding=True, at_once=True)
-    held = HeldJob("j", "k", Mirror(tmp_path), lambda events: None, lambda node: True)
-    held.signalled([yielding])
-    assert outcome(0, held._orders[yielding.attempt], tmp_path).reason is Reason.PREEMPTED
+    done = Done()
+    done.signalled([yielding], Now(NOON + 5.4, 0.0))
+    assert outcome(0, done.orders[yielding.attempt], tmp_path).reason is Reason.PREEMPTED
 
 
-async def test_what_an_earlier_server_deleted_is_known_by_the_pod(tmp_path: Path) -> None:
+def test_what_an_earlier_server_deleted_is_known_by_the_pod(tmp_path: Path) -> None:
     assert deleted_at(ended_pod(143)) == NOON + 5
     slot = Slot("1", "j", 0, Placement("k/n1", Resources()))
     yielding = LiveAttempt(AttemptId("j", 0, 1), slot, True, is_yielding=True)
-    held = HeldJob("j", "k", Mirror(tmp_path), lambda events: None, lambda node: True)
-    assert outcome(143, held._order_of(yielding, ended_pod(143)), tmp_path).reason is Reason.PREEMPTED
-    # Also after it was looked at while it is on its way out, and not asked again.
-    leaving = {**ended_pod(0), "status": {"phase": "Running"}}
-    running = {"name": "task", "state": {"running": {"startedAt": "2026-01-01T11:00:00Z"}}}
-    leaving["status"]["containerStatuses"] = [running]
-    leaving["spec"]["initContainers"] = [{"name": "reports"}]
-    held._matched[yielding.attempt] = leaving
-    await held.ask_to_yield(cast(Api, None), yielding)
-    assert outcome(143, held._order_of(yielding, ended_pod(143)), tmp_path).reason is Reason.PREEMPTED
+    order = Done().order_of(yielding, ended_pod(143), Now(NOON, 0.0))
+    assert outcome(143, order, tmp_path).reason is Reason.PREEMPTED

@@ -70,10 +70,16 @@ class Play:
         self.told: list[Event] = []
         self.troubles: list[str] = []
         self.api = PlayedApi()
-        self.held = HeldJob(JOB, "k", Mirror(directory), self.told.extend, lambda node: is_simulated)
+        self.held = HeldJob(JOB, Mirror(directory), self.told.extend)
         yard = cast(Any, self)
         self._settling = Settling(
-            ClusterConfig("k"), "y1", yard, self.told.extend, lambda job, seconds: None, lambda kind: sees_all
+            ClusterConfig("k"),
+            "y1",
+            yard,
+            self.told.extend,
+            lambda job, seconds: None,
+            lambda kind: sees_all,
+            lambda node: is_simulated,
         )
 
     def facts(self, job_id: str) -> JobFacts:
@@ -108,7 +114,7 @@ class Play:
 
     @property
     def newest(self) -> str:
-        return list(self.held.objects)[-1]
+        return list(self.held.observed.objects)[-1]
 
 
 def live(task: int, number: int = 1, unit: str = "", **more: Any) -> LiveAttempt:
@@ -139,7 +145,7 @@ async def test_the_last_of_a_grown_gang_runs_on_when_its_first_has_ended(tmp_pat
     await play.settle(live(0))
     old = play.newest
     failed = {"conditions": [{"type": "Failed", "status": "True", "reason": "FailedIndexes"}]}
-    play.held.objects[old] = {**play.held.objects[old], "status": failed}
+    play.held.observed.objects[old] = {**play.held.observed.objects[old], "status": failed}
     # 1. It grows: task 0 begins its second attempt, task 1 its first.
     play.spec = small.sized(Size(2, 1))
     play.now = JobFacts(False, attempt=2)
@@ -149,7 +155,7 @@ async def test_the_last_of_a_grown_gang_runs_on_when_its_first_has_ended(tmp_pat
     # 2. Task 0 has ended, and task 1 is about to.
     pod = f"{grown}-task-1-0-x"
     labels = {"jobset.sigs.k8s.io/jobset-name": grown, "jobset.sigs.k8s.io/job-index": "1"}
-    play.held.pod_changed(a_pod(pod, "Running", labels), False)
+    play.held.observed.pod_changed(a_pod(pod, "Running", labels), False)
     assert await play.settle(live(1, 1, pod)) == []
     assert grown not in play.api.deleted
 
@@ -162,7 +168,7 @@ async def test_a_rayjob_runs_when_its_command_is_handed_in_and_says_what_it_wait
 
     def seen(pod: str, phase: str, **labels: str) -> None:
         labels = {"jobyard.dev/object": name, "ray.io/originated-from-cr-name": name, **labels}
-        play.held.pod_changed(a_pod(pod, phase, labels), False)
+        play.held.observed.pod_changed(a_pod(pod, phase, labels), False)
 
     # 1. Its cluster is up, and nobody has made the pod that hands its command in; then there is no room for it.
     seen("head", "Running", **{"ray.io/node-type": "head"})
@@ -190,7 +196,7 @@ def awaited(events: list[Event]) -> set[str]:
 
 async def test_pods_whose_object_is_gone_end_when_they_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for pause in ("HANGING_SECONDS", "LINGER_SECONDS"):
-        monkeypatch.setattr(f"jobyard.executors.kubernetes.held_job.{pause}", 0.05)
+        monkeypatch.setattr(f"jobyard.executors.kubernetes.followers.{pause}", 0.05)
     gang = a_job(groups=(a_group(count=2),), gang=True, cluster="k", image="i", kind="PyTorchJob", training=Training())
     play = Play(tmp_path, gang, is_simulated=False)
     await play.settle(live(0), live(1))
@@ -204,21 +210,20 @@ async def test_pods_whose_object_is_gone_end_when_they_do(tmp_path: Path, monkey
                 "training.kubeflow.org/replica-type": role,
                 "training.kubeflow.org/replica-index": "0",
             }
-            play.held.pod_changed(a_pod(pod, phase, labels, **metadata), gone)
+            play.held.observed.pod_changed(a_pod(pod, phase, labels, **metadata), gone)
 
     changed("Running", False)
     going = [live(task, 1, pod, is_stopping=True, is_yielding=True, at_once=True) for task, pod in enumerate(pods)]
     await play.settle(*going)
     assert play.api.deleted == [name]
     # 1. The object goes at once, and its pods have their grace.
-    play.held.object_changed(KINDS["PyTorchJob"], play.held.objects[name], True)
+    play.held.observed.object_changed(KINDS["PyTorchJob"], play.held.observed.objects[name], True)
     changed("Running", False, deletionTimestamp="2026-01-01T01:00:00Z")
     assert await play.settle(*going) == []
     # 2. Only then the attempts are over: they were preempted.
     changed("Running", True, deletionTimestamp="2026-01-01T01:00:00Z")
     await play.settle(*going)
-    for ending in play.held._ending.values():
-        await ending
+    await play.held.last_words.all_told()
     (first, second) = [item for event in play.told if isinstance(event, AttemptsFinished) for item in event.items]
     assert {first.outcome.reason, second.outcome.reason} == {Reason.PREEMPTED}
     assert play.held.is_empty
@@ -230,8 +235,7 @@ async def test_a_gang_whose_object_went_while_nobody_looked_is_lost(tmp_path: Pa
     play = Play(tmp_path, gang, sees_all=sees_all)
     play.now = JobFacts(False, attempt=1)
     await play.settle(live(0, 1, "a-master-0"), live(1, 1, "a-worker-0"))
-    for ending in play.held._ending.values():
-        await ending
+    await play.held.last_words.all_told()
     told = [item for event in play.told if isinstance(event, AttemptsFinished) for item in event.items]
     assert [item.outcome.reason for item in told] == [Reason.NODE_LOST] * lost
 
@@ -243,7 +247,7 @@ async def test_tasks_of_a_training_that_is_no_gang_stay_when_one_of_them_is_trie
     await play.settle(live(0), live(1))
     name = play.newest
     labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/job-index": "0"}
-    play.held.pod_changed(a_pod(f"{name}-0", "Running", labels), False)
+    play.held.observed.pod_changed(a_pod(f"{name}-0", "Running", labels), False)
     play.now = JobFacts(False, attempt=1)
     assert await play.settle(live(0, 1, f"{name}-0"), live(1, 2)) == []
     assert play.api.deleted == []
@@ -255,12 +259,12 @@ async def test_a_task_that_is_cancelled_before_its_pod_began_is_let_go_when_that
     array = play.newest
     labels = {"batch.kubernetes.io/job-name": array, "batch.kubernetes.io/job-completion-index": "2"}
     pod = a_pod(f"{array}-2-x", "Pending", labels)
-    play.held.pod_changed(pod, False)
+    play.held.observed.pod_changed(pod, False)
     stopping = live(2, is_stopping=True)
     assert await play.settle(live(0), live(1), stopping) == []
     # Its failure and its going are heard of at once.
-    play.held.pod_changed(pod, True)
-    play.held.objects[array] = {**play.held.objects[array], "status": {"failedIndexes": "2"}}
+    play.held.observed.pod_changed(pod, True)
+    play.held.observed.objects[array] = {**play.held.observed.objects[array], "status": {"failedIndexes": "2"}}
     (told,) = await play.settle(live(0), live(1), stopping)
     assert isinstance(told, AttemptsWithdrawn)
     assert told.attempts == (stopping.attempt,)

@@ -1,0 +1,83 @@
+"""What has this server done for a job of a cluster, and told of it?
+
+A new server knows none of it, and comes to the same end: it is there so that nothing is sent or told twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from jobyard.agent.stop_file import StopOrder
+from jobyard.executors.kubernetes.outcomes import deleted_at
+from jobyard.executors.kubernetes.units import UnitKey
+from jobyard.executors.protocol import LiveAttempt
+from jobyard.model.events import AttemptsAwaited, AttemptsStarted, Event
+from jobyard.model.task import AttemptId
+
+Object = dict[str, Any]
+
+
+class Now(NamedTuple):
+    """`at` is of the wall's clock, `up` of the boot clock."""
+
+    at: float
+    up: float
+
+
+@dataclass
+class Done:
+    made: set[str] = field(default_factory=set)  # objects, with all that belongs to them
+    deleted: set[str] = field(default_factory=set)
+    patched: dict[str, Object] = field(default_factory=dict)  # the last that let an object in
+    secrets_owner: str | None = None  # the object; None: nobody, they are to stay
+    since: dict[UnitKey | str, float] = field(default_factory=dict)  # what is waited for, and since when
+    begun: dict[AttemptId, str] = field(default_factory=dict)  # told, with the pod
+    words: dict[AttemptId, str] = field(default_factory=dict)  # what they wait for, as told
+    followed: set[AttemptId] = field(default_factory=set)  # their output is on its way home
+    ending: set[AttemptId] = field(default_factory=set)  # their last words are on their way home, or told
+    hurried: set[AttemptId] = field(default_factory=set)  # they are to end without their grace
+    orders: dict[AttemptId, StopOrder] = field(default_factory=dict)
+
+    def told(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, AttemptsStarted):
+                for started in event.items:
+                    self.begun[started.attempt] = started.unit
+                    self.words.pop(started.attempt, None)
+            elif isinstance(event, AttemptsAwaited):
+                self.words.update((awaited.attempt, awaited.sentence) for awaited in event.items)
+
+    def signalled(self, attempts: Iterable[LiveAttempt], now: Now) -> None:
+        """These are ended now, politely."""
+        for each in attempts:
+            if each.is_yielding:
+                order = self.orders.setdefault(each.attempt, StopOrder(now.up, 0.0, 0.0))  # never asked
+                order.at_once = order.at_once or each.at_once
+                order.signalled_at = order.signalled_at or math.floor(now.at)  # ends are told in whole seconds
+
+    def order_of(self, each: LiveAttempt, pod: Object, now: Now) -> StopOrder | None:
+        """What it was asked; by an earlier server, where the yard knows of it and we do not."""
+        order = self.orders.get(each.attempt)
+        if order is None and each.is_yielding:
+            order = StopOrder(now.up, each.yield_seconds, 0.0)
+            order.at_once, order.signalled_at = each.at_once, deleted_at(pod) or 0.0
+        return order
+
+    def has_waited(self, what: UnitKey | str, seconds: float, now: Now) -> bool:
+        """Is this waited for, and so long?"""
+        return now.up - self.since.get(what, now.up) >= seconds * 0.9
+
+    def forget_told(self) -> None:
+        """Whoever forgot everything hears of it again."""
+        self.begun.clear()
+        self.words.clear()
+
+    def prune(self, attempts: Collection[AttemptId], on_their_way: Collection[AttemptId]) -> None:
+        """Arrays may have very many tasks: only these are still asked for."""
+        self.ending = {attempt for attempt in self.ending if attempt in attempts or attempt in on_their_way}
+        self.begun = {attempt: pod for attempt, pod in self.begun.items() if attempt in attempts}
+        self.words = {attempt: words for attempt, words in self.words.items() if attempt in attempts}
+        self.hurried.intersection_update(attempts)

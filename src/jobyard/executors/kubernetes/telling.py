@@ -1,0 +1,221 @@
+"""What is to be told of the pods and objects that were seen? Pure: a part of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from jobyard.executors.kubernetes import names
+from jobyard.executors.kubernetes.done import Done, Now
+from jobyard.executors.kubernetes.observed import ENDED, Observed
+from jobyard.executors.kubernetes.outcomes import started_at
+from jobyard.executors.kubernetes.rayjob import is_submitter
+from jobyard.executors.kubernetes.states import Meaning, meaning_of_pod
+from jobyard.executors.kubernetes.steps import End, Follow, Step, Tell
+from jobyard.executors.kubernetes.units import is_ours, is_within, pods_before, pods_by_attempt
+from jobyard.executors.kubernetes.wanted import Unit, Wanted
+from jobyard.executors.protocol import LiveAttempt
+from jobyard.kubernetes.states import is_over
+from jobyard.model.events import (
+    AttemptsAwaited,
+    AttemptsStarted,
+    Awaited,
+    Event,
+    SlotMoved,
+    Started,
+)
+from jobyard.model.job import Reason, State
+from jobyard.model.task import Outcome
+
+Object = dict[str, Any]
+
+
+def matched_pods(wanted: Wanted, observed: Observed, unit: Unit) -> dict[LiveAttempt, Object]:
+    """The pod of each attempt that has one."""
+    found = observed.pods_of(unit.kind, unit.name)
+    pods = [pod for pod in found if unit.kind.name != "RayJob" or not is_submitter(pod)]
+    return pods_by_attempt(wanted.spec, unit.kind, unit.attempts, pods, observed.gone, wanted.ended)
+
+
+def told_of_unit(
+    wanted: Wanted, observed: Observed, done: Done, unit: Unit, matched: Mapping[LiveAttempt, Object], now: Now
+) -> list[Step]:
+    return _Teller(wanted, observed, done, unit, now).steps(matched)
+
+
+class _Teller:
+    """Of one object and its attempts. Followers and ends come first, then all events at once."""
+
+    def __init__(self, wanted: Wanted, observed: Observed, done: Done, unit: Unit, now: Now) -> None:
+        self._wanted, self._observed, self._done, self._unit, self._now = wanted, observed, done, unit, now
+        self._object = observed.objects.get(unit.name)
+        self._meaning = unit.kind.meaning(self._object) if self._object else None
+
+    def steps(self, matched: Mapping[LiveAttempt, Object]) -> list[Step]:
+        steps: list[Step] = []
+        events: list[Event] = []
+        for each in self._unit.attempts:
+            if each.attempt in self._done.ending:
+                continue
+            for said in self._of_attempt(each, matched.get(each)):
+                if isinstance(said, Follow | End):
+                    steps.append(said)
+                else:
+                    events.append(said)
+        return [*steps, Tell(tuple(events))] if events else steps
+
+    def _of_attempt(self, each: LiveAttempt, pod: Object | None) -> Iterator[Event | Follow | End]:
+        unit, kind = self._unit, self._unit.kind
+        if pod is not None and not each.is_running and self._number_of(pod) > each.attempt.number:
+            yield End(each, None, self._lost(each, "a pod of its was lost while nobody looked"))
+            return
+        starter = self._starter_of(pod)
+        if pod is not None:
+            yield from self._begins(each, pod, starter)
+        if kind.by_object:
+            yield from self._ends_by_object(each, pod, starter)
+        elif pod is not None:
+            yield from self._ends(each, pod)
+        elif outcome := self._outcome_without_pod(each):
+            yield End(each, None, outcome)
+        elif each.is_running:
+            yield self._vanished(each)
+        elif self._meaning is not None:
+            yield from self._awaits(each, self._reason_of(self._meaning))
+        elif unit.name in self._observed.lost:
+            sentence = f"{kind.name} {unit.name} was deleted by somebody, and is made again when its pods are gone"
+            yield from self._awaits(each, Meaning(State.STARTING, None, sentence))
+
+    def _number_of(self, pod: Object) -> int:
+        """The attempt that a pod takes itself for; 0: it does not know."""
+        if not is_ours(self._wanted.spec):
+            return 0
+        number = int((pod["metadata"].get("labels") or {}).get(names.ATTEMPT) or 0)
+        return number and number + pods_before(pod)
+
+    # -- its beginning ------------------------------------------------------------------------------------------------
+
+    def _begins(self, each: LiveAttempt, pod: Object, starter: Object | None) -> Iterator[Event | Follow]:
+        """Where it is, that it began; and its output, which is followed from now on."""
+        name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
+        begun = started_at(starter) if starter is not None and started_at(pod) is not None else None
+        place = f"{self._wanted.cluster}/{node}"
+        if node and each.slot.placement.node != place:
+            yield SlotMoved(each.slot.id, place, self._now.at)
+        if begun is not None and not each.is_running and self._done.begun.get(each.attempt) != name:
+            yield AttemptsStarted((Started(each.attempt, begun, name),), self._now.at)
+        if each.attempt in self._done.followed or self._wanted.is_simulated(node):
+            return
+        writer = self._writer_of(each, pod)
+        if writer is not None and self._observed.is_here(writer) and started_at(writer):
+            yield Follow(each, pod, writer)
+
+    def _starter_of(self, pod: Object | None) -> Object | None:
+        """The pod whose start is the task's: its own. Of a RayJob nothing has begun before its command is handed in."""
+        if not self._has_submitter:
+            return pod
+        submitters = self._submitters()
+        return next((each for each in submitters if started_at(each)), submitters[-1] if submitters else None)
+
+    def _writer_of(self, each: LiveAttempt, pod: Object) -> Object | None:
+        """The pod whose output is the task's: its own. The command of a RayJob writes in the pod that handed it in."""
+        if self._unit.kind.name != "RayJob" or each.attempt.task != 0:
+            return pod
+        begun = [seen for seen in self._submitters() if started_at(seen)]
+        if begun:
+            return begun[-1]
+        return pod if self._object is not None and not self._has_submitter else None
+
+    @property
+    def _has_submitter(self) -> bool:
+        made = self._object
+        return self._unit.kind.name == "RayJob" and made is not None and "submitterPodTemplate" in made["spec"]
+
+    def _submitters(self) -> list[Object]:
+        return [pod for pod in self._observed.pods_of(self._unit.kind, self._unit.name) if is_submitter(pod)]
+
+    # -- its end ------------------------------------------------------------------------------------------------------
+
+    def _ends(self, each: LiveAttempt, pod: Object) -> Iterator[Event | End]:
+        if is_over(pod) or not self._observed.is_here(pod):
+            yield End(each, pod)
+        elif started_at(pod) is None:
+            yield from self._awaits(each, meaning_of_pod(pod))
+
+    def _ends_by_object(self, each: LiveAttempt, pod: Object | None, starter: Object | None) -> Iterator[Event | End]:
+        """Pods may go before the object says how all ended, and those of a success may be killed by its operator."""
+        meaning, is_lost = self._meaning, self._unit.name in self._observed.lost
+        if meaning is None:
+            if each.is_running and (is_lost or self._wanted.sees_all_of(self._unit.kind)):
+                if pod is not None:
+                    yield from self._ends(each, pod)  # the object goes at once, its pods have their grace
+                else:
+                    yield self._vanished(each)
+        elif meaning.state in ENDED:
+            yield End(each, pod, self._outcome_of_object(meaning), asks=True)
+        elif pod is None and not each.is_running:
+            yield from self._awaits(each, self._reason_of(meaning))
+        elif pod is not None and started_at(pod) is None and not is_lost:
+            yield from self._awaits(each, meaning_of_pod(pod))
+        elif pod is not None and not each.is_running and (starter is None or started_at(starter) is None):
+            yield from self._awaits(each, _before_its_command(starter))
+
+    def _vanished(self, each: LiveAttempt) -> End:
+        """Its pod is nowhere, and nobody saw it end."""
+        outcome = self._lost(each, f"its pod {each.unit} is gone, and nobody saw how it ended")
+        return End(each, None, outcome)
+
+    def _lost(self, each: LiveAttempt, message: str) -> Outcome:
+        is_ours = each.is_yielding and each.attempt in self._done.orders
+        reason = Reason.PREEMPTED if is_ours else Reason.NODE_LOST
+        return Outcome(self._now.at, self._now.at, reason=reason, message=message)
+
+    def _outcome_of_object(self, meaning: Meaning) -> Outcome:
+        """Of all tasks of an object that ended."""
+        at = self._now.at
+        if meaning.state is State.SUCCEEDED:
+            return Outcome(at, at, exit_code=0)
+        if meaning.reason in (None, Reason.EXIT_CODE):
+            return Outcome(at, at, exit_code=1, message=meaning.sentence)
+        return Outcome(at, at, reason=meaning.reason, message=meaning.sentence)
+
+    def _outcome_without_pod(self, each: LiveAttempt) -> Outcome | None:
+        """What the object says of a task whose pod is not there any more, or never was; None: nothing."""
+        seen, meaning, at = self._object, self._meaning, self._now.at
+        if seen is None or meaning is None:
+            return None
+        is_job = self._unit.kind.name == "Job"
+        if is_job and is_within(each.attempt.task, seen.get("status", {}).get("completedIndexes") or ""):
+            return Outcome(at, at, exit_code=0)
+        if not self._unit.kind.by_object and meaning.state is State.FAILED and meaning.reason is Reason.EXIT_CODE:
+            # A Job takes a pod that somebody deleted for one that failed; those that failed by themselves stay there.
+            message = f"its pod {each.unit} is gone, and nobody saw how it ended".replace("  ", " ")
+            return Outcome(at, at, reason=Reason.NODE_LOST, message=message)
+        is_array = seen.get("spec", {}).get("completions", 1) > 1
+        return self._outcome_of_object(meaning) if meaning.state in ENDED and not is_array else None
+
+    # -- what it waits for --------------------------------------------------------------------------------------------
+
+    def _awaits(self, each: LiveAttempt, meaning: Meaning) -> Iterator[Event]:
+        yield from awaited(self._done, [each], meaning, self._now)
+
+    def _reason_of(self, meaning: Meaning) -> Meaning:
+        if words := self._observed.queue_words.get(self._unit.name):
+            return Meaning(State.PENDING, Reason.QUOTA, f"it waits in Kueue's queue: {words}")
+        if meaning.state is State.RUNNING:  # others of it do
+            return Meaning(State.STARTING, None, "its pod is still to be made")
+        return meaning
+
+
+def awaited(done: Done, attempts: Iterable[LiveAttempt], meaning: Meaning, now: Now) -> list[Event]:
+    """Told in words, once."""
+    fresh = [each.attempt for each in attempts if done.words.get(each.attempt) != meaning.sentence]
+    return [AttemptsAwaited((Awaited(attempt, meaning.reason, meaning.sentence),), now.at) for attempt in fresh]
+
+
+def _before_its_command(submitter: Object | None) -> Meaning:
+    """Of a RayJob whose cluster is up, and whose command nobody runs yet."""
+    if submitter is None:
+        return Meaning(State.STARTING, None, "its Ray cluster is up, and its command is still to be handed in")
+    why = meaning_of_pod(submitter)
+    return Meaning(State.STARTING, why.reason, f"the pod that hands its command to Ray: {why.sentence}")
