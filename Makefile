@@ -50,6 +50,8 @@ soak: setup packages ## the long fault campaigns
 	JOBYARD_FAULT_ROUNDS=200 JOBYARD_LINK_ROUNDS=45 JOBYARD_LINK_SEED=2 JOBYARD_POISON_SPECS=10000 \
 		JOBYARD_ARTEFACTS=$(CURDIR)/artefacts pytest tests/faults --timeout=0 -s
 	JOBYARD_CLUSTER_ROUNDS=20 JOBYARD_ARTEFACTS=$(CURDIR)/artefacts pytest tests/cluster/test_faults.py -s
+	JOBYARD_LOST_ROUNDS=50 JOBYARD_ARTEFACTS=$(CURDIR)/artefacts pytest tests/cluster/test_lost_pods.py -s
+	JOBYARD_WORLDS=1000 pytest tests/unit/executors/kubernetes/test_kubernetes_plan.py
 	JOBYARD_HISTORIES=1000 pytest tests/unit/engine/test_yard_machine.py --timeout=0
 	JOBYARD_OPENAPI_EXAMPLES=500 pytest tests/security/test_openapi.py --timeout=0
 
