@@ -180,7 +180,7 @@ def test_deadlines_pass_without_anything_else_happening() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [10, *long(*range(11, 16))])
+@pytest.mark.parametrize("seed", [*long(*range(10, 16))])
 def test_random_weeks(seed: int) -> None:
     week = a_day(seed, jobs=250, days=7, delay=seed % 3 * 0.5)
     check_ends(week)

@@ -49,8 +49,7 @@ def result(done: subprocess.CompletedProcess[str]) -> str:
     ("script", "argument", "ask"),
     [
         *long(("with_lightning.py", "saved", "signal"), ("with_lightning.py", "unsaved", "file")),
-        ("with_keras.py", "backup", "file"),
-        *long(("with_keras.py", "model", "signal")),
+        *long(("with_keras.py", "backup", "file"), ("with_keras.py", "model", "signal")),
         *long(("with_huggingface.py", "epoch", "signal"), ("with_huggingface.py", "no", "file")),
     ],
 )
