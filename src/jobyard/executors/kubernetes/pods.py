@@ -7,6 +7,7 @@ from typing import Any
 
 from jobyard.executors.kubernetes import names, reporting, storage
 from jobyard.executors.kubernetes.capacity import GPU_MEMORY
+from jobyard.executors.kubernetes.kinds import kind_of
 from jobyard.executors.kubernetes.tables import DIRECTORY
 from jobyard.executors.kubernetes.variables import Pod, command_of, variables_of
 from jobyard.kubernetes.gpus import GPU
@@ -139,8 +140,10 @@ def _directory(pod: Pod) -> str:
     """Tasks that do not belong together have directories of their own, the same for each attempt."""
     if pod.shares_directories or not pod.site.storage:
         return ""
+    replica, completion = "$(JOB_INDEX)", "$(JOB_COMPLETION_INDEX)"
     if pod.number is not None:
-        return str(pod.spec.place_of(pod.number).completion)
-    if pod.is_jobset:
-        return f"{names.kind_name(pod.group)}-$(JOB_INDEX)-$(JOB_COMPLETION_INDEX)"
-    return "$(JOB_COMPLETION_INDEX)"
+        place = pod.spec.place_of(pod.number)
+        replica, completion = str(place.replica), str(place.completion)
+    if kind_of(pod.spec).name == "JobSet":  # also of a task of it that has a Job of its own
+        return f"{names.kind_name(pod.group)}-{replica}-{completion}"
+    return completion

@@ -11,7 +11,7 @@ from jobyard.executors.kubernetes.observed import ENDED, Observed
 from jobyard.executors.kubernetes.outcomes import started_at
 from jobyard.executors.kubernetes.rayjob import is_submitter
 from jobyard.executors.kubernetes.states import Meaning, meaning_of_pod
-from jobyard.executors.kubernetes.steps import End, Follow, Step, Tell
+from jobyard.executors.kubernetes.steps import End, Follow, LookAgain, Step, Tell
 from jobyard.executors.kubernetes.units import is_ours, is_within, pods_before, pods_by_attempt
 from jobyard.executors.kubernetes.wanted import Unit, Wanted
 from jobyard.executors.protocol import LiveAttempt
@@ -28,6 +28,7 @@ from jobyard.model.job import Reason, State
 from jobyard.model.task import Outcome
 
 Object = dict[str, Any]
+HEAD_SECONDS = 2.0  # before a RayJob whose head is gone is taken for lost: one that ended removes it too
 
 
 def matched_pods(wanted: Wanted, observed: Observed, unit: Unit) -> dict[LiveAttempt, Object]:
@@ -58,13 +59,13 @@ class _Teller:
             if each.attempt in self._done.ending:
                 continue
             for said in self._of_attempt(each, matched.get(each)):
-                if isinstance(said, Follow | End):
+                if isinstance(said, Follow | End | LookAgain):
                     steps.append(said)
                 else:
                     events.append(said)
         return [*steps, Tell(tuple(events))] if events else steps
 
-    def _of_attempt(self, each: LiveAttempt, pod: Object | None) -> Iterator[Event | Follow | End]:
+    def _of_attempt(self, each: LiveAttempt, pod: Object | None) -> Iterator[Event | Follow | End | LookAgain]:
         unit, kind = self._unit, self._unit.kind
         if pod is not None and not each.is_running and self._number_of(pod) > each.attempt.number:
             yield End(each, None, self._lost(each, "a pod of its was lost while nobody looked"))
@@ -142,7 +143,9 @@ class _Teller:
         elif started_at(pod) is None:
             yield from self._awaits(each, meaning_of_pod(pod))
 
-    def _ends_by_object(self, each: LiveAttempt, pod: Object | None, starter: Object | None) -> Iterator[Event | End]:
+    def _ends_by_object(
+        self, each: LiveAttempt, pod: Object | None, starter: Object | None
+    ) -> Iterator[Event | End | LookAgain]:
         """Pods may go before the object says how all ended, and those of a success may be killed by its operator."""
         meaning, is_lost = self._meaning, self._unit.name in self._observed.lost
         if meaning is None:
@@ -153,12 +156,23 @@ class _Teller:
                     yield self._vanished(each)
         elif meaning.state in ENDED:
             yield End(each, pod, self._outcome_of_object(meaning), asks=True)
+        elif self._has_lost_its_head(each, pod):
+            # KubeRay begins both anew, the head and the command. Unless the RayJob is about to say that it has ended.
+            if self._done.has_waited(f"head of {self._unit.name}", HEAD_SECONDS, self._now):
+                yield End(each, pod) if pod is not None else self._vanished(each)
+            else:
+                yield LookAgain(f"head of {self._unit.name}", HEAD_SECONDS)
         elif pod is None and not each.is_running:
             yield from self._awaits(each, self._reason_of(meaning))
         elif pod is not None and started_at(pod) is None and not is_lost:
             yield from self._awaits(each, meaning_of_pod(pod))
         elif pod is not None and not each.is_running and (starter is None or started_at(starter) is None):
             yield from self._awaits(each, _before_its_command(starter))
+
+    def _has_lost_its_head(self, each: LiveAttempt, pod: Object | None) -> bool:
+        """A Ray cluster outlives its workers, and not its head. One that a user wrote does as it says."""
+        is_head = self._unit.kind.name == "RayJob" and not self._wanted.spec.manifest and each.attempt.task == 0
+        return is_head and each.is_running and (pod is None or not self._observed.is_here(pod))
 
     def _vanished(self, each: LiveAttempt) -> End:
         """Its pod is nowhere, and nobody saw it end."""

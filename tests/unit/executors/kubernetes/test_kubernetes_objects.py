@@ -358,3 +358,18 @@ def test_head_and_submitter_of_a_rayjob_ask_together_for_what_its_slot_holds() -
         (submitter,) = spec["submitterPodTemplate"]["spec"]["containers"]
         asked = [each["resources"]["requests"] for each in (first, submitter)]
         assert tuple(each.get(name) for each in asked for name in ("cpu", "memory")) == expected
+
+
+def test_a_task_of_a_jobset_finds_its_directories_again_in_a_job_of_its_own() -> None:
+    groups = (a_group("chief"), a_group("worker", count=2, completions=3))
+    job = SubmittedJob("abcd1234", 7, a_job(groups=groups, cluster="k", image="i"))
+    (alone, *_) = task_objects_of(job, 6, 2, "ns", storage="disk")
+    (jobset, *_) = objects_of(job, 1, "ns", storage="disk")
+    (container,) = alone["spec"]["template"]["spec"]["containers"]
+    (inside,) = jobset["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]["spec"]["containers"]
+    filled = {"$(JOB_INDEX)": "1", "$(JOB_COMPLETION_INDEX)": "2"}
+    for own, shared in zip(container["volumeMounts"], inside["volumeMounts"], strict=True):
+        path = shared["subPathExpr"]
+        for name, value in filled.items():
+            path = path.replace(name, value)
+        assert own["subPath"] == path

@@ -190,6 +190,25 @@ async def test_a_rayjob_runs_when_its_command_is_handed_in_and_says_what_it_wait
     ]
 
 
+async def test_a_rayjob_whose_head_is_lost_is_lost_and_begins_anew(tmp_path: Path) -> None:
+    spec = with_kind(a_job(groups=(a_group(count=1),), cluster="k", on="k", image="i", kind="RayJob"))
+    play = Play(tmp_path, spec)
+    await play.settle(live(0), live(1))
+    name = play.newest
+    labels = {"jobyard.dev/object": name, "ray.io/originated-from-cr-name": name, "ray.io/node-type": "head"}
+    play.held.observed.pod_changed(a_pod("head", "Running", labels), False)
+    running = [live(0, 1, "head"), live(1, 1, "worker")]
+    # 1. It may be about to say that it has ended: then its head goes too.
+    play.held.observed.pod_changed(a_pod("head", "Running", labels), True)
+    assert await play.settle(*running) == []
+    # 2. It says nothing.
+    play.held.done.since[f"head of {name}"] = 0.0
+    await play.settle(*running)
+    await play.held.last_words.all_told()
+    (ended,) = [item for event in play.told if isinstance(event, AttemptsFinished) for item in event.items]
+    assert (ended.attempt.task, ended.outcome.reason) == (0, Reason.NODE_LOST)
+
+
 def awaited(events: list[Event]) -> set[str]:
     return {item.sentence for event in events if isinstance(event, AttemptsAwaited) for item in event.items}
 
