@@ -56,36 +56,47 @@ class CarryingOut:
         self._again = again
 
     async def carry_out(self, api: Api, held: HeldJob, steps: Iterable[Step]) -> bool:
-        """True: an object was made, and the next plan is due at once. Raises ExecutorError where a step failed that
-        may be better later: the steps behind it wait for the next plan."""
-        has_made = False
+        """True: an object was made, and the next plan is due at once. A step that is refused holds up no other, and is
+        told at the end; one that nobody answers breaks the rest off, for the next plan. Raises ExecutorError for both.
+        """
+        has_made, refusals = False, []
         for step in steps:
-            match step:
-                case Tell(events=events):
-                    self.tell(held, events)
-                case Follow(live=live, pod=pod, writer=writer):
-                    held.done.followed.add(live.attempt)
-                    held.followers.begin(api, live.attempt, pod, writer)
-                case End():
-                    held.last_words.begin(api, step)
-                case Apply():
-                    has_made = await self._apply(api, held, step) or has_made
-                case Patch():
-                    await self._patch(api, held, step)
-                case Delete():
-                    await self._delete(api, held, step)
-                case DeletePod(name=name, grace_seconds=grace):
-                    path = object_path("v1", "pods", api.namespace, name)
-                    await (api.delete(path) if grace is None else api.delete(path, grace_seconds=grace))
-                case AskToStop(live=live, pod=pod):
-                    self._again(held.id, await _ask_to_stop(api, held, live, pod))
-                case Signal(attempts=attempts):
-                    held.done.signalled(attempts, clocks())
-                case LookAgain(what=what, seconds=seconds):
-                    if what:
-                        held.done.since.setdefault(what, clocks().up)
-                    self._again(held.id, seconds)
+            try:
+                has_made = await self._do(api, held, step) or has_made
+            except Refused as refused:
+                refusals.append(refused)
+        if refusals:
+            raise refusals[0]
         return has_made
+
+    async def _do(self, api: Api, held: HeldJob, step: Step) -> bool:
+        match step:
+            case Tell(events=events):
+                self.tell(held, events)
+            case Follow(live=live, pod=pod, writer=writer):
+                held.done.followed.add(live.attempt)
+                held.followers.begin(api, live.attempt, pod, writer)
+            case End():
+                held.last_words.begin(api, step)
+            case Apply():
+                return await self._apply(api, held, step)
+            case Patch():
+                await self._patch(api, held, step)
+            case Delete(kind=kind, name=name):
+                await api.delete(f"{kind.collection(api.namespace)}/{name}")
+                held.done.deleted.add(name)
+            case DeletePod(name=name, grace_seconds=grace):
+                path = object_path("v1", "pods", api.namespace, name)
+                await (api.delete(path) if grace is None else api.delete(path, grace_seconds=grace))
+            case AskToStop(live=live, pod=pod):
+                self._again(held.id, await _ask_to_stop(api, held, live, pod))
+            case Signal(attempts=attempts):
+                held.done.signalled(attempts, clocks())
+            case LookAgain(what=what, seconds=seconds):
+                if what:
+                    held.done.since.setdefault(what, clocks().up)
+                self._again(held.id, seconds)
+        return False
 
     def tell(self, held: HeldJob, events: Sequence[Event]) -> None:
         held.done.told(events)
@@ -111,9 +122,12 @@ class CarryingOut:
                     self.give_up(step.attempts, SECRET_GONE)
                     return False
                 held.done.secrets_owner = None
+                held.done.begin_anew(name)
                 made = await api.apply(f"{step.kind.collection(api.namespace)}/{name}", first)
-                held.observed.object_changed(step.kind, made, False)
-            owner = held.observed.objects[name]
+                held.observed.answered(step.kind, made)
+            owner = held.observed.objects.get(name)
+            if owner is None:  # somebody has deleted it meanwhile
+                return True
             for child in rest:
                 body = owned(child, {**first, "metadata": owner["metadata"]})
                 await _create_once(api, object_path("v1", PLURALS[child["kind"]], api.namespace), body)
@@ -121,7 +135,6 @@ class CarryingOut:
             self._refused(held, refused, step.attempts)
             return False
         held.done.made.add(name)
-        held.done.deleted.discard(name)
         return True
 
     def _refused(self, held: HeldJob, refused: Refused, attempts: Sequence[LiveAttempt]) -> None:
@@ -140,16 +153,12 @@ class CarryingOut:
         try:
             answer = await api.patch(f"{step.kind.collection(api.namespace)}/{step.name}", step.body)
         except Refused as refused:
-            if step.is_kept and not refused.is_absent:
-                raise
-            return
-        held.observed.object_changed(step.kind, answer, False)
+            if refused.is_absent:
+                return
+            raise
+        held.observed.answered(step.kind, answer)
         if step.is_kept:
             held.done.patched[step.name] = step.body
-
-    async def _delete(self, api: Api, held: HeldJob, step: Delete) -> None:
-        await api.delete(f"{step.kind.collection(api.namespace)}/{step.name}")
-        held.done.deleted.add(step.name)
 
 
 async def _ask_to_stop(api: Api, held: HeldJob, each: LiveAttempt, pod: Object) -> float:

@@ -67,8 +67,15 @@ class Done:
         return order
 
     def has_waited(self, what: UnitKey | str, seconds: float, now: Now) -> bool:
-        """Is this waited for, and so long?"""
+        """Is this waited for, and so long? The event loop may ring a little early."""
         return now.up - self.since.get(what, now.up) >= seconds * 0.9
+
+    def begin_anew(self, name: str) -> None:
+        """An object of this name is made, perhaps for the second time: nothing was done for it yet."""
+        self.deleted.discard(name)
+        self.patched.pop(name, None)
+        for what in ("{}", "end of {}", "pods of {}", "head of {}"):
+            self.since.pop(what.format(name), None)
 
     def forget_told(self) -> None:
         """Whoever forgot everything hears of it again."""

@@ -293,7 +293,7 @@ class KubernetesExecutor:
 
     def _held(self, job_id: str) -> HeldJob:
         if job_id not in self._jobs:
-            self._jobs[job_id] = HeldJob(job_id, self._mirror, self._tell)
+            self._jobs[job_id] = HeldJob(job_id, self._mirror, self._tell, self._again)
         return self._jobs[job_id]
 
     def _tell(self, events: Sequence[Event]) -> None:

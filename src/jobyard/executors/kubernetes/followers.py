@@ -19,7 +19,7 @@ from jobyard.model.events import Event
 from jobyard.model.task import AttemptId
 
 Object = dict[str, Any]
-LINGER_SECONDS = 30.0  # a pod whose node is gone is given up after so long, output or not
+GIVE_UP_SECONDS = 30.0  # a pod whose node is gone is given up after so long, output or not
 HANGING_SECONDS = 10.0  # after its pod's end a stream is no longer followed: nobody may hold its other end any more
 
 
@@ -99,7 +99,7 @@ class _Follower:
             await asyncio.wait(hanging)
             again = [stream for task, stream in zip(self._tasks, self._streams, strict=True) if task in hanging]
             self._tasks = [asyncio.create_task(stream.run(self._api)) for stream in again]
-            while (await asyncio.wait(self._tasks, timeout=LINGER_SECONDS))[1]:
+            while (await asyncio.wait(self._tasks, timeout=GIVE_UP_SECONDS))[1]:
                 if not any(stream.is_cut for stream in again):
                     break
         self.stop()

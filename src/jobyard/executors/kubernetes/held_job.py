@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from jobyard.executors.kubernetes.done import Done
 from jobyard.executors.kubernetes.followers import Followers
 from jobyard.executors.kubernetes.last_words import LastWords
 from jobyard.executors.kubernetes.observed import Observed
-from jobyard.executors.kubernetes.units import UnitKey
+from jobyard.executors.kubernetes.units import Scope, UnitKey
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import LiveAttempt
 from jobyard.model.events import Event
@@ -18,13 +19,20 @@ Object = dict[str, Any]
 
 
 class HeldJob:
-    def __init__(self, job_id: str, mirror: Mirror, tell: Callable[[Sequence[Event]], None]) -> None:
+    def __init__(
+        self,
+        job_id: str,
+        mirror: Mirror,
+        tell: Callable[[Sequence[Event]], None],
+        again: Callable[[str], None],
+    ) -> None:
+        """`again`: have a job looked at once more, some seconds later."""
         self.id = job_id
         self.observed = Observed()
         self.done = Done()
         self.built: dict[UnitKey, list[Object]] = {}  # objects, as they were when their attempts began
         self.followers = Followers(mirror, tell)
-        self.last_words = LastWords(self.observed, self.done, self.followers, mirror, tell)
+        self.last_words = LastWords(self.observed, self.done, self.followers, mirror, tell, partial(again, job_id))
         self.is_touched = False  # something changed while it was settled
 
     @property
@@ -48,3 +56,7 @@ class HeldJob:
         if len(self.done.ending) + len(self.observed.gone) >= 100 + 2 * len(live):
             self.done.prune({each.attempt for each in live}, self.last_words.on_their_way)
             self.observed.forget_gone({each.unit for each in live})
+            alone = {UnitKey(Scope.TASK, each.attempt.number, each.attempt.task) for each in live}
+            for key in [key for key in self.built if key.scope is Scope.TASK and key not in alone]:
+                del self.built[key]
+                self.done.since.pop(key, None)

@@ -46,9 +46,11 @@ class LastWords:
         followers: Followers,
         mirror: Mirror,
         tell: Callable[[Sequence[Event]], None],
+        again: Callable[[], None],
     ) -> None:
+        """`again`: have the job looked at once more."""
         self._observed, self._done, self._followers = observed, done, followers
-        self._mirror, self._tell = mirror, tell
+        self._mirror, self._tell, self._again = mirror, tell, again
         self._tasks: dict[AttemptId, asyncio.Task[None]] = {}
 
     @property
@@ -81,6 +83,7 @@ class LastWords:
         except Exception:  # a bug of ours, or a pod that we do not understand: the next plan tries again
             log.exception("the end of %s", attempt)
             self._done.ending.discard(attempt)
+            self._again()
         self._tasks.pop(attempt, None)
 
     async def _end(self, api: Api, end: End) -> None:

@@ -102,7 +102,7 @@ def task_objects_of(
     queue: str = "",
     resumes_at: int | None = None,
 ) -> list[Object]:
-    """A Job of one pod for one task of an array, whose own Job is over; the pod finds nothing out, all is told it."""
+    """A Job of one pod for one task whose array or JobSet is over; the pod finds nothing out, all is told it."""
     site = Site(namespace, yard_id, storage, queue)
     job = job._replace(spec=_without_shell(job.spec))
     _refuse(job.spec, "Job")

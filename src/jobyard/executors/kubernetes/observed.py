@@ -1,4 +1,4 @@
-"""What do the watches tell of one job's objects and pods? A cache: they fill a new one at any time."""
+"""What is known of one job's objects and pods, by watches and answers? A cache: watches fill a new one at any time."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class Observed:
     lost: set[str] = field(default_factory=set)  # objects that were there and were deleted
     pods: dict[str, Object] = field(default_factory=dict)
     gone: dict[str, Object] = field(default_factory=dict)  # pods that were deleted, as they were last seen
+    buried: set[str] = field(default_factory=set)  # the uids of these
     queue_words: dict[str, str] = field(default_factory=dict)  # by object: why Kueue holds it
 
     def pod_changed(self, pod: Object, gone: bool) -> None:
@@ -40,10 +41,20 @@ class Observed:
         if gone:
             self.objects.pop(name, None)
             self.lost.add(name)
+            self.buried.add(seen["metadata"].get("uid", ""))
         else:
             self.objects[name] = seen
             self.kinds[name] = kind
             self.lost.discard(name)
+
+    def answered(self, kind: Kind, seen: Object) -> None:
+        """What the API server said to us. Watches may have been faster: what they told counts."""
+        metadata, known = seen["metadata"], self.objects.get(seen["metadata"]["name"])
+        if metadata.get("uid") in self.buried or (
+            known is not None and is_same(known, seen) and _is_newer(known, seen)
+        ):
+            return
+        self.object_changed(kind, seen, False)
 
     def workload_changed(self, seen: Object, gone: bool) -> None:
         """What Kueue says of it."""
@@ -104,13 +115,20 @@ class Observed:
 
     def without_pods(self) -> list[str]:
         """Objects that have not ended and have none."""
-        if self.pods:
-            return []
-        return [name for name, seen in self.objects.items() if self.kinds[name].meaning(seen).state is State.STARTING]
+        starting = [
+            name for name, seen in self.objects.items() if self.kinds[name].meaning(seen).state is State.STARTING
+        ]
+        return [name for name in starting if not self.pods_of(self.kinds[name], name)]
 
 
 def is_leaving(seen: Object) -> bool:
     return "deletionTimestamp" in seen["metadata"]
+
+
+def _is_newer(known: Object, other: Object) -> bool:
+    """By what the API server counts with; where it says nothing, no."""
+    versions = [each["metadata"].get("resourceVersion", "") for each in (known, other)]
+    return all(map(str.isdigit, versions)) and int(versions[0]) > int(versions[1])
 
 
 def is_same(seen: Object, pod: Object) -> bool:

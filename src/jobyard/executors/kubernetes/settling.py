@@ -1,4 +1,4 @@
-"""How is one job brought to where the yard wants it? Ask what is wanted, plan, carry out."""
+"""Who reconciles one job of a cluster? Asks what is wanted, has it planned, and has the plan carried out."""
 
 from __future__ import annotations
 

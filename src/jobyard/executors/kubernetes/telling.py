@@ -180,8 +180,7 @@ class _Teller:
         return End(each, None, outcome)
 
     def _lost(self, each: LiveAttempt, message: str) -> Outcome:
-        is_ours = each.is_yielding and each.attempt in self._done.orders
-        reason = Reason.PREEMPTED if is_ours else Reason.NODE_LOST
+        reason = Reason.PREEMPTED if each.is_yielding else Reason.NODE_LOST
         return Outcome(self._now.at, self._now.at, reason=reason, message=message)
 
     def _outcome_of_object(self, meaning: Meaning) -> Outcome:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import copy
 import random
 from collections import Counter, defaultdict, deque
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from jobyard.errors import Unavailable
 from jobyard.executors.kubernetes.kinds import KINDS, merged
+from jobyard.kubernetes.refusals import Refused
 from jobyard.kubernetes.states import is_over
 
 Object = dict[str, Any]
@@ -43,8 +45,9 @@ class Books:
 class PlayedCluster:
     namespace = "ns"
 
-    def __init__(self, dice: random.Random) -> None:
-        self.dice = dice
+    def __init__(self, dice: random.Random, meanwhile: Callable[[], None]) -> None:
+        """`meanwhile` is called while an answer is on its way."""
+        self.dice, self.meanwhile = dice, meanwhile
         self.second = 1_800_000_000
         self.objects: dict[str, Object] = {}
         self.pods: dict[str, Object] = {}
@@ -58,8 +61,7 @@ class PlayedCluster:
         return self._request(lambda: self._apply(path.rpartition("/")[2], body))
 
     async def patch(self, path: str, body: Object) -> Any:
-        name = path.rpartition("/")[2]
-        return self._request(lambda: self._keep(name, merged(self.objects[name], body)) if name in self.objects else {})
+        return self._request(lambda: self._patch(path.rpartition("/")[2], body))
 
     async def create(self, path: str, body: Object) -> Any:
         return self._request(lambda: body)
@@ -71,7 +73,10 @@ class PlayedCluster:
     def _request(self, do: Any) -> Any:
         if self.dice.random() < self.loss / 2:
             raise Unavailable("the request was lost")
+        if self.dice.random() < self.loss / 10:
+            raise Refused(403, "Forbidden", "not now")
         answer = copy.deepcopy(do())
+        self.meanwhile()
         if self.dice.random() < self.loss / 2:
             raise Unavailable("the answer was lost")
         return answer
@@ -81,6 +86,11 @@ class PlayedCluster:
             return self.objects[name]
         metadata = {**body["metadata"], "uid": f"{name}@{self.second}", "creationTimestamp": self._time()}
         return self._keep(name, {**body, "metadata": metadata})
+
+    def _patch(self, name: str, body: Object) -> Object:
+        if name not in self.objects:
+            raise Refused(404, "NotFound", f"{name} not found")
+        return self._keep(name, merged(self.objects[name], body))
 
     def _keep(self, name: str, seen: Object) -> Object:
         self.objects[name] = seen

@@ -70,7 +70,7 @@ class Play:
         self.told: list[Event] = []
         self.troubles: list[str] = []
         self.api = PlayedApi()
-        self.held = HeldJob(JOB, Mirror(directory), self.told.extend)
+        self.held = HeldJob(JOB, Mirror(directory), self.told.extend, lambda job: None)
         yard = cast(Any, self)
         self._settling = Settling(
             ClusterConfig("k"),
@@ -214,7 +214,7 @@ def awaited(events: list[Event]) -> set[str]:
 
 
 async def test_pods_whose_object_is_gone_end_when_they_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for pause in ("HANGING_SECONDS", "LINGER_SECONDS"):
+    for pause in ("HANGING_SECONDS", "GIVE_UP_SECONDS"):
         monkeypatch.setattr(f"jobyard.executors.kubernetes.followers.{pause}", 0.05)
     gang = a_job(groups=(a_group(count=2),), gang=True, cluster="k", image="i", kind="PyTorchJob", training=Training())
     play = Play(tmp_path, gang, is_simulated=False)
