@@ -9,9 +9,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from jobyard.executors.kubernetes import names
 from jobyard.executors.kubernetes.done import Done, Now
-from jobyard.executors.kubernetes.kinds import KINDS, Kind, kind_of, merged
+from jobyard.executors.kubernetes.kinds import Kind, kind_of, merged
 from jobyard.executors.kubernetes.observed import Observed, is_leaving
 from jobyard.executors.kubernetes.outcomes import deleted_at, started_at
 from jobyard.executors.kubernetes.reporting import has_sidecar
@@ -28,7 +27,7 @@ from jobyard.executors.kubernetes.steps import (
     Tell,
 )
 from jobyard.executors.kubernetes.telling import matched_pods, told_of_unit
-from jobyard.executors.kubernetes.units import Scope, UnitKey
+from jobyard.executors.kubernetes.units import Scope, UnitKey, task_of
 from jobyard.executors.kubernetes.wanted import Unit, Wanted
 from jobyard.executors.protocol import JobFacts, LiveAttempt
 from jobyard.kubernetes.states import is_over
@@ -141,13 +140,10 @@ class _Planning(_Tidying):
     @cached_property
     def _busy(self) -> set[int]:
         """Tasks of which a pod is there that may still do something."""
-        kind, spec = kind_of(self._wanted.spec), self._wanted.spec
-        found = set()
-        for pod in self._observed.pods.values():
-            own = KINDS["Job"] if names.TASK in (pod["metadata"].get("labels") or {}) else kind
-            if not is_over(pod) and (task := own.task_of(spec, pod)) is not None:
-                found.add(task)
-        return found
+        spec = self._wanted.spec
+        running = (pod for pod in self._observed.pods.values() if not is_over(pod))
+        tasks = (task_of(spec, kind_of(spec), pod) for pod in running)
+        return {task for task in tasks if task is not None}
 
     def _are_others_ending(self) -> bool:
         """Are tasks of a JobSet that has gone, or failed, still on their way out? If all go, all begin anew."""

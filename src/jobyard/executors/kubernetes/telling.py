@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from jobyard.executors.kubernetes import names
 from jobyard.executors.kubernetes.done import Done, Now
 from jobyard.executors.kubernetes.observed import ENDED, Observed
 from jobyard.executors.kubernetes.outcomes import started_at
 from jobyard.executors.kubernetes.rayjob import is_submitter
 from jobyard.executors.kubernetes.states import Meaning, meaning_of_pod
 from jobyard.executors.kubernetes.steps import End, Follow, LookAgain, Step, Tell
-from jobyard.executors.kubernetes.units import is_ours, is_within, pods_before, pods_by_attempt
+from jobyard.executors.kubernetes.units import is_ours, is_within, number_of, pods_by_attempt
 from jobyard.executors.kubernetes.wanted import Unit, Wanted
 from jobyard.executors.protocol import LiveAttempt
 from jobyard.kubernetes.states import is_over
@@ -67,7 +66,8 @@ class _Teller:
 
     def _of_attempt(self, each: LiveAttempt, pod: Object | None) -> Iterator[Event | Follow | End | LookAgain]:
         unit, kind = self._unit, self._unit.kind
-        if pod is not None and not each.is_running and self._number_of(pod) > each.attempt.number:
+        is_later = pod is not None and is_ours(self._wanted.spec) and number_of(pod) > each.attempt.number
+        if is_later and not each.is_running:
             yield End(each, None, self._lost(each, "a pod of its was lost while nobody looked"))
             return
         starter = self._starter_of(pod)
@@ -86,13 +86,6 @@ class _Teller:
         elif unit.name in self._observed.lost:
             sentence = f"{kind.name} {unit.name} was deleted by somebody, and is made again when its pods are gone"
             yield from self._awaits(each, Meaning(State.STARTING, None, sentence))
-
-    def _number_of(self, pod: Object) -> int:
-        """The attempt that a pod takes itself for; 0: it does not know."""
-        if not is_ours(self._wanted.spec):
-            return 0
-        number = int((pod["metadata"].get("labels") or {}).get(names.ATTEMPT) or 0)
-        return number and number + pods_before(pod)
 
     # -- its beginning ------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
+from jobyard.executors.kubernetes import names
 from jobyard.executors.kubernetes.kinds import KINDS, Kind, kind_of
 from jobyard.executors.kubernetes.manifest import is_one_attempt
 from jobyard.executors.protocol import JobFacts, LiveAttempt
@@ -143,9 +144,9 @@ def pods_by_attempt(
     gone: Mapping[str, Object],
     ended: int = 0,
 ) -> dict[LiveAttempt, Object]:
-    """The pod of each attempt that has one. A running attempt keeps its pod; one that waits gets the next of its task
-    after the pod of the attempt before. Where pods do not tell their task, it gets the first that is
-    free, behind those of the `ended` tasks."""
+    """The pod of each attempt that has one. A running attempt keeps its pod; one that waits gets that with its number,
+    or the next of its task after the pod of the attempt before. Where pods do not tell their task, it gets the first
+    that is free, behind those of the `ended` tasks."""
     by_task: dict[int, list[Object]] = {}
     nameless: list[Object] = []
     by_name: dict[str, Object] = {}
@@ -156,15 +157,22 @@ def pods_by_attempt(
             nameless.append(pod)
         else:
             by_task.setdefault(number, []).append(pod)
+    by_number = _pods_by_number(spec, kind, [*gone.values(), *by_name.values()])
     found: dict[LiveAttempt, Object] = {}
     waiting: list[LiveAttempt] = []
     for each in live:
+        numbered = by_number.get((each.attempt.task, each.attempt.number))
         if each.is_running:
             if own_pod := by_name.get(each.unit) or gone.get(each.unit):
                 found[each] = own_pod
+        elif numbered is not None and numbered["metadata"]["name"] != each.unit:
+            found[each] = numbered
         else:
+            before = by_name.get(each.unit) or gone.get(each.unit)
             own = by_task.get(each.attempt.task, [])
-            if next_pod := _next(own, each.unit, by_name.get(each.unit) or gone.get(each.unit)):
+            if before is None:  # then only numbers tell which have ended for attempts before it
+                own = [pod for pod in own if not (is_over(pod) and 0 < number_of(pod) < each.attempt.number)]
+            if next_pod := _next(own, each.unit, before):
                 found[each] = next_pod
             elif not own:
                 waiting.append(each)
@@ -176,6 +184,27 @@ def pods_by_attempt(
     free = [pod for pod in nameless if pod["metadata"]["name"] not in taken]
     found.update(zip(waiting, free, strict=False))
     return found
+
+
+def _pods_by_number(spec: JobSpec, kind: Kind, pods: Iterable[Object]) -> dict[tuple[int, int], Object]:
+    """By task and attempt, where an object of ours says both; of two the later one."""
+    found: dict[tuple[int, int], Object] = {}
+    for pod in pods if is_ours(spec) else ():
+        if (task := task_of(spec, kind, pod)) is not None and (number := number_of(pod)):
+            found[task, number] = pod
+    return found
+
+
+def task_of(spec: JobSpec, kind: Kind, pod: Object) -> int | None:
+    """`kind` is that of the object of all tasks; the pod may be of a Job that is one of them."""
+    own = KINDS["Job"] if names.TASK in (pod["metadata"].get("labels") or {}) else kind
+    return own.task_of(spec, pod)
+
+
+def number_of(pod: Object) -> int:
+    """The attempt that a pod takes itself for; 0: it does not know."""
+    number = int((pod["metadata"].get("labels") or {}).get(names.ATTEMPT) or 0)
+    return number and number + pods_before(pod)
 
 
 def _next(pods: Sequence[Object], unit: str, before: Object | None) -> Object | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jobyard.executors.kubernetes import names
-from jobyard.executors.kubernetes.kinds import Kind
+from jobyard.executors.kubernetes.kinds import Kind, kind_of
 from jobyard.executors.kubernetes.observed import Observed
 from jobyard.executors.kubernetes.units import Scope, UnitKey, is_array, is_ours, kind_of_unit, pods_by_attempt
 from jobyard.executors.protocol import JobFacts, LiveAttempt, SubmittedJob
@@ -61,15 +61,12 @@ def unit_of(spec: JobSpec, key: UnitKey, objects: Sequence[Object], attempts: Se
 
 
 def with_pod_of(spec: JobSpec, observed: Observed, live: Sequence[LiveAttempt]) -> dict[LiveAttempt, UnitKey]:
-    """Attempts that wait and whose pod is there already, in an object of all tasks that may have ended meanwhile."""
+    """Attempts that wait and have a pod, or had one, in an object of all tasks: that may have ended, or be gone."""
     waiting = [each for each in live if not each.is_running]
-    found: dict[LiveAttempt, UnitKey] = {}
     if not waiting or not is_ours(spec):
-        return found
-    for name, seen in observed.objects.items():
-        labels = seen["metadata"]["labels"]
-        if names.TASK not in labels:
-            key = UnitKey(Scope.ARRAY if is_array(spec) else Scope.WHOLE, int(labels[names.ATTEMPT]))
-            kind = observed.kinds[name]
-            found |= dict.fromkeys(pods_by_attempt(spec, kind, waiting, observed.pods_of(kind, name), {}), key)
-    return found
+        return {}
+    scope = Scope.ARRAY if is_array(spec) else Scope.WHOLE
+    found = pods_by_attempt(spec, kind_of(spec), waiting, observed.pods.values(), observed.gone)
+    labels = {each: pod["metadata"]["labels"] for each, pod in found.items()}
+    whole = {each: of for each, of in labels.items() if names.TASK not in of and names.ATTEMPT in of}
+    return {each: UnitKey(scope, int(of[names.ATTEMPT])) for each, of in whole.items()}

@@ -239,7 +239,9 @@ class PlayedCluster:
                 begun.append(pod)
                 self._become(pod, "Running", {"running": {"startedAt": self._time()}})
             else:
-                self.end_pod(pod, 137 if is_leaving else 0)
+                # Some end well within their grace.
+                is_killed = is_leaving and (pod["status"]["phase"] == "Pending" or self.dice.random() < 0.7)
+                self.end_pod(pod, 137 if is_killed else 0)
         return begun
 
     def end_pod(self, pod: Object, code: int = 0) -> None:

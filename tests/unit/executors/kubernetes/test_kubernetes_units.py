@@ -142,3 +142,24 @@ def test_a_task_that_succeeded_and_is_wanted_again_does_not_wait_for_its_array()
     again = live(1, 2, "a-j-a1-1-x")
     units = units_of(spec_of(), [again], WORN, an_array(), None, lambda unit: unit == "a-j-a1-1-x")
     assert list(units) == [UnitKey(Scope.TASK, 2, 1)]
+
+
+def test_a_pod_that_failed_long_ago_is_not_taken_for_the_next_attempt() -> None:
+    """The pod of the attempt between went with its node while no server was there."""
+    old = a_pod("p1", 0, 1) | {"status": {"phase": "Failed"}}
+    old["metadata"]["labels"]["jobyard.dev/attempt"] = "1"
+    third = live(0, 3, "p2")
+    assert pods_by_attempt(spec_of(retries=1), KINDS["Job"], [third], [old], {}) == {}
+    new = a_pod("p3", 0, 9)
+    new["metadata"] |= {"annotations": {"batch.kubernetes.io/job-index-failure-count": "2"}}
+    new["metadata"]["labels"]["jobyard.dev/attempt"] = "1"
+    assert pods_by_attempt(spec_of(retries=1), KINDS["Job"], [third], [old, new], {}) == {third: new}
+
+
+def test_a_pod_that_came_and_went_is_still_that_of_its_attempt() -> None:
+    """Its object was deleted before anybody had told that it began."""
+    gone = a_pod("p1", 0, 1) | {"status": {"phase": "Succeeded"}}
+    gone["metadata"]["labels"]["jobyard.dev/attempt"] = "1"
+    first, second = live(0), live(0, 2)
+    assert pods_by_attempt(spec_of(), KINDS["Job"], [first], [], {"p1": gone}) == {first: gone}
+    assert pods_by_attempt(spec_of(), KINDS["Job"], [second], [], {"p1": gone}) == {}
