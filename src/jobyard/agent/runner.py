@@ -36,6 +36,7 @@ _BUSY_SECONDS = 0.02  # reports that come closer together than this are read in 
 _PAUSE_SECONDS = 0.01
 _IDLE_LANES = 8
 _LANES_AT_ONCE = 16  # that are started before requests are heard again: each is a fork of some milliseconds
+_WAKE_SECONDS = 10.0  # so often lanes that somebody has stopped are woken
 _RUNTIME_SECONDS = 5.0  # that a container may wait for an agent which has not asked its runtime yet
 
 
@@ -76,6 +77,7 @@ class Runner:
         self._base_env = inherited.for_tasks(os.environ)
         self._idle_lanes: List[LaneHandle] = []
         self._started_lanes = 0  # in this turn
+        self._is_waking = False
         self._laneless: List[Slot] = []  # they have work, and wait for the next turn
         self._partial = b""
         self._last_report = 0.0
@@ -275,10 +277,24 @@ class Runner:
             return self._idle_lanes.pop()
         if not self._started_lanes:
             self._timers.after(0.0, self._feed_laneless)
+        if not self._is_waking:
+            self._is_waking = True
+            self._timers.after(_WAKE_SECONDS, self._wake_lanes)
         self._started_lanes += 1
         return start_lane(
             self._selector, self._state_dir, self._report_end, self._base_env, self._surroundings, self._lane_died
         )
+
+    def _wake_lanes(self) -> None:
+        """A task may send its lane SIGSTOP: then nobody would end it at its timeout, nor tell of its end."""
+        lanes = [slot.lane for slot in self.slots.values() if slot.lane is not None]
+        for lane in lanes:
+            found = processes.inspect(lane.pid)
+            if found is not None and found.state == "T":
+                processes.send(lane.pid, signal.SIGCONT)
+        self._is_waking = bool(lanes)
+        if lanes:
+            self._timers.after(_WAKE_SECONDS, self._wake_lanes)
 
     def _feed_laneless(self) -> None:
         """The next turn: those that found too many lanes started in the last one."""

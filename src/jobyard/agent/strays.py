@@ -19,6 +19,7 @@ try:
 except ImportError:  # a Python that was built without
     ctypes = None  # type: ignore[assignment]
 
+FORKING = "it left processes behind that fork faster than they can be ended"
 LINGER_SECONDS = 1.0  # what `cmd > >(tee log)` leaves behind may still write for so long
 _NAMED_MOST = 3
 _SET_CHILD_SUBREAPER = 36  # of <linux/prctl.h>
@@ -64,10 +65,11 @@ def see_off(leader: int, grace: float, group: str = "", is_contained: bool = Fal
             # Zombies that nobody reaps keep a group alive in name only, but looking closer costs a pass over /proc.
             if not _is_any_left(leader, lane):
                 return ""
-            if pause == 0.064 and not _left(leader, lane, group):
-                _reap()  # whoever ended since we last did: an idle lane would keep it as a zombie
+            # Reap whoever ended meanwhile: an idle lane would keep it as a zombie. Who forks and ends all the time is
+            # hardly ever seen, but is a child of ours.
+            if pause == 0.064 and not _left(leader, lane, group) and not (_reap() and lane):
                 return ""
-    return _told(_left(leader, lane, group))
+    return _told(_left(leader, lane, group)) or (FORKING if _reap() and lane else "")
 
 
 def _reap() -> bool:

@@ -200,6 +200,9 @@ def _of_programs(words: list[str]) -> Verdict:
     is_wrapper = words[0] in _WRAPPERS or name_of(words[0]) in _WRAPPERS
     for index, word in enumerate(words):
         if HOLE in word:
+            assignment = _ASSIGNMENT.match(word)  # of `env`, `sudo` and whoever takes variables as arguments
+            if assignment and (refusal := _of_assignment(assignment)):
+                return Verdict(refusal)
             if _CALL.search(word) or (index and _CODE_FLAG.fullmatch(words[index - 1]) and _SOME_CODE.search(word)):
                 return Verdict("is in a word that looks like code")
             if word.startswith(HOLE) and _is_next(words, index):

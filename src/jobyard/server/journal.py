@@ -70,14 +70,18 @@ class Journal:
         """
         columns = [column for column in journal.c if column is not journal.c.events]
         events = case((journal.c.covers.is_(None), journal.c.events), else_="").label("events")  # a base is large
-        query = select(*columns, events).where(journal.c.seq > after).order_by(journal.c.seq)
+        begin = func.substr(journal.c.events, 1, 1).label("begin")
+        query = select(*columns, events, begin).where(journal.c.seq > after).order_by(journal.c.seq)
         with self._engine.connect() as connection:
             for found in connection.execution_options(yield_per=200).execute(query).mappings():
                 seq = found["seq"]
                 if seq > after + 1:
                     missing = f"row {after + 1} is" if seq == after + 2 else f"rows {after + 1} to {seq - 1} are"
                     yield Row(seq - 1, [], f"{missing} missing")
-                yield _row(found) if found["covers"] is None else Row(seq, [], "", frozenset())
+                if found["begin"] == ("{" if found["covers"] is None else "["):  # events are a list, a base is none
+                    yield Row(seq, [], f"row {seq} is damaged", jobs_of(str(found["jobs"])))
+                else:
+                    yield _row(found) if found["covers"] is None else Row(seq, [], "", frozenset())
                 after = seq
 
     def read(self, after: int = 0) -> Iterator[tuple[int, list[Event]]]:
@@ -152,6 +156,8 @@ def _base(found: RowMapping) -> Base:
     if found["version"] > VERSION:
         raise UserError(f"the journal {_newer(seq)} (its format is {found['version']}, ours {VERSION}); {_WAY_OUT}")
     data = json.loads(found["events"])
+    if not isinstance(data, dict):
+        return Base(seq, covers, None, f"row {seq} is damaged: it says that it is a base")
     return Base(seq, data["covers"], data["state"])
 
 

@@ -93,3 +93,15 @@ def test_stopping_what_has_not_started_withdraws_it(server: Client) -> None:
     server.withdrawn("j.1.1")
     server.withdrawn("j.77.1")
     assert server.finished("j.0.1")["signal"] == 9
+
+
+def test_a_task_that_stops_its_lane_is_ended_all_the_same(agent: AgentProcess, server: Client) -> None:
+    server.launch("s", {"id": "j.0.1", "shell": "kill -STOP $PPID; echo ready; sleep 1000"})
+    until(lambda: is_ready(agent, "j.0.1"))
+    server.send(op="stop", ids=["j.0.1"], grace=5)
+    assert server.finished("j.0.1")["signal"] == 15
+
+
+def test_a_lane_that_its_task_stopped_is_woken_for_the_timeout(agent: AgentProcess, server: Client) -> None:
+    (outcome,) = server.run({"id": "j.0.1", "shell": "kill -STOP $PPID; sleep 1000", "timeout": 1, "grace": 5})
+    assert outcome["reason"] == "Timeout"

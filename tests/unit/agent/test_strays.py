@@ -150,3 +150,15 @@ strays._left = left
 print(strays.see_off(pid, 10.0), processes.start_time(pid))
 """)
     assert said == " 0\n"
+
+
+def test_who_forks_and_ends_all_the_time_is_not_taken_for_gone() -> None:
+    said = as_a_lane("""
+strays.LINGER_SECONDS = 0.1
+strays._left = lambda *words: []
+strays.become_subreaper()
+pid = os.posix_spawn("/bin/sleep", ["sleep", "1000"], os.environ, setsid=True)
+print(strays.see_off(pid, 0.0))
+os.kill(pid, signal.SIGKILL)
+""")
+    assert said == "it left processes behind that fork faster than they can be ended\n"

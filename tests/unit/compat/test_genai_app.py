@@ -173,3 +173,14 @@ def test_who_serves_the_app_is_told_the_sentence_alone(monkeypatch: pytest.Monke
 
     asyncio.run(importable({"type": "lifespan", "app": importable}, receive, send))
     assert said == [{"type": "lifespan.startup.failed", "message": SENTENCE}]
+
+
+@pytest.mark.parametrize("key", ["last_checkpoint_time", "completed_epochs"])
+@pytest.mark.parametrize("value", [10**400, 1e308, -1, True], ids=["huge", "large", "negative", "no number"])
+def test_a_number_that_is_none_is_refused_in_a_sentence(key: str, value: float) -> None:
+    body = {"job_name": "x", "last_checkpoint_time": 2000.5, "completed_epochs": 1.5, key: value}
+    yard = FakeYard()
+    yard.put("x", 1, (1, 4))
+    ((status, answer),) = asked(an_app(a_desk(yard)), ("PUT", "/update_last_checkpoint", body))
+    assert status == 400
+    assert f"{key}: " in str(answer)

@@ -110,6 +110,7 @@ REFUSED = [
     "{}", "{} a", "env {}", "sudo {}", "timeout 5 {}", "a[{}]=1", "a=({})", "declare {}", "declare -i n={}", "let x={}",
     "export {}", "read {}", "unset {}", "printf -v {} x", "test -v {}", "trap {} EXIT", "command eval {}", "! eval {}",
     "builtin eval {}", "time -p eval {}", "function f { eval {}; }", "PS4={} bash -x s", "BASH_ENV={} bash s",
+    "env BASH_ENV={} bash s",
     "echo {} | bash", "echo 'rm {}' | sudo sh -s", "echo {} | ssh host", "bash <<< {}", "cat {} | xargs rm",
     "x={}; echo $((x + 1))", "declare -i n; n={}", "x={}; [[ $x -eq 1 ]]", "echo 'not closed {}", 'echo "not closed {}',
     'echo "$(case x in x) echo "a" ;; esac)" {}',

@@ -217,7 +217,7 @@ def test_a_damaged_row_is_found_and_names_the_jobs_it_concerns(tmp_path: Path, h
     assert [seq for seq, _ in journal.read(after=1)] == [2]
 
 
-@pytest.mark.parametrize("column", ["at = at + 1", "version = 0", "checksum = ''"])
+@pytest.mark.parametrize("column", ["at = at + 1", "version = 0", "checksum = ''", "covers = 0"])
 def test_a_row_is_checked_whole(tmp_path: Path, column: str) -> None:
     engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
     Journal(engine).append(EVENTS, 1.0)
@@ -225,6 +225,17 @@ def test_a_row_is_checked_whole(tmp_path: Path, column: str) -> None:
         connection.execute(text(f"update journal set {column}"))
     (row,) = Journal(engine).rows()
     assert row.trouble == "row 1 is damaged"
+
+
+def test_a_base_that_says_that_it_is_none_is_damaged(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
+    Journal(engine).append(EVENTS, 1.0)
+    Journal(engine).append_base(1, {}, 2.0)
+    with engine.begin() as connection:
+        connection.execute(text("update journal set covers = case seq when 1 then 0 end"))
+    assert [row.trouble for row in Journal(engine).rows()] == ["row 1 is damaged", "row 2 is damaged"]
+    (base,) = Journal(engine).bases()
+    assert base.trouble == "row 1 is damaged: it says that it is a base"
 
 
 def test_which_jobs_a_row_concerns_has_a_checksum_of_its_own(tmp_path: Path) -> None:

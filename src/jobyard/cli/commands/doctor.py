@@ -25,7 +25,7 @@ from jobyard.wire.views import ClusterView, NodeView, ServerView
 OK, WARN, FAIL = "ok", "warn", "fail"
 COLOURS = {OK: "green", WARN: "yellow", FAIL: "red"}
 LEAST_FREE_MIB = 1024
-AGENTS_SECONDS = 5.0  # a server that has just started gets so long to meet its agents
+AGENTS_SECONDS = 15.0  # a server that has just started gets so long to meet its agents
 NOT_REACHABLE = 3
 
 

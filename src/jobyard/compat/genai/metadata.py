@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -24,6 +23,7 @@ from jobyard.model.units import whole_number
 
 router = APIRouter()
 Body = dict[str, Any]
+MOST = 1e12  # of seconds and epochs: whoever says more is mistaken
 
 
 # -- writing
@@ -199,8 +199,8 @@ def _name(body: Body) -> str:
 
 def _number(body: Body, key: str) -> float:
     value = body[key]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise UserError(f"{key}: {value!r} is not a number of 0 or more")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
+        raise UserError(f"{key}: {str(value)[:40]} is not a number from 0 to {MOST:g}")
     return value
 
 
