@@ -131,6 +131,13 @@ def test_variables_and_workdir_are_given_by_flag(yard: TemporaryYard) -> None:
     assert done.out == f"1 x=y shell\n{yard.work}/below\n"
 
 
+def test_render_shows_the_same_when_the_machine_is_full(yard: TemporaryYard) -> None:
+    (node,) = yard.json("nodes")
+    job = yard.submit("--cpus", str(node["cpu_millis"] // 1000), "--", "sleep", "1000")
+    assert '"op": "launch"' in yard.ok("run", "--render", "--", "echo", "look-here").out
+    yard.ok("cancel", job)
+
+
 def test_dry_run_and_render_submit_nothing(yard: TemporaryYard) -> None:
     before = len(yard.json("ls", "-a"))
     plan = yard.ok("run", "--dry-run", "-a", "0-3", "--cpus", "0.5", "--", "echo", "hi").out

@@ -350,7 +350,12 @@ def _with_flags(group: GroupSpec, overrides: Overrides, env: Mapping[str, str]) 
     if overrides.min_gpu_mem is not None:
         group = replace(group, least_device_mib=parse_device_mib(overrides.min_gpu_mem, "--min-gpu-mem"))
     own_env = {name: value for name, value in group.env.items() if name not in env}  # a flag wins over a group too
-    return replace(group, resources=resources_with(group.resources, said, field="--{}"), env=own_env)
+    resources = resources_with(group.resources, said, field="--{}")
+    if overrides.min_gpu_mem is not None and not resources.gpus:
+        if gpus == 0:
+            raise UserError(f"--min-gpu-mem: {overrides.min_gpu_mem!r} of no GPU; leave it out or ask for a GPU")
+        resources = replace(resources, gpus=1)
+    return replace(group, resources=resources, env=own_env)
 
 
 def parse_switch(text: str, field: str) -> bool:

@@ -38,9 +38,12 @@ def dry_run(loop: YardLoop, request: SubmitJob) -> PlanView:
     elif wait := decided.waits.get(NO_ID):
         rest = "the rest waits" if openings else "it waits"
         sentences.append(f"{rest} ({wait.reason}): {wait.sentence}")
-    return PlanView(
-        job_view(loop.planner, job), tuple(sentences), _rendered(loop, job, openings) if request.render else ""
-    )
+    rendered = ""
+    if request.render:
+        if not openings and asked is not None:  # what is sent does not depend on who else is there
+            openings = list(plan(Snapshot(snapshot.nodes, (), (asked,))).openings)
+        rendered = _rendered(loop, job, openings) or "".join(f"# {sentence}\n" for sentence in sentences)
+    return PlanView(job_view(loop.planner, job), tuple(sentences), rendered)
 
 
 def _as_objects(loop: YardLoop, request: SubmitJob, cluster: str) -> PlanView:

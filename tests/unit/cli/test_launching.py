@@ -65,6 +65,9 @@ def test_a_prefix_begins_the_name() -> None:
 def test_memory_of_gpus_has_a_unit_or_is_in_gib() -> None:
     assert spec(min_gpu_mem="80").groups[0].least_device_mib == 80 * 1024
     assert spec(min_gpu_mem="500MiB").groups[0].least_device_mib == 500
+    assert spec(min_gpu_mem="80").groups[0].resources.gpus == 1
+    with pytest.raises(UserError, match="of no GPU"):
+        spec(min_gpu_mem="80", gpus="0")
     for bad in ("0", "lots"):
         with pytest.raises(UserError, match="--min-gpu-mem"):
             spec(min_gpu_mem=bad)
