@@ -11,7 +11,7 @@ from jobyard.executors.kubernetes.outcomes import started_at
 from jobyard.executors.kubernetes.rayjob import is_submitter
 from jobyard.executors.kubernetes.states import Meaning, meaning_of_pod
 from jobyard.executors.kubernetes.steps import End, Follow, LookAgain, Step, Tell
-from jobyard.executors.kubernetes.units import is_ours, is_within, number_of, pods_by_attempt
+from jobyard.executors.kubernetes.units import is_within, knows_attempts, number_of, pods_by_attempt
 from jobyard.executors.kubernetes.wanted import Unit, Wanted
 from jobyard.executors.protocol import LiveAttempt
 from jobyard.kubernetes.states import is_over
@@ -66,7 +66,7 @@ class _Teller:
 
     def _of_attempt(self, each: LiveAttempt, pod: Object | None) -> Iterator[Event | Follow | End | LookAgain]:
         unit, kind = self._unit, self._unit.kind
-        is_later = pod is not None and is_ours(self._wanted.spec) and number_of(pod) > each.attempt.number
+        is_later = pod is not None and knows_attempts(self._wanted.spec) and number_of(pod) > each.attempt.number
         if is_later and not each.is_running:
             yield End(each, None, self._lost(each, "a pod of its was lost while nobody looked"))
             return

@@ -88,6 +88,11 @@ def is_ours(spec: JobSpec) -> bool:
     return not spec.manifest and not kind_of(spec).by_object
 
 
+def knows_attempts(spec: JobSpec) -> bool:
+    """Is the number that a pod has that of its task's attempt? Whoever joins a gang late is at its first."""
+    return is_ours(spec) and not is_one_attempt(spec) and not spec.elastic
+
+
 def _whole_of_array(facts: JobFacts, array: Object | None) -> UnitKey | None:
     return UnitKey(Scope.ARRAY, ARRAY_ATTEMPT) if array is not None or facts.is_fresh else None
 
@@ -170,7 +175,7 @@ def pods_by_attempt(
         else:
             before = by_name.get(each.unit) or gone.get(each.unit)
             own = by_task.get(each.attempt.task, [])
-            if before is None:  # then only numbers tell which have ended for attempts before it
+            if before is None and knows_attempts(spec):  # then only numbers tell whose it was
                 own = [pod for pod in own if not (is_over(pod) and 0 < number_of(pod) < each.attempt.number)]
             if next_pod := _next(own, each.unit, before):
                 found[each] = next_pod
@@ -189,7 +194,7 @@ def pods_by_attempt(
 def _pods_by_number(spec: JobSpec, kind: Kind, pods: Iterable[Object]) -> dict[tuple[int, int], Object]:
     """By task and attempt, where an object of ours says both; of two the later one."""
     found: dict[tuple[int, int], Object] = {}
-    for pod in pods if is_ours(spec) else ():
+    for pod in pods if knows_attempts(spec) else ():
         if (task := task_of(spec, kind, pod)) is not None and (number := number_of(pod)):
             found[task, number] = pod
     return found

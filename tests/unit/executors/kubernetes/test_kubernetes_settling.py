@@ -152,9 +152,19 @@ async def test_the_last_of_a_grown_gang_runs_on_when_its_first_has_ended(tmp_pat
     await play.settle(live(0, 2), live(1, 1))
     grown = play.newest
     assert grown != old
-    # 2. Task 0 has ended, and task 1 is about to.
+    # 2. The pod of task 1 has the number of the whole, and the task begins for the first time.
     pod = f"{grown}-task-1-0-x"
-    labels = {"jobset.sigs.k8s.io/jobset-name": grown, "jobset.sigs.k8s.io/job-index": "1"}
+    labels = {
+        "jobset.sigs.k8s.io/jobset-name": grown,
+        "jobset.sigs.k8s.io/replicatedjob-name": "task",
+        "jobset.sigs.k8s.io/job-index": "1",
+        "batch.kubernetes.io/job-completion-index": "0",
+        "jobyard.dev/attempt": "2",
+    }
+    play.held.observed.pod_changed(a_pod(pod, "Running", labels), False)
+    (begun,) = await play.settle(live(0, 2), live(1, 1))
+    assert isinstance(begun, AttemptsStarted)
+    # 3. Task 0 has ended, and task 1 is about to.
     play.held.observed.pod_changed(a_pod(pod, "Running", labels), False)
     assert await play.settle(live(1, 1, pod)) == []
     assert grown not in play.api.deleted
