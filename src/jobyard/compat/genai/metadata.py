@@ -200,7 +200,7 @@ def _name(body: Body) -> str:
 def _number(body: Body, key: str) -> float:
     value = body[key]
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
-        raise UserError(f"{key}: {str(value)[:40]} is not a number from 0 to {MOST:g}")
+        raise UserError(f"{key}: {value!r:.40} is not a number from 0 to {MOST:g}")
     return value
 
 
