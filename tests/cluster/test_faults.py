@@ -16,8 +16,8 @@ from tests.cluster.api import Object
 from tests.cluster.cluster import FAKE, Cluster
 from tests.cluster.images import SMALL
 from tests.cluster.node import Node
-from tests.cluster.training import CLAIM, shared_disk
-from tests.cluster.yards import WAITS, ClusterYard, cluster_yard
+from tests.cluster.training import yard_with_disk
+from tests.cluster.yards import WAITS, ClusterYard
 from tests.yards import until
 
 ROUNDS = int(os.environ.get("JOBYARD_CLUSTER_ROUNDS", "1"))
@@ -36,12 +36,8 @@ echo ended $HOSTNAME $(date +%T) >> $YARD_OUTPUT_DIR/told
 
 @pytest.fixture(scope="module")
 def shared(cluster: Cluster, worker: Node) -> Iterator[tuple[ClusterYard, Path]]:
-    with (
-        cluster.namespace() as namespace,
-        shared_disk(cluster, namespace) as disk,
-        cluster_yard(cluster, namespace, "--storage", CLAIM) as made,
-    ):
-        yield made, Path(disk)
+    with yard_with_disk(cluster) as made:
+        yield made
 
 
 @pytest.fixture

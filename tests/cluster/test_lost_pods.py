@@ -21,8 +21,8 @@ from tests.cluster.images import SMALL
 from tests.cluster.node import Node
 from tests.cluster.rays import IMAGE as RAY
 from tests.cluster.rays import import_ray_stand_in
-from tests.cluster.training import CLAIM, shared_disk
-from tests.cluster.yards import ClusterYard, Object, cluster_yard
+from tests.cluster.training import yard_with_disk
+from tests.cluster.yards import ClusterYard, Object
 from tests.yards import until
 
 ROUNDS = int(os.environ.get("JOBYARD_LOST_ROUNDS", "3"))
@@ -68,12 +68,8 @@ class Line(NamedTuple):
 @pytest.fixture(scope="module")
 def shared(cluster: Cluster, worker: Node) -> Iterator[tuple[ClusterYard, Path]]:
     import_ray_stand_in(cluster)
-    with (
-        cluster.namespace() as namespace,
-        shared_disk(cluster, namespace) as disk,
-        cluster_yard(cluster, namespace, "--storage", CLAIM) as made,
-    ):
-        yield made, Path(disk)
+    with yard_with_disk(cluster) as made:
+        yield made
 
 
 @pytest.fixture

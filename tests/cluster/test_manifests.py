@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from jobyard.executors.kubernetes.kinds import FIELDS, KINDS, PATCHABLE
+from jobyard.executors.kubernetes.kinds import KINDS
 from jobyard.executors.kubernetes.manifest import COMPLETIONS_MOST, objects_of, task_objects_of
-from jobyard.executors.kubernetes.raw import templates_of
 from jobyard.executors.kubernetes.tables import LARGEST_BYTES
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.manifests.arrays import parse_array
@@ -24,7 +23,7 @@ from jobyard.model.job import Command, GroupSpec, JobSpec, Lines, Toleration, Vo
 from jobyard.model.resources import Resources
 from jobyard.model.training import Elastic, Training
 from tests.builders import a_group, a_job
-from tests.cluster.api import MERGE, Refused
+from tests.cluster.api import Refused
 from tests.cluster.cluster import Cluster
 from tests.yards import ROOT
 
@@ -161,74 +160,10 @@ def test_the_api_server_takes_what_users_wrote(kind: str, cluster: Cluster, name
     assert_taken(cluster, namespace, written(kind, tmp_path))
 
 
-@pytest.mark.parametrize("field", sorted(FIELDS))
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.usefixtures(*OPERATORS)
-def test_what_waits_can_be_changed_as_the_table_says(
-    kind: str, field: str, cluster: Cluster, namespace: str, tmp_path: Path
-) -> None:
-    """On a real object, in a dry run."""
-    first, *_ = objects_of(SubmittedJob("5e7a11ce", 7, written(kind, tmp_path)), 1, namespace)
-    path = path_of(first, namespace)
-    kept = cluster.api.create(path, first)
-    query = {"dryRun": "All", "fieldValidation": "Strict"}
-    change = changed(kept, field)
-    if change == kept:  # there is no such thing in this kind
-        assert field not in PATCHABLE[kind]
-        return
-    where = f"{path}/{first['metadata']['name']}"
-    body = {"metadata": {key: change["metadata"].get(key) for key in ("labels", "annotations")}, "spec": change["spec"]}
-    if field in PATCHABLE[kind]:
-        cluster.api.raw("PATCH", where, body, query=query, kind=MERGE)
-    else:
-        with pytest.raises(Refused, match=r"immutable|may not change|[Ff]orbidden"):
-            cluster.api.raw("PATCH", where, body, query=query, kind=MERGE)
-
-
 def written(kind: str, tmp_path: Path) -> JobSpec:
     path = tmp_path / f"{kind}.yaml"
     path.write_text(yaml.safe_dump(WRITTEN[kind]))
     return spec_from_file(path, Overrides(on="kubernetes"), SubmitContext(str(tmp_path), {}, "ada"))
-
-
-def changed(seen: dict[str, Any], field: str) -> dict[str, Any]:
-    """The object with one thing changed, or the same where it has no such thing."""
-    made: dict[str, Any] = json.loads(json.dumps(seen))
-    made["metadata"].pop("managedFields", None)
-    before = json.loads(json.dumps(made))
-    template = templates_of(made)[-1]
-    inside = template["spec"]
-    match field:
-        case "labels" | "annotations":
-            template["metadata"].setdefault(field, {})["jobyard.dev/new"] = "x"
-        case "nodeSelector":
-            inside[field] = {"zone": "a"}
-        case "tolerations":
-            inside[field] = [*inside.get(field, []), {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]
-        case "affinity":
-            term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
-            inside[field] = {
-                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-            }
-        case "resources":
-            inside["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
-        case "env":
-            inside["containers"][0]["env"] = [{"name": "NEW", "value": "x"}]
-        case "command":
-            inside["containers"][0]["command"] = ["other"]
-        case "parallelism" if made["kind"] == "Job":
-            made["spec"]["parallelism"] = 1
-        case "parallelism" if made["kind"] == "JobSet":
-            made["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] = 1
-        case "size" if made["kind"] == "Job":
-            made["spec"] |= {"completions": 3, "parallelism": 3}
-        case "size" if made["kind"] == "JobSet":
-            made["spec"]["replicatedJobs"][0]["replicas"] = 3
-        case "size" if made["kind"] == "PyTorchJob":
-            made["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = 3
-        case "size" if made["kind"] == "RayJob":
-            made["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["replicas"] = 3
-    return seen if made == before else made
 
 
 def template(container: str = "main") -> dict[str, Any]:

@@ -70,14 +70,21 @@ def shared_disk(cluster: Cluster, namespace: str) -> Iterator[str]:
 
 
 @contextmanager
+def yard_with_disk(cluster: Cluster) -> Iterator[tuple[ClusterYard, Path]]:
+    """Checkpoints and results are in this directory."""
+    with (
+        cluster.namespace() as namespace,
+        shared_disk(cluster, namespace) as disk,
+        cluster_yard(cluster, namespace, "--storage", CLAIM) as made,
+    ):
+        yield made, Path(disk)
+
+
+@contextmanager
 def training_yard(cluster: Cluster) -> Iterator[ClusterYard]:
     """Its checkpoints are on the shared disk."""
     import_training_image(cluster)
-    with (
-        cluster.namespace() as namespace,
-        shared_disk(cluster, namespace),
-        cluster_yard(cluster, namespace, "--storage", CLAIM) as made,
-    ):
+    with yard_with_disk(cluster) as (made, _):
         yield made
 
 

@@ -273,13 +273,13 @@ class Runner:
         }
 
     def _take_lane(self) -> LaneHandle:
+        if not self._is_waking:
+            self._is_waking = True
+            self._timers.after(_WAKE_SECONDS, self._wake_lanes)
         if self._idle_lanes:
             return self._idle_lanes.pop()
         if not self._started_lanes:
             self._timers.after(0.0, self._feed_laneless)
-        if not self._is_waking:
-            self._is_waking = True
-            self._timers.after(_WAKE_SECONDS, self._wake_lanes)
         self._started_lanes += 1
         return start_lane(
             self._selector, self._state_dir, self._report_end, self._base_env, self._surroundings, self._lane_died

@@ -29,7 +29,6 @@ class Watching:
         self.path = path
         self.objects: dict[tuple[str, str], Object] = {}
         self.is_complete = asyncio.Event()  # the list was read, and nobody knows of a gap since
-        self.problem = ""
         self._changed = changed
         self._selectors = selectors
         self._version = ""
@@ -44,7 +43,6 @@ class Watching:
                 async for kind, seen in api.watch(self.path, self._version, **self._selectors):
                     if kind == OPENED:  # not before: who asks again and again in vain knows of no gap only then
                         self._failures = 0
-                        self.problem = ""
                         self.is_complete.set()
                         continue
                     self._version = seen["metadata"]["resourceVersion"]
@@ -61,7 +59,6 @@ class Watching:
 
     async def _pause(self, problem: str, lost: Callable[[str], None]) -> None:
         self.is_complete.clear()
-        self.problem = problem
         lost(problem)
         await asyncio.sleep(AGAIN_SECONDS[min(self._failures, len(AGAIN_SECONDS) - 1)])
         self._failures += 1

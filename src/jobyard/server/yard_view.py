@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from jobyard.engine.job_record import JobRecord
@@ -16,7 +17,7 @@ from jobyard.server.environments import Environments
 from jobyard.server.troubles import Troubles
 
 
-class StateView:
+class StateView(ABC):
     """Reads `state` and `executors`, which its subclass has."""
 
     state: YardState
@@ -26,8 +27,8 @@ class StateView:
         self.environments: Environments | None = None
 
     @property
-    def executors(self) -> Sequence[Executor]:
-        raise NotImplementedError
+    @abstractmethod
+    def executors(self) -> Sequence[Executor]: ...
 
     @property
     def is_busy(self) -> bool:

@@ -22,20 +22,6 @@ Object = Mapping[str, Any]
 HEAD = "head"  # the group of a RayJob's head
 MASTER = "master"  # the group of the Master of a PyTorchJob that a user wrote
 
-# What may be wished to change in an object that waits. `size` is how many pods there are.
-FIELDS = frozenset(
-    {"size", "parallelism", "labels", "annotations", "nodeSelector", "tolerations", "affinity", "resources"}
-    | {"env", "command"}
-)
-PATCHABLE = {
-    "Job": FIELDS - {"env", "command"},
-    "JobSet": frozenset({"labels", "annotations", "nodeSelector", "tolerations"}),
-    # Their definitions say nothing of what may change: pods are made from what stands there when they are let in.
-    "PyTorchJob": FIELDS - {"parallelism"},
-    "RayJob": FIELDS - {"parallelism"},
-    "Pod": frozenset({"labels", "annotations", "nodeSelector", "affinity", "tolerations"}),
-}
-
 
 @dataclass(frozen=True)
 class Kind:
@@ -60,11 +46,6 @@ class Kind:
     def definition(self) -> str:
         """The CustomResourceDefinition's name."""
         return f"{self.plural}.{self.group}"
-
-    @property
-    def patchable(self) -> frozenset[str]:
-        """What may be changed while it waits."""
-        return PATCHABLE[self.name]
 
     def collection(self, namespace: str) -> str:
         """The path in the API."""

@@ -95,7 +95,7 @@ class LastWords:
             pod = await _ended_pod(api, pod)  # its object may have been heard of before its pod
         outcome = self._outcome(end, pod, fold)
         self._followers.ended([each.attempt])
-        self._tell([AttemptsFinished((Finished(each.attempt, outcome),), time.time())])
+        self._tell([AttemptsFinished((Finished(each.attempt, outcome),), clocks().at)])
         self._done.orders.pop(each.attempt, None)
 
     def _outcome(self, end: End, pod: Object | None, fold: Fold | None) -> Outcome:

@@ -98,7 +98,7 @@ class Settling:
             for key, attempts in keys.items()
         ]
         return Wanted(
-            job,
+            job.spec,
             facts,
             live,
             units,

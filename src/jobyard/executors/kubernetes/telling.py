@@ -169,8 +169,7 @@ class _Teller:
 
     def _vanished(self, each: LiveAttempt) -> End:
         """Its pod is nowhere, and nobody saw it end."""
-        outcome = self._lost(each, f"its pod {each.unit} is gone, and nobody saw how it ended")
-        return End(each, None, outcome)
+        return End(each, None, self._lost(each, _unseen(each)))
 
     def _lost(self, each: LiveAttempt, message: str) -> Outcome:
         reason = Reason.PREEMPTED if each.is_yielding else Reason.NODE_LOST
@@ -195,8 +194,7 @@ class _Teller:
             return Outcome(at, at, exit_code=0)
         if not self._unit.kind.by_object and meaning.state is State.FAILED and meaning.reason is Reason.EXIT_CODE:
             # A Job takes a pod that somebody deleted for one that failed; those that failed by themselves stay there.
-            message = f"its pod {each.unit} is gone, and nobody saw how it ended".replace("  ", " ")
-            return Outcome(at, at, reason=Reason.NODE_LOST, message=message)
+            return Outcome(at, at, reason=Reason.NODE_LOST, message=_unseen(each))
         is_array = seen.get("spec", {}).get("completions", 1) > 1
         return self._outcome_of_object(meaning) if meaning.state in ENDED and not is_array else None
 
@@ -217,6 +215,10 @@ def awaited(done: Done, attempts: Iterable[LiveAttempt], meaning: Meaning, now: 
     """Told in words, once."""
     fresh = [each.attempt for each in attempts if done.words.get(each.attempt) != meaning.sentence]
     return [AttemptsAwaited((Awaited(attempt, meaning.reason, meaning.sentence),), now.at) for attempt in fresh]
+
+
+def _unseen(each: LiveAttempt) -> str:
+    return f"its pod{f' {each.unit}' if each.unit else ''} is gone, and nobody saw how it ended"
 
 
 def _before_its_command(submitter: Object | None) -> Meaning:

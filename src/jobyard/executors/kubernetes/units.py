@@ -19,12 +19,11 @@ from jobyard.executors.kubernetes import names
 from jobyard.executors.kubernetes.kinds import KINDS, Kind, kind_of
 from jobyard.executors.kubernetes.manifest import is_one_attempt
 from jobyard.executors.protocol import JobFacts, LiveAttempt
+from jobyard.kubernetes.labels import INDEX_FAILURES, INDEX_REPLACED
 from jobyard.kubernetes.states import is_over
 from jobyard.model.job import JobSpec, State
 
 Object = dict[str, Any]
-FAILURES = "batch.kubernetes.io/job-index-failure-count"
-REPLACED = "batch.kubernetes.io/job-index-ignored-failure-count"  # not there where it would be 0
 ARRAY_ATTEMPT = 1  # the Indexed Job of an array has the number of its first attempts
 
 
@@ -157,11 +156,11 @@ def pods_by_attempt(
     by_name: dict[str, Object] = {}
     for pod in sorted(pods, key=_age):
         by_name[pod["metadata"]["name"]] = pod
-        number = kind.task_of(spec, pod)
-        if number is None:
+        task = task_of(spec, kind, pod)
+        if task is None:
             nameless.append(pod)
         else:
-            by_task.setdefault(number, []).append(pod)
+            by_task.setdefault(task, []).append(pod)
     by_number = _pods_by_number(spec, kind, [*gone.values(), *by_name.values()])
     found: dict[LiveAttempt, Object] = {}
     waiting: list[LiveAttempt] = []
@@ -230,7 +229,7 @@ def _age(pod: Object) -> tuple[str, int, str]:
 def pods_before(pod: Object) -> int:
     """How many pods of the same index Kubernetes has replaced."""
     annotations = pod["metadata"].get("annotations") or {}
-    return sum(int(annotations.get(key) or 0) for key in (FAILURES, REPLACED))
+    return sum(int(annotations.get(key) or 0) for key in (INDEX_FAILURES, INDEX_REPLACED))
 
 
 def with_memory(spec: JobSpec, live: Iterable[LiveAttempt]) -> JobSpec:

@@ -20,13 +20,14 @@ from jobyard.executors.environment import job_environment, shared_command, task_
 from jobyard.executors.kubernetes import names, storage
 from jobyard.executors.kubernetes.tables import DIRECTORY, Tables, has_own_commands
 from jobyard.executors.protocol import SubmittedJob
+from jobyard.kubernetes.labels import INDEX_FAILURES, INDEX_REPLACED
 from jobyard.model.job import GroupSpec, JobSpec
 from jobyard.model.resources import DeviceSlice, Placement
 from jobyard.model.substitution import PLACEHOLDER
 
 COMPLETION_INDEX = "metadata.labels['batch.kubernetes.io/job-completion-index']"  # of an Indexed Job's pods
-FAILURES = "metadata.annotations['batch.kubernetes.io/job-index-failure-count']"  # with a backoff limit per index
-REPLACED = "metadata.annotations['batch.kubernetes.io/job-index-ignored-failure-count']"
+FAILURES = f"metadata.annotations['{INDEX_FAILURES}']"
+REPLACED = f"metadata.annotations['{INDEX_REPLACED}']"
 _JOBSET = "metadata.labels['jobset.sigs.k8s.io/{}']"
 JOB_INDEX = _JOBSET.format("job-index")
 JOB_GLOBAL_INDEX = _JOBSET.format("job-global-index")

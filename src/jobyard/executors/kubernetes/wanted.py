@@ -9,7 +9,7 @@ from jobyard.executors.kubernetes import names
 from jobyard.executors.kubernetes.kinds import Kind, kind_of
 from jobyard.executors.kubernetes.observed import Observed
 from jobyard.executors.kubernetes.units import Scope, UnitKey, is_array, is_ours, kind_of_unit, pods_by_attempt
-from jobyard.executors.protocol import JobFacts, LiveAttempt, SubmittedJob
+from jobyard.executors.protocol import JobFacts, LiveAttempt
 from jobyard.model.job import JobSpec
 
 Object = dict[str, Any]
@@ -30,7 +30,7 @@ class Unit(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    job: SubmittedJob
+    spec: JobSpec
     facts: JobFacts
     live: Sequence[LiveAttempt]
     units: Sequence[Unit]
@@ -40,10 +40,6 @@ class Wanted(NamedTuple):
     is_ended: Callable[[int], bool]  # is nothing more wanted of this task?
     sees_all_of: Callable[[Kind], bool]  # what is not seen of this kind is not there
     is_simulated: Callable[[str], bool]  # nobody runs anything on this node, and nobody can read its output
-
-    @property
-    def spec(self) -> JobSpec:
-        return self.job.spec
 
     @property
     def ended(self) -> int:

@@ -8,7 +8,7 @@ import pytest
 from tests.builders import a_group, a_job
 from tests.unit.executors.kubernetes.written import written
 
-from jobyard.executors.kubernetes.kinds import FIELDS, KINDS, PATCHABLE, kind_of
+from jobyard.executors.kubernetes.kinds import KINDS, kind_of
 from jobyard.manifests.kinds import with_kind
 from jobyard.model.job import JobSpec, State
 
@@ -96,8 +96,6 @@ def test_the_api_is_told_where_each_kind_is() -> None:
     assert (KINDS["PyTorchJob"].definition, KINDS["Pod"].group) == ("pytorchjobs.kubeflow.org", "")
     assert KINDS["JobSet"].pod_selector("x") == "jobset.sigs.k8s.io/jobset-name=x"
     assert [kind.name for kind in KINDS.values() if not kind.operator] == ["Job", "Pod"]
-    assert set(PATCHABLE) == set(KINDS)
-    assert all(fields <= FIELDS for fields in PATCHABLE.values())
 
 
 def conditions(*true: str, reason: str = "") -> dict[str, Any]:
