@@ -218,8 +218,14 @@ def _of_programs(words: list[str]) -> Verdict:
 def _is_next(words: list[str], index: int) -> bool:
     """Is this word the program that a runner starts?"""
     runner = name_of(words[0])
-    operands = sum(_NO_PROGRAM.match(word) is None for word in words[1:index])
-    return runner in _RUNNERS and operands == _OPERANDS.get(runner, 0)
+    before = [word for word in words[1:index] if _NO_PROGRAM.match(word) is None]
+    missing = _OPERANDS.get(runner, 0) - sum(not _may_vanish(word) for word in before)
+    return runner in _RUNNERS and (missing == 0 or (missing > 0 and any(map(_may_vanish, before))))
+
+
+def _may_vanish(word: str) -> bool:
+    """It may be an option, several words, or nothing at all: then the next word is in its place."""
+    return not word.strip(UNKNOWN)
 
 
 def _of_program(words: list[str], index: int, *, is_sure: bool) -> Verdict:
@@ -248,31 +254,37 @@ def _is_command(rest: list[str], option: re.Pattern[str]) -> bool:
 
 
 def _of_family(name: str, rest: list[str], family: _Family) -> Verdict:
-    index = 0
+    index, unsure = 0, Verdict(f"is given to {name} after words that only bash can tell")
     while index < len(rest):
         word = rest[index]
         if not word.startswith(("-", "+")) or word in ("-", "--"):
-            if not word.strip(UNKNOWN):  # it may be an option, several words, or nothing at all
-                return Verdict(f"is given to {name} after words that only bash can tell")
+            if _may_vanish(word):
+                return unsure
             return Verdict(no_dash=name if word.startswith(HOLE) else "")
         if family.code.fullmatch(word):
             code = next((each for each in rest[index + 1 :] if not each.startswith(("-", "+"))), "")
+            if _may_vanish(code):
+                return unsure
             before = rest[: rest.index(code, index + 1)] if code else rest
             is_data = HOLE not in code and not any(HOLE in each for each in before)
             refusal = f"is in a word that {name} reads as code"
             return Verdict() if is_data else Verdict(refusal, code=code, is_python=family is _PYTHON)
         if name == "ipython" or not (family.plain.fullmatch(word) or family.valued.fullmatch(word)):
             if family is _PYTHON and re.fullmatch(r"-[bBdEiIOPqsSuvx]*m", word) and index + 1 < len(rest):
-                return Verdict("names the module" if HOLE in rest[index + 1] else "")
+                module = rest[index + 1]
+                return unsure if _may_vanish(module) else Verdict("names the module" if HOLE in module else "")
             return Verdict(f"is in a word that {name} may read as code")
-        index += 2 if family.valued.fullmatch(word) else 1
-        if HOLE in word or (family.valued.fullmatch(word) and HOLE in "".join(rest[index - 1 : index])):
+        value = rest[index + 1 : index + 2] if family.valued.fullmatch(word) else []
+        if HOLE in word or any(HOLE in each for each in value):
             return Verdict(f"is in an option of {name}")
+        if any(map(_may_vanish, value)):
+            return unsure
+        index += 1 + len(value)
     return Verdict()
 
 
 def _of_scripted(name: str, rest: list[str]) -> Verdict:
-    if rest[0].startswith("-") or not rest[0].strip(UNKNOWN):
+    if rest[0].startswith("-") or _may_vanish(rest[0]):
         return Verdict(f"is in a word that {name} may read as code")
     return Verdict(no_dash=name if rest[0].startswith(HOLE) else "")
 
@@ -281,6 +293,6 @@ def _of_filter(name: str, rest: list[str]) -> Verdict:
     code = next((index for index, word in enumerate(rest) if not _FILTERS[name].fullmatch(word)), 0)
     for index, word in enumerate(rest):
         is_file = index > code and not rest[index - 1].startswith("-") and not word.startswith("-")
-        if HOLE in word and not (is_file and rest[code].strip(UNKNOWN) and not rest[code].startswith("-")):
+        if HOLE in word and not (is_file and not _may_vanish(rest[code]) and not rest[code].startswith("-")):
             return Verdict(f"is in a word that {name} reads as code")
     return Verdict(no_dash=name if any(word.startswith(HOLE) for word in rest) else "")

@@ -130,7 +130,9 @@ RUN_BY_OTHERS = [
     "x={}; $x", "x={}; ${x} a", 'x={}; "$x"', "x={}; eval $x", 'x={}; bash -c "$x"', 'x={}; echo "$x" | bash',
     "x={}; y=$x; $y", "f() { $x; }; x={}; f", "for x in {}; do $x; done", "set -- {}; $1", 'set -- {}; "$@"',
     "f() { $1; }; f {}", 'f() { eval "$1"; }; f {}', "f() { [[ $1 -eq 1 ]]; }; f {}", 'x={}; echo "${x@P}"',
-    "a=$e; b=$a; c=$b; d=$c; e={}",
+    "a=$e; b=$a; c=$b; d=$c; e={}", "bash -c $x {}", "bash -c $x -c {}", "bash --rcfile $x run.sh {}",
+    "python -m $x {}", "python -W $x run.py {}", "nohup $x {}", "timeout $x {}", "sudo -u $x {}", "env $x A=1 {}",
+    "flock $x {}", "chroot $x {}",
 ]  # fmt: skip
 
 
@@ -184,6 +186,9 @@ def test_a_refusal_shows_the_code_in_which_the_line_is_data() -> None:
         "x={}; $HOME/bin/train $x",
         "x={}; y=$(basename $x); cp $x out/$y",
         'f() { gzip -k "$1"; }; f {}',
+        "timeout $T python train.py {}",
+        "sudo -u $USER bash run.sh {}",
+        "nohup $RUNNER train {}",
     ],
 )
 def test_everyday_commands_are_not_refused(template: str) -> None:
