@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 
@@ -14,9 +15,15 @@ from tests.yards import TemporaryYard
 
 MakeYard = Callable[..., TemporaryYard]
 
-# These machines are shared: how long an example takes says nothing.
-settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("shared machine")
+# These machines are shared: how long an example takes says nothing. The examples are the same each time, so that a
+# change is to blame when one fails; `make test-all`, `make soak` and tools/hunt search for new ones.
+settings.register_profile(
+    "house",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="JOBYARD_SEARCH" not in os.environ,
+)
+settings.load_profile("house")
 
 # Under nohup, or behind an `&` in a script, a process ignores these, and so would everything that the tests start.
 for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):

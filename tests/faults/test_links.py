@@ -223,7 +223,7 @@ def test_a_clock_that_is_wrong_breaks_no_duration_and_no_order() -> None:
             for task in tasks:
                 assert task.started_at is not None
                 assert task.finished_at is not None
-                assert 0 <= task.finished_at - task.started_at < 30
+                assert 0 <= task.finished_at - task.started_at < 1800
                 assert view.submitted_at - 1 <= task.started_at <= view.finished_at + 1, "as our own clock has it"
             hosts[0].skew_clock(7200)  # and it may jump while a task runs
             script, gate = hold(lab)

