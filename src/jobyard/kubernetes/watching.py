@@ -49,10 +49,11 @@ class Watching:
                     if kind != "BOOKMARK":
                         self._take(seen, gone=kind == "DELETED")
             except Refused as refused:
-                if refused.status != TOO_OLD:
-                    if refused.is_forbidden or refused.is_absent:
-                        raise
+                if refused.is_forbidden or refused.is_absent:
+                    raise
+                if refused.status != TOO_OLD or not self.is_complete.is_set():  # a new list was too old at once
                     await self._pause(str(refused), lost)
+                self.is_complete.clear()
                 self._version = ""
             except Unavailable as error:
                 await self._pause(str(error), lost)

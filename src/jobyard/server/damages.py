@@ -49,10 +49,7 @@ def replay(journal: Journal, after: int, state: YardState) -> Restored:
         else:
             damages += _carried_out(state, row)
         after = row.seq
-    if damages:
-        accepted = journal.accepted_rows()
-        damages = [each._replace(is_accepted=each.row in accepted) for each in damages]
-    return Restored(after, state, tuple(damages))
+    return Restored(after, state, _as_accepted(journal, damages))
 
 
 def from_base(journal: Journal) -> Restored:
@@ -60,10 +57,11 @@ def from_base(journal: Journal) -> Restored:
     damages: list[Damage] = []
     for base in journal.bases():
         if not base.trouble:
-            damages += [Damage.accepted(*each) for each in base.data["damages"]]
-            return Restored(base.covers, saved_state.load(base.data["yard"]), tuple(damages))
+            before = tuple(Damage.accepted(*each) for each in base.data["damages"])
+            yard = saved_state.load(base.data["yard"])
+            return Restored(base.covers, yard, _as_accepted(journal, damages) + before)
         damages.append(Damage(base.seq, base.trouble, frozenset()))
-    return Restored(0, YardState(), tuple(damages))
+    return Restored(0, YardState(), _as_accepted(journal, damages))
 
 
 def why_read_only(damages: Iterable[Damage]) -> str:
@@ -87,6 +85,11 @@ def _carried_out(state: YardState, row: Row) -> list[Damage]:
             sentence = f"row {row.seq} cannot be carried out ({type(event).__name__}: {error!r})"
             damages.append(_held(state, Damage(row.seq, sentence, row.jobs if jobs is None else jobs)))
     return damages
+
+
+def _as_accepted(journal: Journal, damages: list[Damage]) -> tuple[Damage, ...]:
+    accepted = journal.accepted_rows() if damages else set()
+    return tuple(each._replace(is_accepted=each.row in accepted) for each in damages)
 
 
 def _held(state: YardState, damage: Damage) -> Damage:

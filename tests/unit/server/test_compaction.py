@@ -142,6 +142,11 @@ def test_a_damaged_base_costs_nothing_but_is_told(keeper: Keeper) -> None:
     assert saved_state.save(restored.state) == saved_state.save(keeper.live)
     assert [each.sentence for each in restored.damages] == [f"row {last}, a base, is damaged"]
     assert not why_read_only(restored.damages)
+    keeper.journal.accept(last, "ada", 1.0)
+    assert [each.is_accepted for each in keeper.restore().damages] == [True], "it need not be said at every start"
+    keeper.add_jobs(4)
+    keeper.compact()
+    assert keeper.journal.base_rows()[0][0] > last, "and a new base takes its place"
 
 
 def test_without_any_whole_base_the_yard_can_only_be_read(keeper: Keeper) -> None:
@@ -199,8 +204,20 @@ def test_history_has_a_time_of_its_own(keeper: Keeper) -> None:
     keeper.history.forget(before=SOON + 4)
     assert [each.job for each in keeper.history.jobs()] == ["j3", "j4"]
     assert set(keeper.live.jobs) == {"j1", "j2", "j3", "j4"}
-    assert keeper.history.new_of(keeper.live.jobs.values())  # word of an end may come late, within LATE_SECONDS
+    assert keeper.history.new_of(
+        keeper.live.jobs.values(), SOON + 9
+    )  # word of an end may come late, within LATE_SECONDS
     assert LATE_SECONDS > 4
+
+
+def test_an_end_in_the_future_does_not_stop_the_history(keeper: Keeper) -> None:
+    """Its node's clock may be years ahead."""
+    keeper.add_jobs(1)
+    ended = keeper.live.jobs.values()
+    ahead, now = SOON, SOON - 10 * LATE_SECONDS
+    keeper.history.write(keeper.history.new_of(ended, ahead + 9))
+    keeper.append(submitted("late", 100, a_job(), 1.0), CancelRequested("late", now))
+    assert {row["job"] for row in keeper.history.new_of(ended, now)} == {"j1", "late"}
 
 
 async def test_a_running_server_writes_bases_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
