@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 import sys
 import time
@@ -362,3 +363,18 @@ def test_a_name_that_is_not_this_machines_is_refused(manager: Manager) -> None:
     """As a page in a browser would use, whose own name leads here."""
     answer = manager("GET", "/get_all_jobs", Host="evil.example")
     assert (answer.status, list(answer.data)) == (403, ["error"])
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+def test_without_a_token_another_user_of_this_machine_is_not_served(manager: Manager) -> None:
+    ask = f"""
+import urllib.request
+try:
+    print(urllib.request.urlopen('http://127.0.0.1:{manager.port}/get_all_jobs').status)
+except urllib.error.HTTPError as error:
+    print(error.status, error.read().decode())
+"""
+    other = subprocess.run(["/usr/bin/env", "python3", "-c", ask], user=65534, capture_output=True, text=True, cwd="/")
+    assert "403" in other.stdout
+    assert "only programs of the user who started it are served" in other.stdout
+    assert manager("GET", "/get_all_jobs").status == 200

@@ -16,8 +16,14 @@ _LOCAL, _REMOTE, _UID, _INODE = 1, 2, 7, 9  # columns
 
 
 def uid_of(stream: socket.socket) -> Optional[int]:
-    """Of the process that holds the other end of an IPv4 connection; None: it is gone, or nobody knows."""
+    """Of the process that holds the other end of a connection; None: it is gone, or nobody knows."""
     row = _row_of(stream)
+    return int(row[_UID]) if row else None
+
+
+def uid_between(theirs: Tuple[str, int], ours: Tuple[str, int]) -> Optional[int]:
+    """The same, of a connection that somebody else holds."""
+    row = _row_between(theirs, ours)
     return int(row[_UID]) if row else None
 
 
@@ -62,21 +68,30 @@ def _link(path: str) -> str:
 def _row_of(stream: socket.socket) -> List[bytes]:
     """What the kernel's tables say of the other end; empty: it is gone, or nobody knows."""
     try:
-        theirs, ours = stream.getpeername(), stream.getsockname()
+        return _row_between(stream.getpeername()[:2], stream.getsockname()[:2])
     except OSError:
         return []
+
+
+def _row_between(theirs: Tuple[str, int], ours: Tuple[str, int]) -> List[bytes]:
     for table in _TABLES:
-        # A client that speaks IPv6 may reach an IPv4 address all the same, by a longer name for it.
-        prefix = b"0000000000000000FFFF0000" if table.endswith("6") else b""
-        found = _row_in(table, prefix + _address(theirs), prefix + _address(ours))
+        try:
+            found = _row_in(table, _address(theirs, table), _address(ours, table))
+        except OSError:  # an IPv6 address in the other table
+            continue
         if found:
             return found
     return []
 
 
-def _address(address: Tuple[str, int]) -> bytes:
+def _address(address: Tuple[str, int], table: str) -> bytes:
+    """As the table has it. Raises OSError for an address that it cannot have."""
     host, port = address
-    return b"%08X:%04X" % (struct.unpack("=I", socket.inet_aton(host))[0], port)
+    if not table.endswith("6"):
+        return b"%08X:%04X" % (struct.unpack("=I", socket.inet_pton(socket.AF_INET, host))[0], port)
+    # A client that speaks IPv6 may reach an IPv4 address all the same, by a longer name for it.
+    packed = socket.inet_pton(socket.AF_INET6, host if ":" in host else "::ffff:" + host)
+    return b"%08X%08X%08X%08X:%04X" % (*struct.unpack("=4I", packed), port)
 
 
 def _row_in(table: str, local: bytes, remote: bytes) -> List[bytes]:

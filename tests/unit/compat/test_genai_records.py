@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import replace
 from typing import Any
 
@@ -287,9 +288,28 @@ def test_one_is_being_resized_while_it_is_marked_and_has_not_ended(
         ({"sec-fetch-site": "cross-site"}, 403),
         ({"origin": "https://evil.example"}, 403),
         ({"origin": "null", "sec-fetch-site": "same-origin"}, 403),
+        ({"content-length": "8388608"}, 200),
+        ({"content-length": "8388609"}, 413),
+        ({"content-length": "9" * 5000}, 413),
+        ({"transfer-encoding": "chunked"}, 411),
     ],
 )
 def test_a_page_in_a_browser_of_this_machine_is_not_served(headers: dict[str, str], status: int) -> None:
+    assert status_at_the_door("127.0.0.1", headers) == status
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_loopback_of_either_kind_is_served_to_this_user_alone(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        assert status_at_the_door(address, {}) == 200
+    except OSError as error:
+        pytest.skip(f"{address} cannot be listened on: {error}")
+    monkeypatch.setattr("jobyard.agent.peers.uid_between", lambda theirs, ours: 65534)
+    assert status_at_the_door(address, {}) == 403
+
+
+def status_at_the_door(address: str, headers: dict[str, str]) -> int:
+    """Of a request by a program of ours that is connected to this address."""
     said: list[int] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -301,8 +321,15 @@ def test_a_page_in_a_browser_of_this_machine_is_not_served(headers: dict[str, st
     async def receive() -> Any: ...
 
     lines = [(name.encode(), value.encode()) for name, value in {"host": "localhost:6000", **headers}.items()]
-    asyncio.run(Door(app)({"type": "http", "client": ("127.0.0.1", 1), "headers": lines}, receive, send))
-    assert said == [status]
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with (
+        socket.create_server((address, 0), family=family) as listener,
+        socket.create_connection(listener.getsockname()[:2]) as client,
+    ):
+        ends = {"client": client.getsockname()[:2], "server": client.getpeername()[:2]}
+        asyncio.run(Door(app)({"type": "http", **ends, "headers": lines}, receive, send))
+    (status,) = said
+    return status
 
 
 def test_without_a_token_only_this_machine_can_be_listened_on() -> None:

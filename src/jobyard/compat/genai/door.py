@@ -1,4 +1,4 @@
-"""Who may come in? Whoever has the token; where there is none, programs of this machine alone."""
+"""Who may come in? Whoever has the token; where there is none, this user's programs on this machine alone."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import binascii
 import hmac
 import ipaddress
 import json
+import os
+import sys
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from jobyard.agent import peers
 
 TOKEN = "JOBYARD_GENAI_TOKEN"
 NEEDS_TOKEN = f"this door needs a token; send the header `Authorization: Bearer`, with what {TOKEN} says there"
@@ -17,6 +21,10 @@ NO_BROWSERS = f"without {TOKEN} this door is for programs, not for pages in a br
 # From here they lead to this machine, as the original's own scripts write it.
 ANY_ADDRESS = ("0.0.0.0", "::")
 ONLY_LOOPBACK = f"without {TOKEN} only programs of this machine are served"
+ONLY_OWNER = f"without {TOKEN} only programs of the user who started it are served"
+BYTES_MOST = 8 << 20  # of a request; those of the original have some hundred
+TOO_LARGE = f"at most {BYTES_MOST >> 20} MiB are taken"
+NO_LENGTH = "say how long it is in the header `Content-Length`"
 
 
 class Door:
@@ -40,6 +48,9 @@ class Door:
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
+        return self._refused_who(scope, headers) or _refused_size(headers)
+
+    def _refused_who(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         if self._token:
             secret = _secret(headers.get("authorization", ""))
             return None if hmac.compare_digest(secret, self._token) else (401, NEEDS_TOKEN)
@@ -48,9 +59,24 @@ class Door:
         client = scope.get("client") or ("",)
         # The name, too: a page in a browser could have its own name lead to this machine.
         host = _host(headers.get("host", ""))
-        if is_loopback(client[0]) and (is_loopback(host) or host in ANY_ADDRESS):
-            return None
-        return 403, ONLY_LOOPBACK
+        if not is_loopback(client[0]) or not (is_loopback(host) or host in ANY_ADDRESS):
+            return 403, ONLY_LOOPBACK
+        return None if _is_ours(scope) else (403, ONLY_OWNER)
+
+
+def _is_ours(scope: Scope) -> bool:
+    """A port has no owner, so that every user of this machine can come. Only Linux tells who it is."""
+    if sys.platform != "linux":
+        return True
+    return peers.uid_between(scope["client"], scope["server"]) in (0, os.getuid())
+
+
+def _refused_size(headers: Headers) -> tuple[int, str] | None:
+    if "transfer-encoding" in headers:
+        return 411, NO_LENGTH
+    length = headers.get("content-length", "0")
+    is_small = length.isdecimal() and len(length) < 10 and int(length) <= BYTES_MOST
+    return None if is_small else (413, TOO_LARGE)
 
 
 def is_loopback(host: str) -> bool:
