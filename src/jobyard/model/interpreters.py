@@ -76,6 +76,12 @@ _COMMAND_OPTIONS = {
     **dict.fromkeys(("flock", "script"), re.compile(r"-[A-Za-z]*c|--command")),
     **dict.fromkeys(("tar", "gtar"), re.compile(r"-[A-Za-z]*[IF]|--(?:use-compress-program|to-command|[\w-]*-script)")),
     "rsync": re.compile(r"-[A-Za-z]*e|--rsh|--rsync-path"),
+    # A setting may be an alias or a pager, which are commands.
+    "git": re.compile(r"-[cxuO]|--(?:config|exec|upload-pack|receive-pack|extcmd|open-files-in-pager)"),
+    "sort": re.compile(r"--compress-program"),
+    "man": re.compile(r"-P|--pager"),
+    "curl": re.compile(r"-K|--config"),
+    "wget": re.compile(r"--use-askpass|-e|--execute"),
 }
 # Variables that a shell or a language runs, or finds code by.
 _RUNNING = _names(

@@ -132,7 +132,8 @@ RUN_BY_OTHERS = [
     "f() { $1; }; f {}", 'f() { eval "$1"; }; f {}', "f() { [[ $1 -eq 1 ]]; }; f {}", 'x={}; echo "${x@P}"',
     "a=$e; b=$a; c=$b; d=$c; e={}", "bash -c $x {}", "bash -c $x -c {}", "bash --rcfile $x run.sh {}",
     "python -m $x {}", "python -W $x run.py {}", "nohup $x {}", "timeout $x {}", "sudo -u $x {}", "env $x A=1 {}",
-    "flock $x {}", "chroot $x {}",
+    "flock $x {}", "chroot $x {}", "git -c alias.x={} x", "git -c {} log", "git clone --upload-pack {} a b",
+    "git clone --config={} a", "sort --compress-program={} f", "wget -e {} a",
 ]  # fmt: skip
 
 
@@ -187,6 +188,11 @@ def test_a_refusal_shows_the_code_in_which_the_line_is_data() -> None:
         "x={}; y=$(basename $x); cp $x out/$y",
         'f() { gzip -k "$1"; }; f {}',
         "timeout $T python train.py {}",
+        "git clone {} repo",
+        "git checkout {} && python train.py",
+        "git commit -m {}",
+        "sort -u {}",
+        "curl -o out -d {} localhost",
         "sudo -u $USER bash run.sh {}",
         "nohup $RUNNER train {}",
     ],
