@@ -217,15 +217,18 @@ def a_desk(yard: FakeYard, cluster: FakeCluster | None = None, **how: Any) -> De
     return Desk(lambda: cast(YardClient, yard), reach=lambda _: cluster or FakeCluster(), **how)
 
 
+TOKEN = "secret"
+
+
 async def answer_of(app: FastAPI, method: str, path: str, body: Any) -> tuple[int, Any]:
-    """What a program of this machine is answered by an app that runs."""
+    """What a program that has the token is answered by an app that runs."""
     scope = {
         "type": "http",
         "method": method,
         "path": path,
         "raw_path": path.encode(),
         "query_string": b"",
-        "headers": [(b"host", b"localhost")],
+        "headers": [(b"host", b"localhost"), (b"authorization", f"Bearer {TOKEN}".encode())],
         "client": ("127.0.0.1", 1),
     }
     said: list[Any] = []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from tests.unit.compat.genai_world import FakeCluster, FakeYard, a_desk, a_pytorchjob, an_object, answer_of
+from tests.unit.compat.genai_world import TOKEN, FakeCluster, FakeYard, a_desk, a_pytorchjob, an_object, answer_of
 
 from jobyard.cli.main import guarded
 from jobyard.compat.genai.__main__ import group, row_of
@@ -20,7 +20,7 @@ from jobyard.model.job import State
 
 
 def asked(app: FastAPI, *calls: tuple[str, str, Any]) -> list[tuple[int, Any]]:
-    """The answers of the app while it runs, as programs of this machine get them."""
+    """The answers of the app while it runs, as programs get them that have the token."""
 
     async def all_of() -> list[tuple[int, Any]]:
         async with app.router.lifespan_context(app):
@@ -30,7 +30,7 @@ def asked(app: FastAPI, *calls: tuple[str, str, Any]) -> list[tuple[int, Any]]:
 
 
 def an_app(desk: Desk) -> FastAPI:
-    return make_app(lambda: desk)
+    return make_app(lambda: desk, TOKEN)
 
 
 # -- answers

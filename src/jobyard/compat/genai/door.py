@@ -68,7 +68,8 @@ def _is_ours(scope: Scope) -> bool:
     """A port has no owner, so that every user of this machine can come. Only Linux tells who it is."""
     if sys.platform != "linux":
         return True
-    return peers.uid_between(scope["client"], scope["server"]) in (0, os.getuid())
+    server: tuple[str, int] | None = scope.get("server")
+    return server is not None and peers.uid_between(scope["client"], server) in (0, os.getuid())
 
 
 def _refused_size(headers: Headers) -> tuple[int, str] | None:
