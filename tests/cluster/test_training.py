@@ -53,3 +53,25 @@ def test_a_gang_grows_at_a_checkpoint_when_there_is_room(yard: ClusterYard, jobs
     assert [epoch for epoch, _ in told] == list(range(1, 91))  # none twice
     assert (told[0][1], told[-1][1]) == (1, 2)
     assert [task["attempt"] for task in yard.tasks(job)] == [2, 1]
+
+
+@pytest.mark.long
+def test_a_job_that_the_quota_keeps_out_starts_after_one_checkpoint_of_an_elastic_one(yard: ClusterYard) -> None:
+    """As in the demo of genai-workload-manager: six GPUs by a quota on a node of eight."""
+    yard.set_gpus(8)
+    quotas = yard.path("/api/v1", "resourcequotas")
+    body = {"metadata": {"name": "six"}, "spec": {"hard": {"requests.nvidia.com/gpu": "6"}}}
+    yard.cluster.api.create(quotas, body)
+    try:
+        yard.cluster.api.until(f"{quotas}/six", lambda seen: seen.get("status", {}).get("hard"))
+        train = ("--epochs", "200", "--", "python3", "/app/train.py", "200", "0.5")
+        elastic = [yard.submit(*ON, "--gpus", "2..4", *train) for _ in range(2)]
+        until(lambda: all(epochs_of(yard, job) >= 1 for job in elastic), 120)
+        late = yard.submit(*ON, "--gpus", "2", "--", "true")
+        assert yard.ended(late, 180)["state"] == "SUCCEEDED"
+        stops = [yard.job(job)["training"]["preemptions"] + yard.job(job)["training"]["resizes"] for job in elastic]
+        assert sorted(stops) == [0, 1]
+        for job in elastic:
+            yard.ok("cancel", job, "--force")
+    finally:
+        yard.cluster.api.delete(f"{quotas}/six")
