@@ -157,15 +157,21 @@ def _listeners(
 
 
 def _unix_socket(path: Path) -> socket.socket:
-    """For our user alone: the directory is 0700, the socket 0600. We hold the yard's lock, so an old one is stale."""
-    path.unlink(missing_ok=True)
+    """For our user alone: the directory is 0700, the socket 0600. We hold the yard's lock, so an old one is stale.
+
+    It appears when it listens: whoever sees it is not refused.
+    """
+    draft = path.with_suffix(".new")  # no longer than its own name: a socket's path may have 107 bytes
+    for old in (path, draft):
+        old.unlink(missing_ok=True)
     bound = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
     try:
-        bound.bind(str(path))
+        bound.bind(str(draft))
     finally:
         os.umask(before)
     bound.listen(LISTEN_MOST)
+    draft.replace(path)
     return bound
 
 

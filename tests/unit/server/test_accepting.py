@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import socket
+import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from jobyard.errors import UserError, YardError
 from jobyard.server import accepting
+from jobyard.server import main as server_main
 from jobyard.server.accepting import BoundedServer, Peers
 from jobyard.server.bounds import Bounded
 from jobyard.server.limits import Limits, limits_of
@@ -336,3 +338,21 @@ def test_limits_are_knobs() -> None:
     for bad in ("0", "-1", "1.5", "²", "many", "9" * 30):
         with pytest.raises(UserError, match="is not a whole number; unset it or write 1 or more"):
             knobs(ServerKnobs, {"YARD_BODY_MIB_MOST": bad})
+
+
+def test_the_socket_appears_when_it_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "0123456789abcdef.sock"
+    path.touch()  # of a server that was killed
+    was_there: list[bool] = []
+    listen = socket.socket.listen
+
+    def watched(made: socket.socket, most: int) -> None:
+        was_there.append(path.exists())
+        listen(made, most)
+
+    monkeypatch.setattr(socket.socket, "listen", watched)
+    with server_main._unix_socket(path), socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+    assert was_there == [False]
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
