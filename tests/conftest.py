@@ -15,13 +15,15 @@ from tests.yards import TemporaryYard
 
 MakeYard = Callable[..., TemporaryYard]
 
-# These machines are shared: how long an example takes says nothing. The examples are the same each time, so that a
+# These machines are shared: how long an example takes says nothing. The examples are the same few each time, so that a
 # change is to blame when one fails; `make test-all`, `make soak` and tools/hunt search for new ones.
+IS_SEARCHING = "JOBYARD_SEARCH" in os.environ
 settings.register_profile(
     "house",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    derandomize="JOBYARD_SEARCH" not in os.environ,
+    derandomize=not IS_SEARCHING,
+    max_examples=100 if IS_SEARCHING else 30,
 )
 settings.load_profile("house")
 

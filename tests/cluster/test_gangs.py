@@ -52,6 +52,7 @@ def _owner(made: Object) -> str:
 # -- PyTorchJob
 
 
+@pytest.mark.long
 def test_a_pytorchjob_is_preempted_at_a_checkpoint_and_goes_on_larger(
     yard: ClusterYard, training_operator: Program
 ) -> None:

@@ -95,6 +95,7 @@ def gpus_of_pods(yard: ClusterYard) -> list[str]:
     return [pod["spec"]["containers"][0]["resources"]["limits"][GPU] for pod in live]
 
 
+@pytest.mark.long
 def test_the_samples_get_what_fits_between_request_and_limit(yard: ClusterYard) -> None:
     job = sample("pytorchjob-2-4.yaml", ["sh", "-c", "echo has $NGPU; exec tail -f /dev/null"])
     assert deploy(yard, job).endswith("gets 4 GPUs of 2..4")
@@ -145,6 +146,7 @@ def desk(yard: ClusterYard) -> Desk:
     return Desk(lambda: yard.client)
 
 
+@pytest.mark.long
 def test_a_job_of_other_hands_is_adopted_and_scaled(yard: ClusterYard) -> None:
     path = f"{PYTORCHJOBS}/namespaces/{yard.namespace}/pytorchjobs"
     yard.cluster.api.create(path, sample("scale.yaml", ["sh", "-c", "exec tail -f /dev/null # --num_processes=1"]))

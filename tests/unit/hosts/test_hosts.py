@@ -19,7 +19,7 @@ from tests.hosts.fixtures import MakeHosts
 ROOT = Path(__file__).resolve().parents[3]
 SLEEP = "sleep 1234"
 QUICKLY = ("-o", "ConnectTimeout=1")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # of our test hosts: tests over SSH use them, and would fail too
 needs_namespaces = pytest.mark.skipif(os.getuid() != 0, reason="network namespaces need root")
 
 
