@@ -9,7 +9,7 @@ import time
 mib, seconds = int(sys.argv[1]), float(sys.argv[2])
 print(f"reserved {os.environ.get('RESERVED_MEM', '?')} MiB, takes {mib} MiB", flush=True)
 if os.environ.get("JOBYARD_FAKE_GPUS"):
-    words = [sys.executable, "-m", "jobyard.agent.fake_gpu", "hold", f"{mib}MiB", "--", "sleep", str(seconds)]
+    words = [sys.executable, "-m", "jobyard.agent.devices.fake_gpu", "hold", f"{mib}MiB", "--", "sleep", str(seconds)]
     os.execv(sys.executable, words)
 
 import torch  # noqa: E402

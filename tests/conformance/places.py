@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from jobyard.agent import processes
+from jobyard.agent.system import processes
 from jobyard.executors.agent_process import LocalAgent
 from jobyard.executors.arrivals import Homecoming
 from jobyard.executors.fake import FakeMachine

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from jobyard.agent import container_words, processes, records
+from jobyard.agent.execution import container_words
+from jobyard.agent.system import processes
+from jobyard.agent_protocol import records
 from tests.engines import Engine, engine, podman, running_engine  # noqa: F401 - a fixture
 from tests.hosts import Hosts
 from tests.yards import Done, TemporaryYard, until

@@ -11,7 +11,7 @@ import pytest
 from tests.yards import TemporaryYard, until
 
 WAIT = "while [ ! -e {} ]; do sleep 0.02; done"
-HOLD = f"{sys.executable} -m jobyard.agent.fake_gpu hold"
+HOLD = f"{sys.executable} -m jobyard.agent.devices.fake_gpu hold"
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_a_task_alone_on_a_node_has_all_its_gpus_and_nobody_beside_it(gpus: Temp
 def test_what_a_stranger_holds_is_left_to_it(gpus: TemporaryYard) -> None:
     """It holds half of one GPU, and all of that one's compute: it can be shared by memory, and the other one be had."""
     env = {**gpus.env, "JOBYARD_FAKE_GPUS": "2x16GiB"}
-    words = [sys.executable, "-m", "jobyard.agent.fake_gpu", "hold", "8GiB", "--device", "0"]
+    words = [sys.executable, "-m", "jobyard.agent.devices.fake_gpu", "hold", "8GiB", "--device", "0"]
     with subprocess.Popen(words, env=env) as stranger:
         try:
             until(lambda: gpus.json("nodes")[0]["devices"][0]["foreign_mib"] == 8192, 30)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobyard.agent.memory_groups import MODE
+from jobyard.agent.execution.memory_groups import MODE
 from tests.yards import TemporaryYard
 
 TAKE = (

@@ -12,7 +12,7 @@ from tests.yards import TemporaryYard, until
 
 pytestmark = pytest.mark.slow
 WAIT = "while [ ! -e {} ]; do sleep 0.02; done"
-HOLD = f"{sys.executable} -m jobyard.agent.fake_gpu hold"
+HOLD = f"{sys.executable} -m jobyard.agent.devices.fake_gpu hold"
 
 # Many short epochs; tells on how many GPUs each attempt ran. Ends by itself only if `enough` is there.
 TRAIN = """

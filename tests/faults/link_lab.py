@@ -11,7 +11,7 @@ from sqlalchemy import create_engine
 from tests.faults.live_yard import LiveYard, until
 from tests.hosts import Host, Hosts, Unsupported, processes
 
-from jobyard.agent.processes import Process
+from jobyard.agent.system.processes import Process
 from jobyard.engine import invariants
 from jobyard.engine.handling import handle
 from jobyard.engine.yard_state import YardState

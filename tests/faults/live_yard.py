@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import jobyard
-from jobyard.agent import processes
-from jobyard.agent.processes import Process
+from jobyard.agent.system import processes
+from jobyard.agent.system.processes import Process
 from jobyard.client.address import Address
 from jobyard.client.api import YardClient
 from jobyard.errors import YardError

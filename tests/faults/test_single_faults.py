@@ -17,7 +17,8 @@ import pytest
 from tests.faults.live_yard import LiveYard, until
 from tests.marks import long
 
-from jobyard.agent import processes, records
+from jobyard.agent.system import processes
+from jobyard.agent_protocol import records
 from jobyard.model.job import Reason, State
 
 pytestmark = pytest.mark.slow

@@ -20,7 +20,7 @@ from tests.yards import TemporaryYard
 # Each lie is told for a process of its own, which runs and is the liar's: only that is ever believed.
 LIES = """
 import json, os, subprocess, sys
-from jobyard.agent import processes
+from jobyard.agent.system import processes
 directory = sys.argv[1]
 def tell(amounts="", make=None):
     child = subprocess.Popen(["sleep", "100"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobyard.agent.progress import Fold
+from jobyard.agent_protocol.progress_reducer import ProgressReducer
 from tests.marks import long
 from tests.yards import ROOT
 
@@ -34,7 +34,7 @@ def attempt(python: str, where: Path, script: str, argument: str, **variables: s
 
 
 def progress(where: Path) -> dict[str, Any]:
-    fold = Fold()
+    fold = ProgressReducer()
     fold.feed((where / "spool").read_bytes())
     fold.confirm()
     return fold.progress() or {}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobyard import yaml_text
-from jobyard.agent import stop_file
+from jobyard.agent_protocol import stop_request
 from jobyard.errors import UserError
 from jobyard.images.credentials import credentials_for
 from jobyard.kubernetes.kubeconfig import ClusterWords, config_here
@@ -109,7 +109,7 @@ def test_a_date_that_is_none_and_a_second_document_are_sentences() -> None:
 def test_json_that_is_nested_without_end_is_passed_over_like_other_damage(tmp_path: Path) -> None:
     deep = tmp_path / "deep"
     deep.write_text("[" * 100_000)
-    assert stop_file.read(str(deep)) is not None  # a stop file without words is still an order
+    assert stop_request.read(str(deep)) is not None  # a stop file without words is still an order
     (tmp_path / "config.json").write_text("[" * 100_000)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("DOCKER_CONFIG", str(tmp_path))

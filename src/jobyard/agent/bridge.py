@@ -11,8 +11,8 @@ import time
 import zipfile
 from typing import Dict, List
 
-from jobyard.agent import places
-from jobyard.agent.places import Place
+from jobyard.agent.files import places
+from jobyard.agent.files.places import Place
 
 EXIT_READ_ONLY = 68
 _CHUNK = 1 << 18

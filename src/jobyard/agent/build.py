@@ -10,7 +10,7 @@ import tempfile
 import zipfile
 from typing import Dict, Tuple
 
-from jobyard.agent import sdk_files
+from jobyard.agent_protocol import sdk_files
 
 _MAIN = """import sys
 
@@ -65,12 +65,9 @@ def source_hash() -> str:
 
 
 def _sources() -> Dict[str, bytes]:
-    here = os.path.dirname(os.path.abspath(__file__))
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     files = {"jobyard/__init__.py": b""}  # the real one may import what the machine does not have
-    for name in sorted(os.listdir(here)):
-        if name.endswith(".py"):
-            with open(os.path.join(here, name), "rb") as file:
-                files["jobyard/agent/" + name] = file.read()
+    files.update(sdk_files.read_tree(root, ("jobyard/agent", "jobyard/agent_protocol")))
     for name, content in sdk_files.sources().items():
         files[sdk_files.FOLDER + name] = content
     nvml = importlib.util.find_spec("pynvml")

@@ -6,9 +6,10 @@ import os
 from contextlib import suppress
 from typing import Any, Dict, Iterable, List, Set
 
-from jobyard.agent import records, snapshots
-from jobyard.agent.attempts import Attempt
-from jobyard.agent.forking import Background
+from jobyard.agent.attempts.attempt import Attempt
+from jobyard.agent.files import snapshots
+from jobyard.agent.system.forking import Background
+from jobyard.agent_protocol import records
 
 
 class Forgetter:

@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import Callable, List, NoReturn, Optional
 
 from jobyard.agent import bridge, receiving
-from jobyard.agent.fake_gpu import FakeGpus, default_directory, parse_devices
-from jobyard.agent.gpus import Gpus, find_gpus
+from jobyard.agent.devices.fake_gpu import FakeGpus, default_directory, parse_devices
+from jobyard.agent.devices.gpus import Gpus, find_gpus
 from jobyard.agent.supervisor import Agent
 
 EXIT_ALREADY_RUNNING = 3

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import sys
 
-from jobyard.agent import places, snapshots
 from jobyard.agent.bridge import EXIT_READ_ONLY
+from jobyard.agent.files import places, snapshots
+from jobyard.agent_protocol.messages import snapshot_id
 
 
 def run(yard: str, snapshot: str) -> int:
@@ -14,7 +15,7 @@ def run(yard: str, snapshot: str) -> int:
     state = ""
     try:
         state = places.of_yard(yard).state
-        snapshots.receive(state, snapshots.checked(snapshot), sys.stdin.buffer)
+        snapshots.receive(state, snapshot_id(snapshot), sys.stdin.buffer)
     except (snapshots.BadArchive, ValueError) as error:
         print("jobyard agent: %s" % error, file=sys.stderr)
         return 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import Callable, Dict, List, Optional
 
-from jobyard.agent.timers import Timer, Timers
+from jobyard.agent.system.timers import Timer, Timers
 
 _FIRST_SECONDS, _LONGEST_SECONDS = 1.0, 30.0
 

@@ -11,24 +11,25 @@ import time
 import traceback
 from typing import Any, Callable, ClassVar, Dict, List, Optional
 
-from jobyard.agent import messages, probe, processes, sdk_files, snapshots
-from jobyard.agent.connection import Connection
-from jobyard.agent.door import Door
-from jobyard.agent.entrance import Entrance
+from jobyard.agent.attempts.measuring import Measurer
+from jobyard.agent.attempts.outbox import Outbox
+from jobyard.agent.attempts.runner import Runner
+from jobyard.agent.devices.gpus import Gpus
+from jobyard.agent.execution.runtimes import Runtimes
+from jobyard.agent.execution.task_environment import TaskEnvironment
+from jobyard.agent.files.shipping import Shipper
+from jobyard.agent.files.staging import Staging
 from jobyard.agent.forgetting import Forgetter
-from jobyard.agent.forking import Background
-from jobyard.agent.gpus import Gpus
-from jobyard.agent.measuring import Measurer
-from jobyard.agent.outbox import Outbox
-from jobyard.agent.published import Capacity
-from jobyard.agent.reservations import Reservations
+from jobyard.agent.reporting.report_endpoint import ReportEndpoint
 from jobyard.agent.respawn import Respawner
-from jobyard.agent.runner import Runner
-from jobyard.agent.runtimes import Runtimes
-from jobyard.agent.shipping import Shipper
-from jobyard.agent.staging import Staging
-from jobyard.agent.surroundings import Surroundings
-from jobyard.agent.timers import Timers
+from jobyard.agent.sharing.published import Capacity
+from jobyard.agent.sharing.reservations import Reservations
+from jobyard.agent.system import probe, processes
+from jobyard.agent.system.connection import Connection
+from jobyard.agent.system.entrance import Entrance
+from jobyard.agent.system.forking import Background
+from jobyard.agent.system.timers import Timers
+from jobyard.agent_protocol import messages, sdk_files
 
 PROTOCOL = 1
 _MEASURE_SECONDS = 5.0
@@ -74,7 +75,7 @@ class Agent:
         self._forgetter = Forgetter(background, state_dir)
         self._measurer = Measurer(gpus, self._reservations, state_dir)
         self._sdk = sdk_files.unpack(state_dir, log)
-        self._door = Door(self._selector, self._timers, state_dir, log)
+        self._door = ReportEndpoint(self._selector, self._timers, state_dir, log)
         self._runner = Runner(
             self._selector,
             self._timers,
@@ -84,7 +85,7 @@ class Agent:
             gpus,
             background,
             self._staging,
-            Surroundings(self._sdk, self._door.address, self._door.token_file),
+            TaskEnvironment(self._sdk, self._door.address, self._door.token_file),
             self._runtimes,
         )
         self._respawner = Respawner(self._timers, self._needs_server, log)
@@ -292,7 +293,7 @@ class Agent:
         self._runner.reserve(slot, reserve)
 
     def _staged(self, connection: Connection, message: Dict[str, Any]) -> None:
-        snapshot, trouble = snapshots.checked(message["snapshot"]), message.get("trouble")
+        snapshot, trouble = messages.snapshot_id(message["snapshot"]), message.get("trouble")
         if trouble:
             self._runner.fail_jobs(self._staging.give_up(snapshot), str(trouble))
         else:

@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from jobyard.agent import inherited
 from jobyard.agent.build import agent_zipapp
+from jobyard.agent_protocol import inherited
 from jobyard.errors import Unavailable
 from jobyard.executors.heard import LARGEST_LINE
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jobyard.agent_protocol.exit_codes import PREEMPTED_EXIT_CODE
 from jobyard.executors.environment import task_command
 from jobyard.executors.protocol import AgentStatus, LiveAttempt, SubmittedJob, YardView
 from jobyard.model.effects import CloseSlot, Effect, Launch, Reserve, Stop, Withdraw, Yield
@@ -32,7 +33,6 @@ from jobyard.model.events import (
 from jobyard.model.job import Reason
 from jobyard.model.node import Device, Node
 from jobyard.model.task import AttemptId, Outcome, Slot
-from jobyard.model.training import YIELD_EXIT_CODE
 
 BUILD = "fake"
 Listener = Callable[[Event], None]
@@ -185,7 +185,7 @@ class FakeMachine:
             number, reason = signal.SIGTERM, Reason.TIMEOUT
         except _Killed as killed:
             number, reason = killed.number, killed.reason
-        if attempt.is_yielding and (code == YIELD_EXIT_CODE or (number is not None and reason is None)):
+        if attempt.is_yielding and (code == PREEMPTED_EXIT_CODE or (number is not None and reason is None)):
             reason = Reason.PREEMPTED
         return Outcome(started_at, time.time(), code, number, reason, attempt.message)
 

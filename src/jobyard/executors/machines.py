@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from jobyard.agent import faults, records
+from jobyard.agent_protocol import faults, records
 from jobyard.errors import Rejected, Unavailable, YardError
 from jobyard.executors.arrivals import Arrivals, Homecoming
 from jobyard.executors.environment import job_environment, task_command, task_environment

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jobyard.agent import records
+from jobyard.agent_protocol import records
 from jobyard.model.task import AttemptId
 
 log = logging.getLogger(__name__)

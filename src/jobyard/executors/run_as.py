@@ -11,7 +11,7 @@ import os
 import pwd
 from asyncio.subprocess import Process
 
-from jobyard.agent import inherited
+from jobyard.agent_protocol import inherited
 from jobyard.errors import Unavailable, UserError
 from jobyard.executors.remote_agent import RemoteAgent, last_line
 

@@ -11,7 +11,6 @@ from jobyard.model.limits import Gpus, Path, Seconds, SomeSteps, Steps, TaskLimi
 ALL = 1 << 16  # as the most GPUs or workers of an elastic job: as many as there are
 YIELD_SECONDS = 600.0
 IDLE_GPU_SECONDS = 1800.0
-YIELD_EXIT_CODE = 85  # of a task that stopped at a checkpoint because it was asked to
 
 
 @dataclass(frozen=True, slots=True)

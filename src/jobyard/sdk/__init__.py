@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import os
 
-from jobyard.sdk.job import YIELD_EXIT_CODE, YardJob, job_from_environment
+from jobyard.agent_protocol.exit_codes import PREEMPTED_EXIT_CODE
+from jobyard.sdk.job import YardJob, job_from_environment
 
-__all__ = ["YIELD_EXIT_CODE", "YardJob", "yard_job"]
+__all__ = ["PREEMPTED_EXIT_CODE", "YardJob", "yard_job"]
 
 _job: YardJob | None = None
 _pid = 0

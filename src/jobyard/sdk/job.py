@@ -6,6 +6,7 @@ import atexit
 import os
 from time import perf_counter, time
 
+from jobyard.agent_protocol.exit_codes import PREEMPTED_EXIT_CODE
 from jobyard.sdk.agreement import agree, torch_ranks
 from jobyard.sdk.environment import flag, is_rank_zero, number_or, rank, warn, whole_number
 from jobyard.sdk.spool import Spool, as_numbers
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from jobyard.sdk.spool import Record
 
-YIELD_EXIT_CODE = 85  # of a process that stopped at a checkpoint because it was asked to
 HEARTBEAT_STEPS = 100
 SILENT_SECONDS = 30.0  # slow steps are reported this often, however many they are
 
@@ -265,7 +265,7 @@ class YardJob:
         self._release()
         done = self._covered if self._tells_saves else self._done
         self._say([{"t": "yield", "at": time(), "done": done}], perf_counter())
-        raise SystemExit(YIELD_EXIT_CODE)
+        raise SystemExit(PREEMPTED_EXIT_CODE)
 
     # ---------------------------------------------------------------------------------------------- inside
 

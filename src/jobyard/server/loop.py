@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from sqlalchemy.exc import DatabaseError
 
-from jobyard.agent import faults
+from jobyard.agent_protocol import faults
 from jobyard.engine.planner import Planner
 from jobyard.errors import NotFound, Unavailable, Unwritable, YardError
 from jobyard.executors.mirror import Mirror

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable, Iterable
 from itertools import chain, count
 
+from jobyard.agent_protocol.exit_codes import PREEMPTED_EXIT_CODE
 from jobyard.engine.handling import handle
 from jobyard.engine.invariants import check, check_settled
 from jobyard.engine.job_record import STUCK_SECONDS
@@ -28,7 +29,6 @@ from jobyard.model.events import (
 )
 from jobyard.model.job import JobSpec, Reason
 from jobyard.model.task import AttemptId, Outcome
-from jobyard.model.training import YIELD_EXIT_CODE
 from jobyard.simulator.fake_agent import FakeAgent
 from jobyard.simulator.training import Course, Trainee, Trainees, untrained
 
@@ -181,7 +181,7 @@ class Simulation:
         if course.is_done:
             self._end(agent, attempt, 0)
         elif course.yields_now:
-            self._end(agent, attempt, YIELD_EXIT_CODE, Reason.PREEMPTED)
+            self._end(agent, attempt, PREEMPTED_EXIT_CODE, Reason.PREEMPTED)
         else:
             if course.reports:
                 self._tell(AttemptsProgressed((Progressed(attempt, course.progress()),), self.now))

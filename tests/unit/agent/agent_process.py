@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobyard.agent import processes, records
+from jobyard.agent.system import processes
+from jobyard.agent_protocol import records
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 PATIENCE_SECONDS = 60.0

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from tests.unit.agent.agent_process import SOURCE, until
 
-from jobyard.agent import build, processes
+from jobyard.agent import build
+from jobyard.agent.system import processes
 
 
 class Bridge:

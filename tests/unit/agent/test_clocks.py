@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 from tests.unit.agent.agent_process import AgentProcess, Client, until
 
-from jobyard.agent import clock, lane, processes
-from jobyard.agent.lane import Alarm
-from jobyard.agent.timers import Timers
+from jobyard.agent.execution import lane
+from jobyard.agent.execution.lane import Alarm
+from jobyard.agent.system import processes
+from jobyard.agent.system.timers import Timers
+from jobyard.agent_protocol import clock
 
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 

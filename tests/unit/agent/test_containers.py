@@ -12,9 +12,11 @@ import pytest
 from tests.unit.agent.agent_process import Client
 from tests.unit.agent.conftest import MakeAgent
 
-from jobyard.agent import container_words, containers, probe, records
-from jobyard.agent.container_words import Call, Container
-from jobyard.agent.runtimes import Runtime, Runtimes, candidates, runtime_from
+from jobyard.agent.execution import container_words, containers
+from jobyard.agent.execution.container_words import Call, Container
+from jobyard.agent.execution.runtimes import Runtime, Runtimes, candidates, runtime_from
+from jobyard.agent.system import probe
+from jobyard.agent_protocol import records
 
 DOCKER = Runtime(("/usr/bin/docker",), "docker", limits=("memory", "swap", "cpus"))
 PODMAN = Runtime(("/usr/bin/podman",), "podman", limits=("memory", "cpus"))

@@ -23,13 +23,15 @@ import pytest
 from tests.unit.agent.agent_process import PATIENCE_SECONDS, AgentProcess, Client, until
 from tests.unit.agent.conftest import MakeAgent
 
-from jobyard.agent import http_words, peers, records
-from jobyard.agent.attempts import RUNNING, Attempt, Slot
-from jobyard.agent.entrance import Entrance
-from jobyard.agent.outbox import Outbox
-from jobyard.agent.reporting import Reports
-from jobyard.agent.spools import Spools
-from jobyard.agent.timers import Timers
+from jobyard.agent.attempts.attempt import RUNNING, Attempt, Slot
+from jobyard.agent.attempts.outbox import Outbox
+from jobyard.agent.attempts.spools import Spools
+from jobyard.agent.reporting import http_words
+from jobyard.agent.reporting.reports import Reports
+from jobyard.agent.system import peers
+from jobyard.agent.system.entrance import Entrance
+from jobyard.agent.system.timers import Timers
+from jobyard.agent_protocol import local_connections, records
 
 WAITS = "echo ready; until [ -e go ]; do sleep 0.01; done"
 ENV = {"EPOCHS_TO_BE_DONE": "4", "EPOCHS_DONE": "1", "JOB_UUID": "j"}
@@ -385,16 +387,16 @@ def test_a_head_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_connection_is_known_by_its_user() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         with socket.create_connection(listener.getsockname()) as client, listener.accept()[0] as stream:
-            assert peers.uid_of(stream) == peers.uid_of(client) == os.getuid()
+            assert local_connections.uid_of(stream) == local_connections.uid_of(client) == os.getuid()
         with socket.socket(socket.AF_INET6) as client:
             try:
                 client.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
             except OSError:
                 pytest.skip("there is no IPv6 here")
             with listener.accept()[0] as stream:
-                assert peers.uid_of(stream) == os.getuid()
+                assert local_connections.uid_of(stream) == os.getuid()
                 client.close()
-                assert peers.uid_of(stream) is None  # nobody's any more, which tells nothing
+                assert local_connections.uid_of(stream) is None  # nobody's any more, which tells nothing
 
 
 def test_a_connection_is_known_by_its_process_and_not_by_a_child_that_was_forked_meanwhile() -> None:
@@ -423,7 +425,7 @@ def test_other_users_are_kept_out(task: Task) -> None:
 
 def test_without_room_for_another_file_the_entrance_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     selector, timers, seen = selectors.DefaultSelector(), Timers(), []
-    monkeypatch.setattr("jobyard.agent.entrance._REST_SECONDS", 0.0)
+    monkeypatch.setattr("jobyard.agent.system.entrance._REST_SECONDS", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()):
         Entrance(selector, timers, listener, lambda stream, peer: seen.append(stream))
         ((key, events),) = selector.select()

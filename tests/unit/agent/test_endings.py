@@ -10,18 +10,20 @@ import pytest
 from tests.unit.agent.agent_process import SOURCE, AgentProcess, Client
 from tests.unit.agent.conftest import MakeAgent
 
-from jobyard.agent import kernel_kills, probe, records
-from jobyard.agent.attempts import Attempt, Slot
-from jobyard.agent.endings import Endings, is_preempted, said_of_gpu_memory
-from jobyard.agent.gpus import Device, NoGpus
-from jobyard.agent.kernel_kills import KernelKills
-from jobyard.agent.orders import Orders
-from jobyard.agent.outbox import Outbox
-from jobyard.agent.progress import Fold
-from jobyard.agent.records import Record
-from jobyard.agent.spools import Spools
-from jobyard.agent.stop_file import StopOrder
-from jobyard.agent.timers import Timers
+from jobyard.agent.attempts.attempt import Attempt, Slot
+from jobyard.agent.attempts.endings import Endings
+from jobyard.agent.attempts.orders import Orders
+from jobyard.agent.attempts.outbox import Outbox
+from jobyard.agent.attempts.spools import Spools
+from jobyard.agent.devices.gpus import Device, NoGpus
+from jobyard.agent.system import kernel_kills, probe
+from jobyard.agent.system.kernel_kills import KernelKills
+from jobyard.agent.system.timers import Timers
+from jobyard.agent_protocol import records
+from jobyard.agent_protocol.endings import is_preempted, said_of_gpu_memory
+from jobyard.agent_protocol.progress_reducer import ProgressReducer
+from jobyard.agent_protocol.records import Record
+from jobyard.agent_protocol.stop_request import StopRequest
 
 TORCH = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB"
@@ -99,7 +101,7 @@ def test_only_tasks_with_devices_run_out_of_their_memory(make_agent: MakeAgent) 
 def test_what_the_task_wrote_itself_is_the_message(make_agent: MakeAgent) -> None:
     agent = make_agent(PYTHONPATH=str(SOURCE)).start("--fake-gpus", "1x10GiB")
     server = agent.connect()
-    hold = f"{sys.executable} -m jobyard.agent.fake_gpu hold 20GiB"
+    hold = f"{sys.executable} -m jobyard.agent.devices.fake_gpu hold 20GiB"
     server.launch(
         "s", {"id": "j.0.1", "shell": f"{hold} || (echo too large > $YARD_ERROR_FILE; exit 1)"}, devices={"0": 1}
     )
@@ -148,27 +150,27 @@ def test_what_a_lane_says_of_the_kernel_is_told(agent: AgentProcess, end: str) -
     assert outcome["message"] == "killed by the kernel because memory ran out"
 
 
-ASKED = StopOrder(0.0, 600.0, 10.0)
+ASKED = StopRequest(0.0, 600.0, 10.0)
 
 
 @pytest.mark.parametrize("reason", ["Timeout", "NodeLost", "Unknown"])
 def test_a_task_that_was_only_asked_and_ended_otherwise_is_not_preempted(reason: str) -> None:
-    assert not is_preempted(an_end(number=signal.SIGTERM, reason=reason), None, ASKED)
+    assert not is_preempted(an_end(number=signal.SIGTERM, reason=reason).ending, None, ASKED)
 
 
 def test_a_lost_status_is_made_up_for_by_last_words() -> None:
-    fold = Fold()
+    fold = ProgressReducer()
     fold.feed(b'{"t":"yield","at":1,"done":2}\n')
-    assert is_preempted(an_end(reason="Unknown"), fold, ASKED)
+    assert is_preempted(an_end(reason="Unknown").ending, fold, ASKED)
 
 
 @pytest.mark.parametrize(("signalled_at", "expected"), [(4.0, True), (6.0, False), (0.0, False)])
 def test_only_what_ended_after_our_signal_ended_by_it(signalled_at: float, expected: bool) -> None:
-    order = StopOrder(0.0, 1.0, 10.0)
+    order = StopRequest(0.0, 1.0, 10.0)
     order.signalled_at = signalled_at
-    assert is_preempted(an_end(exit_code=1), None, order) is expected
-    assert is_preempted(an_end(number=signal.SIGTERM), None, order) is expected
-    assert is_preempted(an_end(exit_code=85), None, order)
+    assert is_preempted(an_end(exit_code=1).ending, None, order) is expected
+    assert is_preempted(an_end(number=signal.SIGTERM).ending, None, order) is expected
+    assert is_preempted(an_end(exit_code=85).ending, None, order)
 
 
 COUNTS = "import os, pathlib, signal; pathlib.Path({path!r}).write_text('oom_kill 1\\n'); {end}"
@@ -185,7 +187,7 @@ def test_a_lane_asks_the_kernels_count_about_what_was_killed(
     lying = tmp_path / "lying"
     lying.mkdir()
     (lying / "sitecustomize.py").write_text(
-        f"import jobyard.agent.kernel_kills as kills\nkills.counters = lambda: [{str(count)!r}]\n"
+        f"import jobyard.agent.system.kernel_kills as kills\nkills.counters = lambda: [{str(count)!r}]\n"
     )
     agent = make_agent(PYTHONPATH=f"{SOURCE}:{lying}").start()
     code = COUNTS.format(path=str(count if rises else tmp_path / "other"), end=end)

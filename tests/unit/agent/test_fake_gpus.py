@@ -12,9 +12,9 @@ import pytest
 from tests.unit.agent.agent_process import SOURCE, AgentProcess, Client, until
 from tests.unit.agent.conftest import MakeAgent
 
-from jobyard.agent.fake_gpu import FakeGpus, parse_devices, parse_mib
+from jobyard.agent.devices.fake_gpu import FakeGpus, parse_devices, parse_mib
 
-HOLD = f"exec {sys.executable} -m jobyard.agent.fake_gpu hold"
+HOLD = f"exec {sys.executable} -m jobyard.agent.devices.fake_gpu hold"
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def agent(make_agent: MakeAgent) -> AgentProcess:
 def stranger(agent: AgentProcess) -> Iterator[subprocess.Popen[bytes]]:
     env = {**os.environ, "PYTHONPATH": str(SOURCE), "JOBYARD_FAKE_GPUS": "2x10GiB"}
     env["JOBYARD_FAKE_GPU_DIR"] = str(agent.directory / "fake-gpus")
-    command = [sys.executable, "-m", "jobyard.agent.fake_gpu", "hold", "4GiB", "--device", "1"]
+    command = [sys.executable, "-m", "jobyard.agent.devices.fake_gpu", "hold", "4GiB", "--device", "1"]
     process = subprocess.Popen(command, env=env)
     yield process
     process.kill()

@@ -11,7 +11,7 @@ from tests.unit.agent.agent_process import AgentProcess, Client, until
 from tests.unit.agent.conftest import MakeAgent
 from tests.unit.agent.trees_of_files import archive_of
 
-from jobyard.agent import snapshots
+from jobyard.agent.files import snapshots
 
 WAITS = "echo begun; until [ -e $FLAG ]; do sleep 0.01; done"
 

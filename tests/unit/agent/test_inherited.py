@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobyard.agent.inherited import for_agent, for_tasks
+from jobyard.agent_protocol.inherited import for_agent, for_tasks
 
 SERVER = {
     "PATH": "/bin",

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from jobyard.agent.attempts import Attempt, Slot
-from jobyard.agent.gpus import NoGpus, Usage
-from jobyard.agent.measuring import Measurer
-from jobyard.agent.published import Capacity
-from jobyard.agent.reservations import Reservations
+from jobyard.agent.attempts.attempt import Attempt, Slot
+from jobyard.agent.attempts.measuring import Measurer
+from jobyard.agent.devices.gpus import NoGpus, Usage
+from jobyard.agent.sharing.published import Capacity
+from jobyard.agent.sharing.reservations import Reservations
 
 
 class OneGpu(NoGpus):

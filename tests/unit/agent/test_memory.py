@@ -13,8 +13,11 @@ import pytest
 from tests.unit.agent.agent_process import AgentProcess, Client, until
 from tests.unit.agent.conftest import MakeAgent
 
-from jobyard.agent import memory_groups, memory_watch, probe, processes, records
-from jobyard.agent.memory_groups import MODE, MemoryGroups
+from jobyard.agent.attempts import memory_watch
+from jobyard.agent.execution import memory_groups
+from jobyard.agent.execution.memory_groups import MODE, MemoryGroups
+from jobyard.agent.system import probe, processes
+from jobyard.agent_protocol import records
 
 ALLOCATE = f"{sys.executable} -c 'import sys, time; held = b\"x\" * (int(sys.argv[1]) << 20); {{}}'"
 TAKE = ALLOCATE.format("time.sleep(1000)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import urllib.request
@@ -15,18 +16,18 @@ from tests.unit.agent.conftest import MakeAgent
 from tests.unit.agent.trees_of_files import archive_of, results
 
 from jobyard.agent import build
-from jobyard.agent.gpus import NoGpus, find_gpus
+from jobyard.agent.devices.gpus import NoGpus, find_gpus
 
-FILES = sorted((SOURCE / "jobyard" / "agent").glob("*.py"))
+FILES = sorted(path for package in ("agent", "agent_protocol") for path in (SOURCE / "jobyard" / package).rglob("*.py"))
 OLD_PYTHON = next((str(path) for path in Path.home().glob(".pyenv/versions/3.8.*/bin/python3.8")), "/usr/bin/python3.8")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_every_file_is_python_3_8(path: Path) -> None:
     ast.parse(path.read_text(), feature_version=(3, 8))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_every_file_imports_only_the_standard_library_and_the_agent(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
@@ -36,7 +37,8 @@ def test_every_file_imports_only_the_standard_library_and_the_agent(path: Path) 
         else:
             continue
         for name in names:
-            assert name.startswith("jobyard.agent") or name.split(".")[0] in sys.stdlib_module_names
+            is_ours = re.match(r"jobyard\.agent(_protocol)?(\.|$)", name) is not None
+            assert is_ours or name.split(".")[0] in sys.stdlib_module_names
 
 
 @pytest.mark.skipif(not os.path.exists(OLD_PYTHON), reason="there is no Python 3.8 here")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobyard.agent.progress import HISTORY, LONGEST_LINE, Fold
+from jobyard.agent_protocol.progress_reducer import HISTORY, LONGEST_LINE, ProgressReducer
 from jobyard.model import training
 
 
@@ -20,7 +20,7 @@ def lines(*reports: dict[str, Any]) -> bytes:
 
 
 def fold(*reports: dict[str, Any], started_at: float = 100.0) -> dict[str, Any]:
-    it = Fold(started_at)
+    it = ProgressReducer(started_at)
     it.feed(lines(*reports))
     return it.progress() or {}
 
@@ -54,8 +54,8 @@ def test_every_field_is_one_of_a_progress() -> None:
 
 
 def test_nothing_reported_is_no_progress() -> None:
-    assert Fold().progress() is None
-    it = Fold()
+    assert ProgressReducer().progress() is None
+    it = ProgressReducer()
     it.feed(b"\n  \n")
     assert it.progress() is None
 
@@ -90,13 +90,13 @@ def test_steps_are_the_newest_level() -> None:
 def test_a_metric_that_has_become_no_number_is_known_no_more() -> None:
     first = {"t": "steps", "at": 1, "steps": 1, "metrics": {"loss": 3.0, "lr": 0.1}}
     second = b'{"t":"steps","at":2,"steps":2,"metrics":{"loss":NaN}}\n'
-    it = Fold()
+    it = ProgressReducer()
     it.feed(lines(first) + second)
     assert (it.progress() or {})["metrics"] == {"lr": 0.1}
 
 
 def test_half_a_character_does_not_get_any_further() -> None:
-    it = Fold()
+    it = ProgressReducer()
     it.feed(b'{"t":"steps","at":1,"steps":1,"metrics":{"loss\\ud800":3.0}}\n')
     assert (it.progress() or {})["metrics"] == {"loss?": 3.0}
 
@@ -123,7 +123,7 @@ def test_who_says_that_it_yields_is_believed_whatever_it_counts() -> None:
     ],
 )
 def test_a_line_that_cannot_be_read_is_skipped_and_named(bad: bytes, word: str) -> None:
-    it = Fold()
+    it = ProgressReducer()
     data = lines(HELLO) + bad + b"\n" + lines(epoch(4)) + b"{again\n"
     for begin in range(0, len(data), 10000):
         it.feed(data[begin : begin + 10000])
@@ -147,7 +147,7 @@ def test_a_report_of_a_newer_kind_is_no_trouble() -> None:
 
 
 def test_a_torn_line_waits_for_its_end() -> None:
-    it = Fold()
+    it = ProgressReducer()
     data = lines(HELLO, epoch(3))
     it.feed(data[:-10])
     assert (it.progress() or {})["epochs_done"] == 2
@@ -156,11 +156,11 @@ def test_a_torn_line_waits_for_its_end() -> None:
 
 
 def test_a_last_line_without_its_newline_counts_if_it_is_whole() -> None:
-    it = Fold()
+    it = ProgressReducer()
     it.feed(lines(HELLO, epoch(3))[:-1])
     it.close()
     assert (it.progress() or {})["epochs_done"] == 3
-    torn = Fold()
+    torn = ProgressReducer()
     torn.feed(lines(HELLO, epoch(3))[:-9])
     torn.close()
     assert (torn.progress() or {})["trouble"].startswith("line 2")
@@ -169,7 +169,7 @@ def test_a_last_line_without_its_newline_counts_if_it_is_whole() -> None:
 @given(st.binary(max_size=300), st.lists(st.integers(1, 299)))
 def test_the_same_bytes_add_up_to_the_same_however_they_come(noise: bytes, cuts: list[int]) -> None:
     data = lines(HELLO) + noise + b"\n" + lines(epoch(3), epoch(4, 7.0))
-    whole, pieces = Fold(), Fold()
+    whole, pieces = ProgressReducer(), ProgressReducer()
     whole.feed(data)
     places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     for begin, end in pairwise(places):
@@ -255,7 +255,7 @@ def test_an_ask_that_was_lost_is_made_up_for_by_the_end_of_its_epoch() -> None:
 
 
 def test_the_last_epoch_of_a_client_that_does_not_count_is_over_when_it_ended_well() -> None:
-    it = Fold()
+    it = ProgressReducer()
     it.feed(lines(HELLO, *[asked("a")] * 8, *[ended(process="a", seconds=5.0)] * 8))
     assert it.epochs_done == 9
     assert it.is_finished
@@ -266,14 +266,14 @@ def test_the_last_epoch_of_a_client_that_does_not_count_is_over_when_it_ended_we
 
 def test_a_client_that_never_tells_of_an_end_is_done_when_it_ended_well_by_itself() -> None:
     for by_itself, done in ((False, 9), (True, 10)):
-        it = Fold()
+        it = ProgressReducer()
         it.feed(lines(HELLO, *[asked("a")] * 8))
         it.confirm(by_itself=by_itself)
         assert it.epochs_done == done
 
 
 def test_the_first_to_ask_in_an_epoch_decides_for_all_processes() -> None:
-    it = Fold()
+    it = ProgressReducer()
     it.feed(lines(HELLO, asked("a"), asked("b"), asked("a")))
     assert it.may_stop("a")
     it.feed(lines(asked("b")))
@@ -283,7 +283,7 @@ def test_the_first_to_ask_in_an_epoch_decides_for_all_processes() -> None:
 
 
 def test_in_the_last_epoch_of_a_client_that_does_not_count_it_is_not_told_to_stop() -> None:
-    it = Fold()
+    it = ProgressReducer()
     it.feed(lines(HELLO, *[asked("a")] * 7))
     assert it.may_stop("a")
     it.feed(lines(asked("a")))
@@ -291,10 +291,10 @@ def test_in_the_last_epoch_of_a_client_that_does_not_count_it_is_not_told_to_sto
 
 
 def test_in_the_last_epoch_nobody_is_told_to_stop() -> None:
-    it = Fold()
+    it = ProgressReducer()
     it.feed(lines(HELLO, ended(done=8), ASKED, TOLD))
     assert it.is_told
-    it = Fold()
+    it = ProgressReducer()
     it.feed(lines(HELLO, ended(done=9), ASKED, TOLD))
     assert it.is_in_last_epoch
     assert not it.is_told
@@ -305,7 +305,7 @@ def test_whenever_the_ends_of_epochs_arrive_the_asks_are_right(data: st.DataObje
     """Threads of some processes, in any order; each asks in its own order, and its ends come late, or never."""
     names = ["a", "b", "c"][: data.draw(st.integers(1, 3))]
     asks, late = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-    it = Fold()
+    it = ProgressReducer()
     it.feed(lines(HELLO, *(asked(name) for name in names)))
     for _ in range(data.draw(st.integers(0, 20))):
         name = data.draw(st.sampled_from(names))

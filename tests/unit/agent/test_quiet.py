@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from jobyard.agent import clock, quiet
-from jobyard.agent.quiet import LOOK_SECONDS, Quiet
+from jobyard.agent.attempts import quiet
+from jobyard.agent.attempts.quiet import LOOK_SECONDS, Quiet
+from jobyard.agent_protocol import clock
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.agent.agent_process import SOURCE
 from tests.unit.agent.trees_of_files import archive_of, receive
 
-from jobyard.agent import probe
+from jobyard.agent.system import probe
 
 
 @pytest.fixture

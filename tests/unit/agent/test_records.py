@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobyard.agent import records
-from jobyard.agent.lane import note_path, open_note, read_note, write_slot
+from jobyard.agent.execution.lane import note_path, open_note, read_note, write_slot
+from jobyard.agent_protocol import records
 
 WHOLE = (
     records.claim_line("boot", 10, 20, 5.5, None)

@@ -13,9 +13,9 @@ import pytest
 from tests.unit.agent.agent_process import SOURCE
 from tests.unit.agent.conftest import MakeAgent
 
-from jobyard.agent import processes
-from jobyard.agent.published import Capacity
-from jobyard.agent.reservations import Reservations
+from jobyard.agent.sharing.published import Capacity
+from jobyard.agent.sharing.reservations import Reservations
+from jobyard.agent.system import processes
 
 CAPACITY = Capacity(cpu_millis=4000, memory_mib=1000, device_mib={0: 80, 1: 80})
 
@@ -111,8 +111,8 @@ def test_two_users_see_each_other(reservations_dir: Path, tmp_path: Path) -> Non
     code = f"""
 import os, sys
 sys.path.insert(0, {str(SOURCE)!r})
-from jobyard.agent.published import Capacity
-from jobyard.agent.reservations import Reservations
+from jobyard.agent.sharing.published import Capacity
+from jobyard.agent.sharing.reservations import Reservations
 os.setuid(65534)
 theirs = Reservations(Capacity(4000, 1000, {{}}))
 print(theirs.reserve("b", {{"memory_mib": 600}}))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.unit.agent.agent_process import AgentProcess, Client
 
-from jobyard.agent import processes
+from jobyard.agent.system import processes
 
 
 def test_an_exit_code_is_reported_with_its_times(server: Client) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.unit.agent.conftest import MakeAgent
 
-from jobyard.agent import build, sdk_files
+from jobyard.agent import build
+from jobyard.agent_protocol import sdk_files
 
 
 @pytest.fixture

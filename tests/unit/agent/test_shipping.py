@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.unit.agent.agent_process import AgentProcess, Client, until
 
-from jobyard.agent import processes
+from jobyard.agent.system import processes
 
 EMPTY = {"out": 0, "err": 0, "results": 0}
 TALKS = "echo begun; until [ -e go ]; do sleep 0.01; done; printf end; exit 5"

@@ -13,7 +13,7 @@ from tests.unit.agent.agent_process import AgentProcess, Client, until
 from tests.unit.agent.conftest import MakeAgent
 from tests.unit.agent.trees_of_files import archive_of, results
 
-from jobyard.agent import snapshots
+from jobyard.agent.files import snapshots
 
 
 @pytest.fixture

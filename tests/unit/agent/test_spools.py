@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.unit.agent.agent_process import AgentProcess, Client, until
 
-from jobyard.agent import records
-from jobyard.agent.attempts import Attempt, Slot
-from jobyard.agent.outbox import Outbox
-from jobyard.agent.spools import Spool, Spools
-from jobyard.agent.timers import Timers
+from jobyard.agent.attempts.attempt import Attempt, Slot
+from jobyard.agent.attempts.outbox import Outbox
+from jobyard.agent.attempts.spools import Spool, Spools
+from jobyard.agent.system.timers import Timers
+from jobyard.agent_protocol import records
 
 WAITS = "until [ -e go ]; do sleep 0.01; done; "
 
@@ -103,7 +103,7 @@ def test_a_spool_that_was_begun_anew_is_read_anew(tmp_path: Path) -> None:
 
 
 def test_much_that_is_left_at_the_end_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobyard.agent.spools._MOST_AT_ONCE", 1000)
+    monkeypatch.setattr("jobyard.agent.attempts.spools._MOST_AT_ONCE", 1000)
     path = Path(records.paths(str(tmp_path), "j.0.1").spool)
     path.parent.mkdir(parents=True)
     path.write_text("".join(json.dumps({"t": "epoch", "done": number}) + "\n" for number in range(1, 101)))
@@ -133,7 +133,7 @@ def test_much_that_cannot_be_read_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_of_far_too_many_reports_the_last_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobyard.agent.spools._MOST_AT_END", 4000)
+    monkeypatch.setattr("jobyard.agent.attempts.spools._MOST_AT_END", 4000)
     path = tmp_path / "spool"
     path.write_text("".join(json.dumps({"t": "epoch", "done": number}) + "\n" for number in range(1, 1000)))
     spool = Spool(str(path), 0.0)

@@ -9,7 +9,7 @@ import sys
 
 from tests.unit.agent.agent_process import AgentProcess, Client, until
 
-from jobyard.agent import processes
+from jobyard.agent.system import processes
 
 DAEMON = """
 import os, sys, time
@@ -104,7 +104,7 @@ def test_the_next_task_of_the_lane_is_not_taken_for_a_stray(agent: AgentProcess,
 
 def as_a_lane(script: str) -> str:
     """What this script says, which plays a lane: in a process of its own, for here are children of others' fixtures."""
-    begin = "import os, signal, time\nfrom jobyard.agent import processes, strays\n"
+    begin = "import os, signal, time\nfrom jobyard.agent.system import processes, strays\n"
     done = subprocess.run([sys.executable, "-c", begin + script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.agent.agent_process import AgentProcess, Client, until
 from tests.unit.agent.conftest import MakeAgent
 
-from jobyard.agent import processes
+from jobyard.agent.system import processes
 
 WAITS = "echo run >> ran; until [ -e go ]; do sleep 0.01; done; exit 5"
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from jobyard.agent import records, results, trees
-from jobyard.agent.trees import Difference
+from jobyard.agent.files import results, trees
+from jobyard.agent.files.trees import Difference
+from jobyard.agent_protocol import records
 
 
 def changed(before: Path, after: Path) -> list[str]:

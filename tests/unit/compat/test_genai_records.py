@@ -304,7 +304,7 @@ def test_loopback_of_either_kind_is_served_to_this_user_alone(address: str, monk
         assert status_at_the_door(address, {}) == 200
     except OSError as error:
         pytest.skip(f"{address} cannot be listened on: {error}")
-    monkeypatch.setattr("jobyard.agent.peers.uid_between", lambda theirs, ours: 65534)
+    monkeypatch.setattr("jobyard.agent_protocol.local_connections.uid_between", lambda theirs, ours: 65534)
     assert status_at_the_door(address, {}) == 403
 
 

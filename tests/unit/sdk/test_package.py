@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 
 import jobyard
-from jobyard.model.training import YIELD_EXIT_CODE
-from jobyard.sdk import job
 
 SOURCE = Path(jobyard.__file__).parent.parent
 CALLBACKS = {"lightning.py": "lightning", "keras.py": "keras", "huggingface.py": "transformers"}
@@ -42,7 +40,9 @@ def test_every_file_is_python_3_8(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_every_file_imports_only_the_standard_library_the_sdk_and_its_own_framework(path: Path) -> None:
-    own = {"jobyard.sdk", "kubernetesdlprofile"} if path.parent.name == "kubernetesdlprofile" else {"jobyard.sdk"}
+    own = {"jobyard.sdk", "jobyard.agent_protocol.exit_codes"}
+    if path.parent.name == "kubernetesdlprofile":
+        own.add("kubernetesdlprofile")
     for name in imports(path):
         is_framework = path.name in CALLBACKS and name.split(".")[0] in (CALLBACKS[path.name], "pytorch_lightning")
         is_own = any(name == each or name.startswith(each + ".") for each in own)
@@ -68,15 +68,12 @@ def test_importing_the_sdk_brings_in_next_to_nothing() -> None:
     assert others <= {"__future__", "atexit", "math"}
 
 
-def test_the_exit_code_is_the_one_that_the_yard_expects() -> None:
-    assert job.YIELD_EXIT_CODE == YIELD_EXIT_CODE
-
-
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
     """The SDK alone, as the agent puts it on a task's path."""
     target = tmp_path / "sdk"
     shutil.copytree(SOURCE / "jobyard" / "sdk", target / "jobyard" / "sdk")
+    shutil.copytree(SOURCE / "jobyard" / "agent_protocol", target / "jobyard" / "agent_protocol")
     shutil.copytree(SOURCE / "kubernetesdlprofile", target / "kubernetesdlprofile")
     (target / "jobyard" / "__init__.py").write_text("")
     return target

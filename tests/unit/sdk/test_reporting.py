@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobyard.agent.progress import Fold
+from jobyard.agent_protocol.progress_reducer import ProgressReducer
 from jobyard.sdk import yard_job
 from jobyard.sdk.job import HEARTBEAT_STEPS, SILENT_SECONDS
 from tests.unit.sdk.conftest import Clock, Yard, in_a_fork, one_epoch
@@ -341,7 +341,7 @@ LAST_EPOCH = "from jobyard.sdk import yard_job\njob = yard_job()\njob.start_epoc
 def test_the_last_epoch_is_told_at_the_end_as_one_that_counts_if_the_script_ends_well(yard: Yard, ending: str) -> None:
     assert (run_script(yard, LAST_EPOCH + ending).returncode == 0) == (not ending)
     assert yard.kinds() == ["hello", "start", "ended"]
-    fold = Fold()
+    fold = ProgressReducer()
     fold.feed(yard.spool.read_bytes())
     assert fold.epochs_done == 0
     fold.confirm()  # as the agent does after exit code 0
@@ -356,7 +356,7 @@ def test_the_agent_reads_every_report(yard: Yard) -> None:
     for _ in job.epochs():
         job.step(loss=0.5)
         job.saved(seconds=0.25)
-    fold = Fold(started_at)
+    fold = ProgressReducer(started_at)
     fold.feed(yard.spool.read_bytes())
     progress = fold.progress()
     assert progress is not None

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jobyard.sdk import YIELD_EXIT_CODE, agreement, yard_job
+from jobyard.sdk import PREEMPTED_EXIT_CODE, agreement, yard_job
 from tests.unit.sdk.conftest import Clock, Yard, in_a_fork, one_epoch
 
 
@@ -22,7 +22,7 @@ def leaves(action: Any) -> bool:
     try:
         action()
     except SystemExit as leaving:
-        return leaving.code == YIELD_EXIT_CODE == 85
+        return leaving.code == PREEMPTED_EXIT_CODE == 85
     return False
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobyard.agent import snapshots
+from jobyard.agent.files import snapshots
 from jobyard.errors import Unwritable, UserError
 from jobyard.staging import known_files, pack
 from jobyard.staging.archive import header_of

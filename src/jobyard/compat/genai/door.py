@@ -13,7 +13,7 @@ import sys
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from jobyard.agent import peers
+from jobyard.agent_protocol import local_connections
 
 TOKEN = "JOBYARD_GENAI_TOKEN"
 NEEDS_TOKEN = f"this door needs a token; send the header `Authorization: Bearer`, with what {TOKEN} says there"
@@ -69,7 +69,7 @@ def _is_ours(scope: Scope) -> bool:
     if sys.platform != "linux":
         return True
     server: tuple[str, int] | None = scope.get("server")
-    return server is not None and peers.uid_between(scope["client"], server) in (0, os.getuid())
+    return server is not None and local_connections.uid_between(scope["client"], server) in (0, os.getuid())
 
 
 def _refused_size(headers: Headers) -> tuple[int, str] | None:

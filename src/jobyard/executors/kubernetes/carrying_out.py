@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from jobyard.agent.stop_file import StopOrder
+from jobyard.agent_protocol.stop_request import StopRequest
 from jobyard.errors import ExecutorError
 from jobyard.executors.kubernetes import secrets
 from jobyard.executors.kubernetes.held_job import HeldJob
@@ -164,7 +164,7 @@ class CarryingOut:
 async def _ask_to_stop(api: Api, held: HeldJob, each: LiveAttempt, pod: Object) -> float:
     """Write the stop file; answers with the seconds until it is to be looked at again."""
     now = clocks()
-    order = StopOrder(now.up, each.yield_seconds, 0.0)
+    order = StopRequest(now.up, each.yield_seconds, 0.0)
     words = shlex.quote(json.dumps(vars(order)))
     script = f"cd {REPORTS} && {{ [ -e stop ] || {{ echo {words} >stop.new && mv stop.new stop; }}; }}"
     asking = f"asking {each.attempt}"
@@ -174,7 +174,7 @@ async def _ask_to_stop(api: Api, held: HeldJob, each: LiveAttempt, pod: Object) 
         log.warning("pod %s cannot be asked to stop: %s", pod["metadata"]["name"], error)
         held.done.since.setdefault(asking, now.up)
         if held.done.has_waited(asking, each.yield_seconds, now):
-            held.done.orders[each.attempt] = StopOrder(now.up, 0.0, 0.0)  # then without being asked
+            held.done.orders[each.attempt] = StopRequest(now.up, 0.0, 0.0)  # then without being asked
         return 1.0
     held.done.orders[each.attempt] = order
     return max(0.1, order.due_in(clocks().up))

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from jobyard.agent.stop_file import StopOrder
+from jobyard.agent_protocol.stop_request import StopRequest
 from jobyard.executors.kubernetes.outcomes import deleted_at
 from jobyard.executors.kubernetes.units import UnitKey
 from jobyard.executors.protocol import LiveAttempt
@@ -39,7 +39,7 @@ class Done:
     followed: set[AttemptId] = field(default_factory=set)  # their output is on its way home
     ending: set[AttemptId] = field(default_factory=set)  # their last words are on their way home, or told
     hurried: set[AttemptId] = field(default_factory=set)  # they are to end without their grace
-    orders: dict[AttemptId, StopOrder] = field(default_factory=dict)
+    orders: dict[AttemptId, StopRequest] = field(default_factory=dict)
 
     def told(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -54,15 +54,15 @@ class Done:
         """These are ended now, politely."""
         for each in attempts:
             if each.is_yielding:
-                order = self.orders.setdefault(each.attempt, StopOrder(now.up, 0.0, 0.0))  # never asked
+                order = self.orders.setdefault(each.attempt, StopRequest(now.up, 0.0, 0.0))  # never asked
                 order.at_once = order.at_once or each.at_once
                 order.signalled_at = order.signalled_at or math.floor(now.at)  # ends are told in whole seconds
 
-    def order_of(self, each: LiveAttempt, pod: Object, now: Now) -> StopOrder | None:
+    def order_of(self, each: LiveAttempt, pod: Object, now: Now) -> StopRequest | None:
         """What it was asked; by an earlier server, where the yard knows of it and we do not."""
         order = self.orders.get(each.attempt)
         if order is None and each.is_yielding:
-            order = StopOrder(now.up, each.yield_seconds, 0.0)
+            order = StopRequest(now.up, each.yield_seconds, 0.0)
             order.at_once, order.signalled_at = each.at_once, deleted_at(pod) or 0.0
         return order
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from jobyard.agent.progress import Fold
+from jobyard.agent_protocol.progress_reducer import ProgressReducer
 from jobyard.executors.kubernetes.outcomes import main_container, started_at
 from jobyard.executors.kubernetes.reporting import CONTAINER as SIDECAR
 from jobyard.executors.kubernetes.reporting import has_sidecar
@@ -39,7 +39,7 @@ class Followers:
         file = LogFile(self._mirror.path(attempt, "out"))
         self._running[attempt] = _Follower(attempt, pod, writer, api, file, self._reports, self._tell)
 
-    async def finish(self, attempt: AttemptId) -> Fold | None:
+    async def finish(self, attempt: AttemptId) -> ProgressReducer | None:
         """Its pod writes no more: returns when all is home, with what its reports add up to."""
         follower = self._running.get(attempt)
         if follower is None:
@@ -74,10 +74,10 @@ class _Follower:
     ) -> None:
         self._attempt, self._reports, self._tell = attempt, reports, tell
         self._file = file
-        self.fold: Fold | None = None
+        self.fold: ProgressReducer | None = None
         self._streams = [Stream(writer["metadata"]["name"], main_container(writer), file.append, lambda: file.size)]
         if has_sidecar(pod):
-            self.fold = Fold(started_at(pod))
+            self.fold = ProgressReducer(started_at(pod))
             self._streams.append(Stream(pod["metadata"]["name"], SIDECAR, self._report))
         self._api = api
         self._tasks = [asyncio.create_task(stream.run(api)) for stream in self._streams]

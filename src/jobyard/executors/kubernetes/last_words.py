@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from jobyard.agent import clock, records
-from jobyard.agent.progress import Fold
+from jobyard.agent_protocol import clock, records
+from jobyard.agent_protocol.progress_reducer import ProgressReducer
 from jobyard.errors import ExecutorError
 from jobyard.executors.kubernetes.done import Done, Now
 from jobyard.executors.kubernetes.followers import Followers
@@ -98,7 +98,7 @@ class LastWords:
         self._tell([AttemptsFinished((Finished(each.attempt, outcome),), clocks().at)])
         self._done.orders.pop(each.attempt, None)
 
-    def _outcome(self, end: End, pod: Object | None, fold: Fold | None) -> Outcome:
+    def _outcome(self, end: End, pod: Object | None, fold: ProgressReducer | None) -> Outcome:
         outcome, now = end.outcome, clocks()
         if pod is not None and (outcome is None or (not outcome.succeeded and is_over(pod))):
             outcome = self._outcome_of_pod(end.live, pod, fold, now)
@@ -107,7 +107,7 @@ class LastWords:
             outcome = replace(outcome, started_at=min(now.at, started_at(pod) or now.at))
         return outcome
 
-    def _outcome_of_pod(self, each: LiveAttempt, pod: Object, fold: Fold | None, now: Now) -> Outcome:
+    def _outcome_of_pod(self, each: LiveAttempt, pod: Object, fold: ProgressReducer | None, now: Now) -> Outcome:
         return outcome_of(
             pod,
             gone=self._observed.has_gone(pod),

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from jobyard.agent_protocol.exit_codes import PREEMPTED_EXIT_CODE
 from jobyard.errors import UserError
 from jobyard.executors.kubernetes import pytorchjob, rayjob
 from jobyard.executors.kubernetes.kinds import KINDS, kind_of, needs_jobset
@@ -28,7 +29,7 @@ from jobyard.executors.kubernetes.tables import files_of, tables_of
 from jobyard.executors.kubernetes.variables import Pod
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import FailurePolicy, GroupSpec, JobSpec
-from jobyard.model.training import YIELD_EXIT_CODE, Size
+from jobyard.model.training import Size
 
 Object = dict[str, Any]
 JOB_API = KINDS["Job"].api_version
@@ -217,7 +218,7 @@ def _rules(pod: Pod) -> list[Object]:
     spec, container = pod.spec, kind_name(pod.group)
     rules: list[Object] = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
     if spec.training is not None:
-        codes = {"containerName": container, "operator": "In", "values": [YIELD_EXIT_CODE]}
+        codes = {"containerName": container, "operator": "In", "values": [PREEMPTED_EXIT_CODE]}
         rules.append({"action": "Ignore", "onExitCodes": codes})
     if not spec.retries:
         codes = {"containerName": container, "operator": "NotIn", "values": list(SIGNALLED)}

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from jobyard.agent.endings import is_preempted, said_of_gpu_memory
-from jobyard.agent.progress import Fold
-from jobyard.agent.records import Paths, Record
-from jobyard.agent.stop_file import StopOrder
+from jobyard.agent_protocol.endings import is_preempted, missed_stop, said_of_gpu_memory
+from jobyard.agent_protocol.progress_reducer import ProgressReducer
+from jobyard.agent_protocol.records import Ending, Paths
+from jobyard.agent_protocol.stop_request import StopRequest
 from jobyard.executors.kubernetes.states import Meaning, meaning_of_pod
 from jobyard.executors.reports import progress_of
 from jobyard.kubernetes.states import is_over
@@ -53,37 +53,29 @@ def deleted_at(pod: Object) -> float | None:
 
 
 def outcome_of(
-    pod: Object, *, gone: bool, at: float, fold: Fold | None, order: StopOrder | None, files: Paths
+    pod: Object, *, gone: bool, at: float, fold: ProgressReducer | None, order: StopRequest | None, files: Paths
 ) -> Outcome:
     """`gone`: it was deleted, and this is the last that was seen of it. `order`: what it was asked, if it was; deleting
     it is how we signal."""
     ended = main_status(pod).get("state", {}).get("terminated") or {}
     meaning = meaning_of_pod(pod)
-    record = Record()
-    record.started_at = started_at(pod) or at
-    record.ended_at = max(record.started_at, seconds_of(ended.get("finishedAt")) or at)
-    record.exit_code, record.signal = _exit_of(ended)
+    began = started_at(pod) or at
+    exit_code, signal = _exit_of(ended)
     is_deleted_by_others = (gone or deleted_at(pod) is not None) and not (order is not None and order.signalled_at)
     reason, message = _reason(meaning, ended, is_deleted_by_others)
-    record.reason = reason.value if reason else None
-    if fold is not None and record.exit_code == 0 and (fold.is_finished or not fold.is_told):
+    finished_at = max(began, seconds_of(ended.get("finishedAt")) or at)
+    ending = Ending(finished_at, exit_code, signal, reason.value if reason else None)
+    if fold is not None and exit_code == 0 and (fold.is_finished or not fold.is_told):
         fold.confirm(by_itself=order is None or not order.signalled_at)
-    if order is not None and is_preempted(record, fold, order):
-        reason, message = Reason.PREEMPTED, _missed(order, record)
+    if order is not None and is_preempted(ending, fold, order):
+        reason, message = Reason.PREEMPTED, missed_stop(ending, order)
         if fold is not None:
             fold.has_preempted()
-    elif reason is None and record.exit_code != 0 and (said := said_of_gpu_memory(files)):
+    elif reason is None and exit_code != 0 and (said := said_of_gpu_memory(files)):
         reason, message = Reason.OUT_OF_GPU_MEMORY, f"ran out of GPU memory: {said}"
     told = fold.progress() if fold is not None else None
-    return Outcome(
-        record.started_at,
-        record.ended_at,
-        record.exit_code,
-        record.signal,
-        reason,
-        message,
-        progress=progress_of(told, 0.0) if told else None,
-    )
+    progress = progress_of(told, 0.0) if told else None
+    return Outcome(began, finished_at, exit_code, signal, reason, message, progress=progress)
 
 
 def _exit_of(ended: Object) -> tuple[int | None, int | None]:
@@ -106,11 +98,3 @@ def _reason(meaning: Meaning, ended: Object, gone: bool) -> tuple[Reason | None,
     if meaning.state is State.FAILED:
         return meaning.reason, meaning.sentence
     return Reason.UNKNOWN, meaning.sentence
-
-
-def _missed(order: StopOrder, record: Record) -> str:
-    if not order.signalled_at:
-        return ""
-    if order.at_once:
-        return "ended by SIGTERM: it does not stop at a checkpoint by itself"
-    return f"did not stop at a checkpoint within {round(order.deadline, 1):g} s; ended by SIGTERM"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from jobyard.agent import sdk_files
+from jobyard.agent_protocol import sdk_files
 from jobyard.executors.kubernetes.variables import REPORTS, SDK, SDK_DIRECTORY, unexpanded
 
 Object = dict[str, Any]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobyard.agent import records
-from jobyard.agent.stop_file import StopOrder
+from jobyard.agent_protocol import records
+from jobyard.agent_protocol.stop_request import StopRequest
 from jobyard.executors.kubernetes.done import Done, Now
 from jobyard.executors.kubernetes.outcomes import deleted_at, outcome_of
 from jobyard.executors.protocol import LiveAttempt
@@ -33,13 +33,13 @@ def ended_pod(code: int, finished: str = "2026-01-01T12:00:05Z") -> dict[str, An
     }
 
 
-def outcome(code: int, order: StopOrder | None, directory: Path) -> Outcome:
+def outcome(code: int, order: StopRequest | None, directory: Path) -> Outcome:
     files = records.paths(str(directory), "j.0.1")
     return outcome_of(ended_pod(code), gone=False, at=NOON + 8, fold=None, order=order, files=files)
 
 
-def an_order(signalled_at: float, at_once: bool = False) -> StopOrder:
-    order = StopOrder(NOON - 60, 60, 0.0)
+def an_order(signalled_at: float, at_once: bool = False) -> StopRequest:
+    order = StopRequest(NOON - 60, 60, 0.0)
     order.signalled_at, order.at_once = signalled_at, at_once
     return order
 

@@ -1,0 +1,150 @@
+"""What does the agent remember about the attempts and slots that it has now?"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections import deque
+from typing import Any, Deque, Dict, List, Optional, Set
+
+from jobyard.agent.execution.lanes import LaneHandle
+from jobyard.agent.sharing.reservations import device_indices
+from jobyard.agent_protocol import records
+from jobyard.agent_protocol.records import Record
+from jobyard.agent_protocol.stop_request import StopRequest
+
+QUEUED, HANDED, RUNNING = "queued", "handed", "running"
+
+
+class Attempt:
+    """One attempt that has not ended. `handed`: a lane has it and may have claimed it."""
+
+    __slots__ = (
+        "container_id",
+        "end_reason",
+        "grace",
+        "id",
+        "is_contained",
+        "is_followed",
+        "is_superseded",
+        "is_withdrawn",
+        "item",
+        "lane",
+        "order",
+        "peak_gpu_index",
+        "peak_gpu_mib",
+        "peak_mib",
+        "pid",
+        "slot",
+        "start_time",
+        "started_at",
+        "state",
+        "wants_stop",
+    )
+
+    def __init__(self, attempt_id: str, slot: "Slot", item: Optional[Dict[str, Any]] = None) -> None:
+        self.id = attempt_id
+        self.slot = slot
+        self.item = item  # None: taken over from an agent that died
+        self.state = QUEUED
+        self.lane: Optional[LaneHandle] = None
+        self.pid = 0
+        self.start_time = 0
+        self.started_at: Optional[float] = None
+        self.grace: Optional[float] = item.get("grace") if item else None
+        self.wants_stop: Optional[float] = None  # the grace of a stop that came before its process was known
+        self.end_reason = ""  # why we ended it, where no lane is left to say
+        self.order: Optional[StopRequest] = None  # what it was asked: to stop at a checkpoint
+        self.is_followed = False  # known from its record: an earlier agent may have asked something of it
+        self.is_contained = False  # its process is the client of a container
+        self.container_id = ""  # once that is known
+        self.is_superseded = False  # stopped, and never reported
+        self.is_withdrawn = False  # reported as such; its lane will skip it
+        self.peak_mib = 0
+        self.peak_gpu_mib = 0  # on the device where it had most
+        self.peak_gpu_index = 0
+
+    @property
+    def limit_mib(self) -> int:
+        """What it may use of the machine's memory; 0: no limit, or one that its container holds."""
+        return 0 if self.is_contained else int(self.slot.reserve.get("memory_limit_mib") or 0)
+
+    @property
+    def devices(self) -> List[int]:
+        """The devices that it runs on."""
+        return device_indices(self.slot.reserve)
+
+    def take_start(self, record: Record) -> None:
+        """Learn from a record that its process exists."""
+        if record.pid is not None:
+            self.state, self.pid, self.start_time = RUNNING, record.pid, record.start_time
+            self.started_at = record.started_at
+
+
+class Slot:
+    """Room that one job holds here; its attempts run one after another."""
+
+    def __init__(self, slot_id: str, job: str, reserve: Dict[str, Any]) -> None:
+        self.id = slot_id
+        self.job = job
+        self.reserve = reserve
+        self.queue: Deque[Attempt] = deque()
+        self.lane: Optional[LaneHandle] = None
+        self.outliving: Set[str] = set()  # attempts whose lane or agent died: nothing else starts here until they end
+        self.is_closing = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.queue and not self.outliving and (self.lane is None or not self.lane.pending)
+
+
+def outcome(record: Record, error_file: str, sampled_mib: int, sampled_gpu_mib: int) -> Dict[str, Any]:
+    """How an attempt ended, in the words of the protocol."""
+    result: Dict[str, Any] = {
+        "started_at": record.ended_at if record.started_at is None else record.started_at,
+        "finished_at": record.ended_at,
+    }
+    if record.exit_code is not None:
+        result["exit_code"] = record.exit_code
+    if record.signal is not None:
+        result["signal"] = record.signal
+    if record.reason:
+        result["reason"] = record.reason
+    message = records.first_line(error_file)
+    if message:
+        result["message"] = message
+    peak = -(-record.peak_kib // 1024)
+    if record.peak_kib <= _own_peak.kib():
+        # Until it execs, a spawned child is charged with its lane's memory: the figure says no more than that.
+        peak = sampled_mib
+    peak = max(peak, sampled_mib)
+    if peak:
+        result["peak_memory_mib"] = peak
+    if sampled_gpu_mib:
+        result["peak_gpu_memory_mib"] = sampled_gpu_mib
+    return result
+
+
+class _OwnPeak:
+    """A lane is a fork of the agent: its memory is about ours. Not getrusage: that counts whoever started us, too."""
+
+    def __init__(self) -> None:
+        self._kib = 0
+        self._read_at = float("-inf")
+
+    def kib(self) -> int:
+        now = time.monotonic()
+        if now - self._read_at > 1.0:
+            self._kib, self._read_at = _high_water_kib(), now
+        return self._kib
+
+
+def _high_water_kib() -> int:
+    try:
+        with open("/proc/self/status", "rb") as file:
+            return int(file.read().split(b"VmHWM:")[1].split()[0])
+    except (OSError, IndexError, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+_own_peak = _OwnPeak()

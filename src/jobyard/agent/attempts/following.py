@@ -1,0 +1,269 @@
+"""What became of an attempt that none of our lanes runs?"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+from typing import List, Optional, Protocol
+
+from jobyard.agent.attempts.attempt import HANDED, Attempt, Slot
+from jobyard.agent.attempts.outbox import Outbox
+from jobyard.agent.execution import memory_groups
+from jobyard.agent.execution.containers import Sweeper
+from jobyard.agent.execution.lane import DEFAULT_GRACE_SECONDS, close_note, read_note
+from jobyard.agent.files import results
+from jobyard.agent.system import processes, watch
+from jobyard.agent.system.forking import Background
+from jobyard.agent.system.processes import Process
+from jobyard.agent.system.timers import Timers
+from jobyard.agent_protocol import clock, records
+from jobyard.agent_protocol.records import Record
+
+_SOON_SECONDS = 0.1
+_RETRY_SECONDS = 1.0
+_TORN_SECONDS = 2.0  # from creating a record to its first line a lane needs microseconds
+
+
+class Owner(Protocol):
+    """Who keeps the attempts and is told how they end."""
+
+    attempts: "dict[str, Attempt]"
+    slots: "dict[str, Slot]"
+
+    def feed(self, slot: Slot) -> None: ...
+    def finish(self, attempt: Attempt, record: Record) -> None: ...
+    def has_begun(self, attempt: Attempt) -> None: ...
+    def end(self, attempts: "list[Attempt]", grace: float) -> None: ...
+
+
+class Follower:
+    """Knows attempts only from their records: the lane outlived its agent, the task its lane, or it was long ago."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        selector: selectors.BaseSelector,
+        timers: Timers,
+        outbox: Outbox,
+        state_dir: str,
+        background: Background,
+        sweeper: Sweeper,
+    ) -> None:
+        self._owner = owner
+        self._selector = selector
+        self._timers = timers
+        self._outbox = outbox
+        self._state_dir = state_dir
+        self._background = background
+        self._sweeper = sweeper
+        self._boot_id = processes.boot_id()
+
+    def look(self, attempt_id: str) -> bool:
+        """Report what the record says, now or when it ends. False: there is no record."""
+        path = records.paths(self._state_dir, attempt_id).record
+        if not os.path.exists(path):
+            return False
+        job = records.split_attempt(attempt_id)[0]
+        attempt = self._owner.attempts[attempt_id] = Attempt(attempt_id, Slot("", job, {}))
+        self.follow(attempt)
+        return True
+
+    def adopt_all(self) -> None:
+        """Take over what lanes of a dead agent have begun; forget lanes that left nothing open."""
+        directory = self._state_dir + "/lanes"
+        for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
+            pid, _, began = name.partition("-")
+            if not (pid.isdigit() and began.isdigit()):
+                continue
+            if not self._adopt(os.path.join(directory, name), int(pid), int(began)):
+                close_note(self._state_dir, int(pid), int(began))
+
+    def _adopt(self, note: str, lane_pid: int, lane_began: int) -> bool:
+        attempt_id, noted = read_note(note)
+        is_here = noted.get("boot_id") == self._boot_id
+        lane_lives = is_here and processes.is_alive(lane_pid, lane_began)
+        try:
+            record = records.read(records.paths(self._state_dir, attempt_id).record)
+        except ValueError:  # it has begun nothing yet
+            return lane_lives
+        if not is_here or attempt_id in self._owner.attempts:
+            return False
+        if (record is None and not lane_lives) or (record is not None and record.ended_at is not None):
+            return lane_lives
+        slot = self._owner.slots.get(noted["slot"])
+        if slot is None:
+            slot = self._owner.slots[noted["slot"]] = Slot(noted["slot"], noted["job"], noted["reserve"])
+        attempt = self._owner.attempts[attempt_id] = Attempt(attempt_id, slot)
+        if record is None:
+            # It may be about to claim, or about to see that its agent is gone.
+            slot.outliving.add(attempt_id)
+            attempt.state = HANDED
+            attempt.is_followed = True
+            watch.when_gone(self._selector, self._timers, lane_pid, lane_began, lambda: self._forget_or_follow(attempt))
+        else:
+            self.follow(attempt)
+        return True
+
+    def _forget_or_follow(self, attempt: Attempt) -> None:
+        if os.path.exists(records.paths(self._state_dir, attempt.id).record):
+            self.follow(attempt)
+        else:
+            self._withdrawn(attempt)
+
+    def follow(self, attempt: Attempt) -> None:
+        """Wait for the end of this attempt, whoever writes it. Nothing else starts in its slot until then."""
+        attempt.slot.outliving.add(attempt.id)
+        attempt.state = HANDED  # whether it has started, its record tells
+        attempt.is_followed = True
+        self._step(attempt, time.monotonic())
+
+    def _step(self, attempt: Attempt, since: float) -> None:
+        path = records.paths(self._state_dir, attempt.id).record
+        record = records.read(path) or Record()
+        attempt.is_contained = record.container is not None
+        if attempt.pid == 0 and record.pid is not None:
+            attempt.take_start(record)
+            if record.ended_at is None:
+                self._owner.has_begun(attempt)
+                self._outbox.flush()
+        elif record.pid is not None:
+            attempt.take_start(record)
+        if record.ended_at is not None:
+            self._ended(attempt, record)
+        elif record.withdrawn_at is not None:
+            self._withdrawn(attempt)
+        elif record.boot_id is None:
+            self._wait_for_claim(attempt, since)
+        elif record.boot_id != self._boot_id:
+            self._write_end(attempt, "NodeLost")
+        elif processes.is_alive(record.lane_pid, record.lane_start_time):
+            if record.pid is None:
+                self._timers.after(_SOON_SECONDS, lambda: self._step(attempt, since))
+            else:
+                self._when_gone(attempt, record.lane_pid, record.lane_start_time)
+        elif record.pid is not None:
+            self._orphaned(attempt, record)
+        else:
+            self._lost_between_claim_and_start(attempt, path)
+
+    def _when_gone(self, attempt: Attempt, pid: int, start_time: int) -> None:
+        again = lambda: self._step(attempt, 0.0)  # noqa: E731
+        watch.when_gone(self._selector, self._timers, pid, start_time, again)
+
+    def _wait_for_claim(self, attempt: Attempt, since: float) -> None:
+        """The record is empty: its lane is writing this very moment, or died before it began anything."""
+        if time.monotonic() - since < _TORN_SECONDS:
+            self._timers.after(_SOON_SECONDS, lambda: self._step(attempt, since))
+        else:
+            self._write_end(attempt, "Unknown")
+
+    def _orphaned(self, attempt: Attempt, record: Record) -> None:
+        """Its lane was killed: the exit status is lost, but not the moment, nor its timeout."""
+        assert record.pid is not None
+        if not processes.is_alive(record.pid, record.start_time):
+            self._write_end(attempt, attempt.end_reason or "Unknown")
+            return
+        self._when_gone(attempt, record.pid, record.start_time)
+        if record.timeout:
+            left = record.timeout - clock.age_seconds(record.start_time)
+            self._timers.after(left, lambda: self._time_out(attempt, record.grace))
+
+    def _time_out(self, attempt: Attempt, grace: Optional[float]) -> None:
+        if self._owner.attempts.get(attempt.id) is attempt:
+            attempt.end_reason = "Timeout"
+            self._owner.end([attempt], DEFAULT_GRACE_SECONDS if grace is None else grace)
+
+    def _lost_between_claim_and_start(self, attempt: Attempt, path: str) -> None:
+        """Its lane died in the instant around the spawn. A process that has its environment is it."""
+        process = processes.find_by_environment("YARD_ERROR_FILE=" + records.paths(self._state_dir, attempt.id).error)
+        if process is None:
+            self._write_end(attempt, "Unknown")
+            return
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        os.write(descriptor, b"\n" + records.start_line(process.pid, process.start_time, time.time()))
+        os.close(descriptor)
+        self._step(attempt, 0.0)
+
+    def _write_end(self, attempt: Attempt, reason: str) -> None:
+        """Its process is gone. A container may go on without it: it is not over before that is ended too."""
+        path = records.paths(self._state_dir, attempt.id).record
+        record = records.read(path) or Record()
+        if record.boot_id == self._boot_id:
+            reason = self._end_the_rest(attempt, record, reason)
+        if record.container is None or record.boot_id != self._boot_id:
+            self._write_end_down(attempt, path, reason)
+            return
+        try:
+            self._sweeper.remove(record.runtime, record.container, lambda: self._write_end_down(attempt, path, reason))
+        except OSError:  # too many processes on this machine: that may pass
+            self._timers.after(_RETRY_SECONDS, lambda: self._write_end(attempt, reason))
+
+    def _end_the_rest(self, attempt: Attempt, record: Record, reason: str) -> str:
+        """No lane saw it off: end what it left behind. Returns why it ended, which its cgroup may know better."""
+        if record.memory_group:
+            if reason == "Unknown" and memory_groups.has_killed(record.memory_group):
+                reason = "OutOfMemory"
+            memory_groups.remove(record.memory_group)
+        if record.over_kib and reason == "Unknown":
+            reason = "OutOfMemory"
+        mark = "YARD_ERROR_FILE=" + records.paths(self._state_dir, attempt.id).error
+        left = list(processes.with_environment(mark))
+        for process in left:
+            processes.send(process.pid, signal.SIGTERM)
+        if left:
+            grace = DEFAULT_GRACE_SECONDS if record.grace is None else record.grace
+            self._timers.after(grace, lambda: _kill(left))
+        return reason
+
+    def _write_end_down(self, attempt: Attempt, path: str, reason: str) -> None:
+        try:
+            records.append_end(path, time.time(), reason)
+        except OSError:  # a full disk: not over until that is written down
+            self._timers.after(_RETRY_SECONDS, lambda: self._write_end_down(attempt, path, reason))
+            return
+        record = records.read(path)
+        assert record is not None
+        self._ended(attempt, record)
+
+    def _ended(self, attempt: Attempt, record: Record) -> None:
+        """What goes home is put together before the end is told: by its lane, or by us if that is gone."""
+        if record.container is not None:
+            self._sweeper.later()
+        files = records.paths(self._state_dir, attempt.id)
+        if not results.is_due(files, record):
+            self._finished(attempt, record)
+        elif processes.is_alive(record.lane_pid, record.lane_start_time):
+            self._when_gone(attempt, record.lane_pid, record.lane_start_time)
+        else:
+            try:
+                self._background.run(
+                    lambda: results.gather_again(files, record, self._state_dir),
+                    lambda: self._finished(attempt, record),
+                )
+            except OSError:  # too many processes on this machine: that may pass
+                self._timers.after(_RETRY_SECONDS, lambda: self._ended(attempt, record))
+
+    def _finished(self, attempt: Attempt, record: Record) -> None:
+        self._owner.finish(attempt, record)
+        self._let_go(attempt)
+        if record.lane_pid and not processes.is_alive(record.lane_pid, record.lane_start_time):
+            close_note(self._state_dir, record.lane_pid, record.lane_start_time)
+
+    def _withdrawn(self, attempt: Attempt) -> None:
+        self._owner.attempts.pop(attempt.id, None)
+        if not attempt.is_superseded:
+            self._outbox.withdrawn(attempt.id)
+        self._let_go(attempt)
+
+    def _let_go(self, attempt: Attempt) -> None:
+        attempt.slot.outliving.discard(attempt.id)
+        self._owner.feed(attempt.slot)
+        self._outbox.flush()
+
+
+def _kill(left: List[Process]) -> None:
+    for process in left:
+        if processes.is_alive(process.pid, process.start_time):
+            processes.send(process.pid, signal.SIGKILL)

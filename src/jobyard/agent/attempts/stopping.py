@@ -1,0 +1,49 @@
+"""How is an attempt ended that runs: politely first, and then for certain?"""
+
+from __future__ import annotations
+
+import signal
+from typing import Dict, List
+
+from jobyard.agent.attempts.attempt import RUNNING, Attempt
+from jobyard.agent.system import processes
+from jobyard.agent.system.timers import Timers
+
+_KILL_AGAIN_SECONDS = 1.0
+
+
+class Stopper:
+    """Ends attempts for as long as they are among those that have not ended."""
+
+    def __init__(self, timers: Timers, attempts: Dict[str, Attempt]) -> None:
+        self._timers = timers
+        self._attempts = attempts
+
+    def end(self, attempts: List[Attempt], grace: float) -> None:
+        """SIGTERM to the sessions of these, after the grace SIGKILL. One not known yet is ended when it is."""
+        for attempt in attempts:
+            attempt.wants_stop = grace if attempt.wants_stop is None else min(grace, attempt.wants_stop)
+        known = [attempt for attempt in attempts if attempt.state == RUNNING]
+        if not known:
+            return
+        if grace > 0:
+            _signal(known, signal.SIGTERM)
+            self._timers.after(grace, lambda: self._kill(known))
+        else:
+            self._kill(known)
+
+    def _kill(self, attempts: List[Attempt]) -> None:
+        alive = [attempt for attempt in attempts if self._attempts.get(attempt.id) is attempt]
+        if alive:
+            _signal(alive, signal.SIGKILL)
+            # What forked while we looked, and what hangs in the kernel, is tried again.
+            self._timers.after(_KILL_AGAIN_SECONDS, lambda: self._kill(alive))
+
+
+def _signal(attempts: List[Attempt], number: int) -> None:
+    # A pid that is somebody else's by now has another start time; a group outlives its leader.
+    sessions = [a.pid for a in attempts if processes.start_time(a.pid) in (0, a.start_time)]
+    processes.signal_sessions(sessions, number)
+    for attempt in attempts:
+        if attempt.lane is not None:  # which its task may have stopped
+            processes.send(attempt.lane.pid, signal.SIGCONT)

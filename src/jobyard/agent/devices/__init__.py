@@ -1,0 +1,1 @@
+"""GPUs: real ones by NVML, and fake ones for tests."""

@@ -1,0 +1,1 @@
+"""Execution: one task's process, its environment, container and memory limit, run by a lane."""

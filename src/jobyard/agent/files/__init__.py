@@ -1,0 +1,1 @@
+"""Files: the trees that jobs run in, what they write, and how that travels."""

@@ -1,0 +1,1 @@
+"""Reservations: how do yards of several users share one machine?"""

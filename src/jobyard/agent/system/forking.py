@@ -1,0 +1,68 @@
+"""What must a forked child let go of, and how does the agent learn that one is done?"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from typing import Callable, Set
+
+from jobyard.agent.system import processes, watch
+from jobyard.agent.system.timers import Timers
+
+
+def let_go(kept: Set[int]) -> None:
+    """Become independent of the agent: own session, signals at their defaults, no descriptors but these."""
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    # A lane's inbox held open here would hide from that lane that the agent died.
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with suppress(OSError):  # the listing's own descriptor is closed by now
+                os.close(int(name))
+
+
+class Background:
+    """Work on files that would keep the loop waiting, each in a child of its own. A child outlives its agent."""
+
+    def __init__(self, selector: selectors.BaseSelector, timers: Timers) -> None:
+        self._selector = selector
+        self._timers = timers
+        self.count = 0
+
+    def run(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        """Do `work` in a child; `then` is called from the loop when it has ended, well or not. Raises OSError."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            _be_the_child(work)
+        self.count += 1
+
+        def gone() -> None:
+            self.count -= 1
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+            then()
+
+        watch.when_gone(self._selector, self._timers, pid, processes.start_time(pid), gone)
+
+
+def _be_the_child(work: Callable[[], None]) -> None:
+    code = 70
+    try:
+        let_go({0, 1, 2})
+        work()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
