@@ -195,7 +195,8 @@ def test_memory_is_limited_to_what_was_asked_for_and_running_out_of_it_is_notice
     assert lab.yard.tasks(job)[0]["attempt"] == 2  # with more of it, as everywhere
     first = records.read(f"{lab.yard.directory}/agent/jobs/{job}/0/0.1.rec")
     assert first is not None
-    assert (first.exit_code, first.reason) == (137, "OutOfMemory")
+    assert first.ending is not None
+    assert (first.ending.exit_code, first.ending.reason) == (137, "OutOfMemory")
 
 
 def test_an_image_that_cannot_be_had_is_told_in_the_words_of_the_runtime(lab: Lab) -> None:

@@ -33,7 +33,7 @@ def record_of(live: LiveYard, job: str, task: int = 0) -> records.Record | None:
 
 def ended(live: LiveYard, job: str) -> bool:
     record = record_of(live, job)
-    return record is not None and record.ended_at is not None
+    return record is not None and record.ending is not None
 
 
 def a_running_job(live: LiveYard, *flags: str) -> str:
@@ -159,7 +159,8 @@ def test_a_cancel_that_was_acknowledged_holds_when_the_server_dies(live: LiveYar
     assert (view.state, view.reason) == (State.CANCELLED, Reason.CANCELLED)
     record = record_of(live, job)
     assert record is not None
-    assert record.signal == signal.SIGTERM
+    assert record.ending is not None
+    assert record.ending.signal == signal.SIGTERM
 
 
 def test_a_cancel_whose_commit_kills_the_server_is_asked_again_and_holds(live: LiveYard) -> None:
@@ -174,9 +175,9 @@ def test_a_lane_that_is_killed_costs_one_status_and_its_siblings_go_on(live: Liv
     line = "echo $YARD_TASK >> ran; [ $YARD_TASK != 0 ] || { touch began; until [ -e go ]; do sleep 0.02; done; }"
     job = live.submit("-c", "0.5", "-a", "0-5", "--", "bash", "-c", line)
     until((live.work / "began").exists)
-    record = until(lambda: (found := record_of(live, job)) and found.pid and found)
-    assert record
-    live.kill(record.lane_pid)
+    claim = until(lambda: (found := record_of(live, job)) and found.start and found.claim)
+    assert claim
+    live.kill(claim.lane_pid)
     (live.work / "go").touch()
     assert live.wait(job).state is State.FAILED
     tasks = live.tasks(job)
@@ -193,8 +194,9 @@ def test_a_pid_that_is_somebody_elses_by_now_is_not_taken_for_the_task(live: Liv
     live.kill(view.pid)
     record = record_of(live, job)
     assert record is not None
-    assert record.pid
-    for pid in (record.lane_pid, record.pid):
+    assert record.claim is not None
+    assert record.start is not None
+    for pid in (record.claim.lane_pid, record.start.pid):
         live.kill(pid)
     # This very process is alive, and it is neither that lane nor that task: it began at another time.
     path = Path(records.paths(str(live.directory / "agent"), f"{job}.0.1").record)

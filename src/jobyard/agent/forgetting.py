@@ -46,7 +46,7 @@ class Forgetter:
                 needed.add(job["snapshot"])
             if attempt.item is None:  # taken over from an agent that died: its record tells
                 record = records.read(records.paths(self._state_dir, attempt.id).record)
-                needed.add((record.snapshot if record else None) or "")
+                needed.add(record.collection.snapshot if record and record.collection else "")
         return needed
 
     def _move(self, path: str, name: str) -> None:

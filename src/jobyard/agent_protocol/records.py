@@ -61,43 +61,65 @@ def shared_checkpoint(files: Paths) -> Paths:
     return files._replace(checkpoint=os.path.dirname(files.checkpoint) + "/0")
 
 
+class Claim(NamedTuple):
+    """Which lane has the attempt, and how long it may run."""
+
+    boot_id: str
+    lane_pid: int
+    lane_start_time: int
+    timeout: Optional[float]
+    grace: Optional[float]
+
+
+class Start(NamedTuple):
+    """The task's process. Its start time is the kernel's: with the pid it means this process and no later one."""
+
+    pid: int
+    start_time: int
+    started_at: float
+
+
 class Ending(NamedTuple):
     ended_at: float
     exit_code: Optional[int]
     signal: Optional[int]
     reason: Optional[str]  # in the words of the protocol; None: the exit code or the signal says it all
+    peak_kib: int = 0
+
+
+class Collection(NamedTuple):
+    """Results are gathered when it is over."""
+
+    snapshot: str  # of the tree that it runs in a copy of; empty: without one
+    copy_back: List[str]
+
+
+class RecordedContainer(NamedTuple):
+    """It runs in a container, which may outlive its process."""
+
+    name: str
+    runtime: List[str]  # the command that ends it
+
+
+class MemoryLimit(NamedTuple):
+    """It is ended if it uses more."""
+
+    mib: int
+    group: str  # the cgroup that sees to that; empty: an agent does
 
 
 class Record:
-    """What a record says so far. A field that is None has not been written."""
+    """What a record says so far, by the kinds of its lines. What is None has not been written."""
 
     def __init__(self) -> None:
-        self.boot_id: Optional[str] = None  # set: somebody claimed the attempt
-        self.lane_pid = 0
-        self.lane_start_time = 0
-        self.timeout: Optional[float] = None
-        self.grace: Optional[float] = None
-        self.pid: Optional[int] = None  # set: the task's process existed
-        self.start_time = 0
-        self.started_at: Optional[float] = None
-        self.ended_at: Optional[float] = None  # set: how it ended is known
-        self.exit_code: Optional[int] = None
-        self.signal: Optional[int] = None
-        self.peak_kib = 0
-        self.reason: Optional[str] = None
-        self.withdrawn_at: Optional[float] = None
-        self.snapshot: Optional[str] = None  # set: results are gathered; empty: without a tree
-        self.copy_back: List[str] = []
-        self.container: Optional[str] = None  # set: it runs in a container of this name, which may outlive its process
-        self.runtime: List[str] = []  # the command that ends it
-        self.limit_mib = 0  # it is ended if it uses more
-        self.memory_group = ""  # the cgroup that sees to that; empty: an agent does
+        self.claim: Optional[Claim] = None
+        self.start: Optional[Start] = None
+        self.ending: Optional[Ending] = None
+        self.collection: Optional[Collection] = None
+        self.container: Optional[RecordedContainer] = None
+        self.limit: Optional[MemoryLimit] = None
         self.over_kib = 0  # so much it used when an agent ended it
-
-    @property
-    def ending(self) -> Ending:
-        """Of an attempt whose end is known."""
-        return Ending(self.ended_at or 0.0, self.exit_code, self.signal, self.reason)
+        self.withdrawn_at: Optional[float] = None
 
 
 def parse(data: bytes) -> Record:
@@ -113,33 +135,46 @@ def parse(data: bytes) -> Record:
 
 def _take(record: Record, words: List[str]) -> None:
     kind = words[0]
-    if kind == "claim" and record.boot_id is None:
-        lane_pid, lane_start_time = int(words[2]), int(words[3])
-        record.timeout = _number(words[4]) if len(words) > 4 else None
-        record.grace = _number(words[5]) if len(words) > 5 else None
-        record.boot_id, record.lane_pid, record.lane_start_time = words[1], lane_pid, lane_start_time
-    elif kind == "start" and record.pid is None:
-        pid, start_time, started_at = int(words[1]), int(words[2]), float(words[3])
-        record.pid, record.start_time, record.started_at = pid, start_time, started_at
-    elif kind == "end" and record.ended_at is None:
-        ended_at, exit_code, signal, peak = float(words[1]), _number(words[2]), _number(words[3]), int(words[4])
-        record.exit_code = None if exit_code is None else int(exit_code)
-        record.signal = None if signal is None else int(signal)
-        record.reason = words[5] if len(words) > 5 and words[5] else None
-        record.peak_kib, record.ended_at = peak, ended_at
-    elif kind == "collect" and record.snapshot is None:
-        copy_back = json.loads(words[2])
-        record.copy_back, record.snapshot = [str(path) for path in copy_back], "" if words[1] == "-" else words[1]
+    if kind == "claim" and record.claim is None:
+        record.claim = _claim(words)
+    elif kind == "start" and record.start is None:
+        record.start = parse_start(words[1:])
+    elif kind == "end" and record.ending is None:
+        record.ending = parse_end(words[1:])
+    elif kind == "collect" and record.collection is None:
+        copy_back = [str(path) for path in json.loads(words[2])]
+        record.collection = Collection("" if words[1] == "-" else words[1], copy_back)
     elif kind == "contain" and record.container is None:
-        runtime = json.loads(words[2])
-        record.runtime, record.container = [str(word) for word in runtime], words[1]
+        record.container = RecordedContainer(words[1], [str(word) for word in json.loads(words[2])])
     elif kind == "limit":  # the last counts: a lane that may not enter a cgroup does without
-        limit_mib = int(words[1])
-        record.memory_group, record.limit_mib = "" if words[2] == "-" else json.loads(words[2]), limit_mib
+        record.limit = MemoryLimit(int(words[1]), "" if words[2] == "-" else json.loads(words[2]))
     elif kind == "over" and not record.over_kib:
         record.over_kib = int(words[1])
     elif kind == "withdrawn" and record.withdrawn_at is None:
         record.withdrawn_at = float(words[1])
+
+
+def _claim(words: List[str]) -> Claim:
+    timeout = _number(words[4]) if len(words) > 4 else None
+    grace = _number(words[5]) if len(words) > 5 else None
+    return Claim(words[1], int(words[2]), int(words[3]), timeout, grace)
+
+
+def parse_start(words: List[str]) -> Start:
+    """What follows `start` in a record, or the id in a lane's report. Raises ValueError or IndexError."""
+    return Start(int(words[0]), int(words[1]), float(words[2]))
+
+
+def parse_end(words: List[str]) -> Ending:
+    """The words of `end_words`. Raises ValueError, IndexError or OverflowError."""
+    exit_code, signal = _number(words[1]), _number(words[2])
+    return Ending(
+        float(words[0]),
+        None if exit_code is None else int(exit_code),
+        None if signal is None else int(signal),
+        words[4] if len(words) > 4 and words[4] else None,
+        int(words[3]),
+    )
 
 
 def _number(word: str) -> Optional[float]:
@@ -192,10 +227,10 @@ def start_line(pid: int, start_time: int, now: float) -> bytes:
     return b"start %d %d %.6f\n" % (pid, start_time, now)
 
 
-def end_words(now: float, exit_code: Optional[int], signal: Optional[int], peak_kib: int, reason: str = "") -> bytes:
+def end_words(ending: Ending) -> bytes:
     """The end of an attempt, without a newline: the same words in the record and in the lane's report."""
-    words = b"%.6f %s %s %d" % (now, _word(exit_code), _word(signal), peak_kib)
-    return words + b" " + reason.encode() if reason else words
+    words = b"%.6f %s %s %d" % (ending.ended_at, _word(ending.exit_code), _word(ending.signal), ending.peak_kib)
+    return words + b" " + ending.reason.encode() if ending.reason else words
 
 
 def _word(value: Optional[float]) -> bytes:
@@ -207,7 +242,7 @@ def append_end(path: str, now: float, reason: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
         # The newline first: the dead writer may have left half a line.
-        os.write(descriptor, b"\nend " + end_words(now, None, None, 0, reason) + b"\n")
+        os.write(descriptor, b"\nend " + end_words(Ending(now, None, None, reason)) + b"\n")
     finally:
         os.close(descriptor)
 

@@ -187,6 +187,24 @@ class AgentProcess:
         assert record is not None
         return record
 
+    def claim(self, attempt: str) -> records.Claim:
+        claim = self.record(attempt).claim
+        assert claim is not None
+        return claim
+
+    def start_of(self, attempt: str) -> records.Start:
+        start = self.record(attempt).start
+        assert start is not None
+        return start
+
+    def has_ended(self, attempt: str) -> bool:
+        return self.record(attempt).ending is not None
+
+    def ending(self, attempt: str) -> records.Ending:
+        ending = self.record(attempt).ending
+        assert ending is not None
+        return ending
+
     def stop_everything(self) -> None:
         for client in self._clients:
             client.close()

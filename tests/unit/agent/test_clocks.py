@@ -75,7 +75,7 @@ def test_an_orphan_ends_in_time_although_the_wall_clock_was_set_back(agent: Agen
     server.launch("s", {"id": "j.0.1", "shell": "sleep 1000", "timeout": 2.0, "grace": 1})
     server.started("j.0.1")
     agent.kill()
-    processes.send(agent.record("j.0.1").lane_pid, signal.SIGKILL)
+    processes.send(agent.claim("j.0.1").lane_pid, signal.SIGKILL)
     set_the_clock_back(agent, "j.0.1")
     assert agent.start().connect("j.0.1").finished("j.0.1")["reason"] == "Timeout"
 

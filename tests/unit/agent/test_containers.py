@@ -138,7 +138,7 @@ def test_names_of_different_yards_differ_and_hold_only_what_a_name_may() -> None
 def test_a_record_tells_which_container_is_whose() -> None:
     command = ["/opt/my docker", "-H", "unix:///s"]
     record = records.parse(b"claim b 1 2 - -\n" + records.contain_line("yard-x-j.0.1", command))
-    assert (record.container, record.runtime) == ("yard-x-j.0.1", command)
+    assert record.container == ("yard-x-j.0.1", command)
     assert records.parse(b"claim b 1 2 - -\ncontain x").container is None
 
 

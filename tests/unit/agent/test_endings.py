@@ -22,7 +22,7 @@ from jobyard.agent.system.timers import Timers
 from jobyard.agent_protocol import records
 from jobyard.agent_protocol.endings import is_preempted, said_of_gpu_memory
 from jobyard.agent_protocol.progress_reducer import ProgressReducer
-from jobyard.agent_protocol.records import Record
+from jobyard.agent_protocol.records import Ending
 from jobyard.agent_protocol.stop_request import StopRequest
 
 TORCH = (
@@ -79,10 +79,8 @@ def test_the_message_has_the_figure_of_the_device(tmp_path: Path) -> None:
     assert ended["peak_gpu_memory_mib"] == 70000
 
 
-def an_end(exit_code: int | None = None, number: int | None = None, reason: str | None = None) -> Record:
-    record = Record()
-    record.ended_at, record.exit_code, record.signal, record.reason = 5.0, exit_code, number, reason
-    return record
+def an_end(exit_code: int | None = None, number: int | None = None, reason: str | None = None) -> Ending:
+    return Ending(5.0, exit_code, number, reason)
 
 
 def test_only_tasks_with_devices_run_out_of_their_memory(make_agent: MakeAgent) -> None:
@@ -155,22 +153,22 @@ ASKED = StopRequest(0.0, 600.0, 10.0)
 
 @pytest.mark.parametrize("reason", ["Timeout", "NodeLost", "Unknown"])
 def test_a_task_that_was_only_asked_and_ended_otherwise_is_not_preempted(reason: str) -> None:
-    assert not is_preempted(an_end(number=signal.SIGTERM, reason=reason).ending, None, ASKED)
+    assert not is_preempted(an_end(number=signal.SIGTERM, reason=reason), None, ASKED)
 
 
 def test_a_lost_status_is_made_up_for_by_last_words() -> None:
     fold = ProgressReducer()
     fold.feed(b'{"t":"yield","at":1,"done":2}\n')
-    assert is_preempted(an_end(reason="Unknown").ending, fold, ASKED)
+    assert is_preempted(an_end(reason="Unknown"), fold, ASKED)
 
 
 @pytest.mark.parametrize(("signalled_at", "expected"), [(4.0, True), (6.0, False), (0.0, False)])
 def test_only_what_ended_after_our_signal_ended_by_it(signalled_at: float, expected: bool) -> None:
     order = StopRequest(0.0, 1.0, 10.0)
     order.signalled_at = signalled_at
-    assert is_preempted(an_end(exit_code=1).ending, None, order) is expected
-    assert is_preempted(an_end(number=signal.SIGTERM).ending, None, order) is expected
-    assert is_preempted(an_end(exit_code=85).ending, None, order)
+    assert is_preempted(an_end(exit_code=1), None, order) is expected
+    assert is_preempted(an_end(number=signal.SIGTERM), None, order) is expected
+    assert is_preempted(an_end(exit_code=85), None, order)
 
 
 COUNTS = "import os, pathlib, signal; pathlib.Path({path!r}).write_text('oom_kill 1\\n'); {end}"
@@ -194,4 +192,4 @@ def test_a_lane_asks_the_kernels_count_about_what_was_killed(
     item = {"id": "j.0.1", "argv": [sys.executable, "-S", "-c", code]}
     outcome = agent.connect().run(item)[0]
     assert outcome.get("reason") == ("OutOfMemory" if rises and end != "os._exit(1)" else None)
-    assert agent.record("j.0.1").reason == outcome.get("reason")
+    assert agent.ending("j.0.1").reason == outcome.get("reason")

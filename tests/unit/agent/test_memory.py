@@ -99,7 +99,8 @@ def test_all_processes_of_a_task_count_together_also_its_daemons(limited: AgentP
 
 def is_over(agent: AgentProcess) -> bool:
     record = records.read(agent.files("j.0.1").record) or records.Record()
-    return bool(record.over_kib or (record.memory_group and memory_groups.has_killed(record.memory_group)))
+    group = record.limit.group if record.limit is not None else ""
+    return bool(record.over_kib or (group and memory_groups.has_killed(group)))
 
 
 def test_what_processes_share_counts_once(limited: AgentProcess) -> None:
@@ -137,7 +138,7 @@ def test_a_limit_holds_when_agent_and_lane_are_killed(limited: AgentProcess) -> 
     launch(client, {"id": "j.0.1", "shell": f"until [ -e go ]; do sleep 0.02; done; exec {TAKE} 300"}, limit=100)
     client.started("j.0.1")
     limited.kill()
-    processes.send(limited.record("j.0.1").lane_pid, signal.SIGKILL)
+    processes.send(limited.claim("j.0.1").lane_pid, signal.SIGKILL)
     client = limited.start().connect("j.0.1")
     (limited.work / "go").touch()
     ended = client.finished("j.0.1")
@@ -182,15 +183,14 @@ def test_a_group_that_a_killed_lane_left_is_swept(make_agent: MakeAgent) -> None
     client = agent.connect()
     launch(client, {"id": "j.0.1", "shell": "sleep 1000"}, limit=100)
     client.started("j.0.1")
-    record = agent.record("j.0.1")
-    assert record.pid is not None
+    claim, start = agent.claim("j.0.1"), agent.start_of("j.0.1")
     agent.kill()
-    processes.send(record.lane_pid, signal.SIGKILL)
+    processes.send(claim.lane_pid, signal.SIGKILL)
     records.append_end(agent.files("j.0.1").record, 1.0, "Unknown")  # as if it had been about to clear away
     assert groups_of(agent)
     agent.start()
     until(lambda: not groups_of(agent))
-    until(lambda: processes.start_time(record.pid or 0) == 0)
+    until(lambda: processes.start_time(start.pid) == 0)
 
 
 @pytest.mark.usefixtures("cgroups")

@@ -16,25 +16,23 @@ WHOLE = (
     records.claim_line("boot", 10, 20, 5.5, None)
     + records.start_line(30, 40, 100.25)
     + b"end "
-    + records.end_words(101.5, 3, None, 2048, "Timeout")
+    + records.end_words(records.Ending(101.5, 3, None, "Timeout", 2048))
     + b"\n"
 )
 
 
 def test_a_whole_record_says_everything() -> None:
     record = records.parse(WHOLE)
-    assert (record.boot_id, record.lane_pid, record.lane_start_time) == ("boot", 10, 20)
-    assert (record.timeout, record.grace) == (5.5, None)
-    assert (record.pid, record.start_time, record.started_at) == (30, 40, 100.25)
-    assert (record.ended_at, record.exit_code, record.signal) == (101.5, 3, None)
-    assert (record.peak_kib, record.reason) == (2048, "Timeout")
+    assert record.claim == records.Claim("boot", 10, 20, timeout=5.5, grace=None)
+    assert record.start == records.Start(30, 40, 100.25)
+    assert record.ending == records.Ending(101.5, 3, None, "Timeout", peak_kib=2048)
 
 
 @given(st.integers(0, len(WHOLE)))
 def test_a_line_counts_only_when_its_newline_is_there(length: int) -> None:
     lines = WHOLE[:length].count(b"\n")
     record = records.parse(WHOLE[:length])
-    assert (record.boot_id is not None, record.pid is not None, record.ended_at is not None) == (
+    assert (record.claim is not None, record.start is not None, record.ending is not None) == (
         lines >= 1,
         lines >= 2,
         lines >= 3,
@@ -44,7 +42,7 @@ def test_a_line_counts_only_when_its_newline_is_there(length: int) -> None:
 @given(st.integers(0, len(WHOLE)))
 def test_a_torn_line_does_not_swallow_the_end_that_another_writes(length: int) -> None:
     record = records.parse(WHOLE[:length] + b"\nend 7.0 - - 0 Unknown\n")
-    assert record.ended_at is not None
+    assert record.ending is not None
 
 
 @given(
@@ -60,7 +58,7 @@ def test_what_follows_the_last_newline_is_not_there_yet(rest: bytes) -> None:
 
 
 def test_the_first_line_of_a_kind_counts() -> None:
-    assert records.parse(WHOLE + b"end 900.0 0 - 0\n").exit_code == 3
+    assert records.parse(WHOLE + b"end 900.0 0 - 0\n").ending == records.parse(WHOLE).ending
 
 
 def test_only_one_claims(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_an_attempt_that_ended_while_nobody_listened_is_sent_from_where_the_serv
     remote.wait(lambda m: m["ev"] == "output")
     remote.close()
     (agent.work / "go").touch()
-    until(lambda: agent.record("j.0.1").ended_at is not None)
+    until(lambda: agent.has_ended("j.0.1"))
     again = agent.connect("j.0.1", have={"j.0.1": {"out": 2, "err": 0, "results": 0}}, ship=True)
     assert again.finished("j.0.1")["exit_code"] == 5
     assert again.shipped("j.0.1", "out", before=b"be") == b"begun\nend"
@@ -111,7 +111,7 @@ def test_a_connection_cut_in_the_middle_of_much_output_is_resumed_without_gap_or
 def test_a_slow_reader_of_much_output_costs_the_agent_no_memory(agent: AgentProcess, remote: Client) -> None:
     size = 50 << 20
     remote.launch("s", {"id": "j.0.1", "shell": f"head -c {size} /dev/zero"})
-    until(lambda: Path(agent.files("j.0.1").record).exists() and agent.record("j.0.1").ended_at is not None)
+    until(lambda: Path(agent.files("j.0.1").record).exists() and agent.has_ended("j.0.1"))
     until(lambda: _waits_to_write(agent.pid))
     before = processes.inspect(agent.pid)
     assert before is not None
@@ -158,7 +158,7 @@ def test_a_superseded_attempt_ships_nothing(agent: AgentProcess, remote: Client)
     remote.launch("s", {"id": "j.0.1", "shell": "while echo more; do sleep 0.05; done"})
     remote.started("j.0.1")
     again = agent.connect(ship=True)
-    until(lambda: agent.record("j.0.1").ended_at is not None)
+    until(lambda: agent.has_ended("j.0.1"))
     again.run({"id": "j.1.1", "argv": ["true"]})
     assert not any(message["ev"] == "output" for message in again.messages)
 
@@ -176,7 +176,7 @@ def test_a_server_on_another_machine_is_not_started_here(agent: AgentProcess, tm
     remote.launch("s", {"id": "j.0.1", "shell": "sleep 1.5"})
     remote.started("j.0.1")
     remote.close()
-    until(lambda: agent.record("j.0.1").ended_at is not None)
+    until(lambda: agent.has_ended("j.0.1"))
     assert not (tmp_path / "respawned").exists()
 
 
@@ -188,7 +188,7 @@ def test_an_impossible_have_is_refused_with_a_sentence(agent: AgentProcess, remo
 def test_a_lane_that_is_killed_while_its_task_runs_costs_no_output(agent: AgentProcess, remote: Client) -> None:
     remote.launch("s", {"id": "j.0.1", "shell": TALKS})
     remote.wait(lambda m: m["ev"] == "output")
-    os.kill(agent.record("j.0.1").lane_pid, signal.SIGKILL)
+    os.kill(agent.claim("j.0.1").lane_pid, signal.SIGKILL)
     (agent.work / "go").touch()
     assert remote.finished("j.0.1")["reason"] == "Unknown"
     assert remote.shipped("j.0.1", "out") == b"begun\nend"

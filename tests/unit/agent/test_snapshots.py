@@ -191,7 +191,7 @@ def test_the_results_of_an_attempt_whose_lane_was_killed_are_gathered_by_the_age
     waits = "echo half > partial; echo made; until [ -e $FLAG ]; do sleep 0.01; done"
     remote.launch("s", {"id": "j.0.1", "shell": waits, "env": {"FLAG": str(agent.work / "go")}})
     remote.wait(lambda m: m["ev"] == "output")
-    os.kill(agent.record("j.0.1").lane_pid, signal.SIGKILL)
+    os.kill(agent.claim("j.0.1").lane_pid, signal.SIGKILL)
     (agent.work / "go").touch()
     assert remote.finished("j.0.1")["reason"] == "Unknown"
     assert results(remote, "j.0.1") == {"partial": b"half\n"}
@@ -233,7 +233,7 @@ def test_agent_and_lane_killed_before_the_gathering_lose_no_results(
     remote.wait(lambda m: m["ev"] == "output")
     agent.kill()
     (agent.work / "go").touch()
-    until(lambda: agent.record("j.0.1").ended_at is not None)
+    until(lambda: agent.has_ended("j.0.1"))
     again = agent.start().connect("j.0.1", have={"j.0.1": {"out": 5}}, ship=True)
     assert again.finished("j.0.1")["exit_code"] == 0
     assert results(again, "j.0.1") == {"new": b"made\n"}

@@ -71,7 +71,7 @@ def test_an_end_that_nobody_heard_is_told_with_its_progress(agent: AgentProcess,
     server.started("j.0.1")
     agent.kill()
     (agent.work / "go").touch()
-    until(lambda: agent.record("j.0.1").ended_at is not None)
+    until(lambda: agent.has_ended("j.0.1"))
     assert agent.start().connect("j.0.1").finished("j.0.1")["progress"]["epochs_done"] == 3
 
 
@@ -114,7 +114,7 @@ def test_much_that_is_left_at_the_end_is_read_in_pieces(tmp_path: Path, monkeypa
     while not spools.catches_up(attempt):
         pieces += 1
     assert pieces == path.stat().st_size // 1000
-    fold = spools.ended(attempt, str(path), None)
+    fold = spools.ended(attempt, str(path))
     assert fold is not None
     assert [entry["number"] for entry in (fold.progress() or {})["history"]] == list(range(1, 101))
 

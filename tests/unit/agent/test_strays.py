@@ -68,11 +68,10 @@ def test_a_daemon_ends_when_its_task_is_stopped(agent: AgentProcess, server: Cli
 def test_a_daemon_of_a_task_whose_lane_was_killed_ends_with_it_too(agent: AgentProcess, server: Client) -> None:
     server.launch("s", {"id": "j.0.1", "shell": daemon(agent, then="time.sleep(1000)"), "grace": 1})
     pid = pid_of_daemon(agent)
-    record = agent.record("j.0.1")
-    assert record.pid is not None
-    processes.send(record.lane_pid, signal.SIGKILL)
-    until(lambda: not processes.is_alive(record.lane_pid, record.lane_start_time))
-    processes.send(record.pid, signal.SIGKILL)
+    claim, start = agent.claim("j.0.1"), agent.start_of("j.0.1")
+    processes.send(claim.lane_pid, signal.SIGKILL)
+    until(lambda: not processes.is_alive(claim.lane_pid, claim.lane_start_time))
+    processes.send(start.pid, signal.SIGKILL)
     assert server.finished("j.0.1")["reason"] == "Unknown"
     until(lambda: processes.start_time(pid) == 0)
 
@@ -81,8 +80,8 @@ def test_what_a_long_task_leaves_dead_is_buried_meanwhile(agent: AgentProcess, s
     """Orphans become children of the lane: as zombies they would fill the table of processes."""
     server.launch("s", {"id": "j.0.1", "shell": "(setsid sleep 0 &) ; (setsid sleep 0 &) ; touch done; sleep 1000"})
     until((agent.work / "done").exists)
-    lane = agent.record("j.0.1").lane_pid
-    until(lambda: [pid for pid in all_pids() if parent_of(pid) == lane] == [agent.record("j.0.1").pid])
+    lane = agent.claim("j.0.1").lane_pid
+    until(lambda: [pid for pid in all_pids() if parent_of(pid) == lane] == [agent.start_of("j.0.1").pid])
 
 
 def all_pids() -> list[int]:

@@ -22,7 +22,7 @@ def test_a_task_survives_its_agent_and_its_status_is_not_lost(agent: AgentProces
     server.started("j.0.1")
     agent.kill()
     (agent.work / "go").touch()
-    until(lambda: agent.record("j.0.1").ended_at is not None)
+    until(lambda: agent.has_ended("j.0.1"))
     again = agent.start().connect("j.0.1", "j.1.1")
     assert again.finished("j.0.1")["exit_code"] == 5
     assert again.wait(lambda m: m["ev"] == "reconciled")["absent"] == ["j.1.1"]
@@ -57,8 +57,8 @@ def test_a_timeout_holds_with_no_agent_around(agent: AgentProcess, server: Clien
     server.launch("s", {"id": "j.0.1", "shell": "sleep 1000", "timeout": 0.5})
     server.started("j.0.1")
     agent.kill()
-    until(lambda: agent.record("j.0.1").ended_at is not None)
-    assert agent.record("j.0.1").reason == "Timeout"
+    until(lambda: agent.has_ended("j.0.1"))
+    assert agent.ending("j.0.1").reason == "Timeout"
 
 
 def test_attempts_that_the_server_does_not_believe_in_are_stopped_and_not_reported(
@@ -67,7 +67,7 @@ def test_attempts_that_the_server_does_not_believe_in_are_stopped_and_not_report
     server.launch("s", {"id": "j.0.1", "shell": "sleep 1000"}, {"id": "j.1.1", "shell": "touch second"})
     server.started("j.0.1")
     again = agent.connect()
-    until(lambda: agent.record("j.0.1").ended_at is not None)
+    until(lambda: agent.has_ended("j.0.1"))
     again.run({"id": "j.2.1", "argv": ["true"]}, slot="s")
     assert again.everything_finished() == ["j.2.1"]
     assert not any(message.get("withdrawn") for message in again.messages)
@@ -77,8 +77,8 @@ def test_attempts_that_the_server_does_not_believe_in_are_stopped_and_not_report
 def test_a_lane_that_is_killed_costs_only_the_status_of_what_it_ran(agent: AgentProcess, server: Client) -> None:
     server.launch("s", {"id": "j.0.1", "shell": WAITS}, {"id": "j.1.1", "shell": "echo next >> ran"})
     server.started("j.0.1")
-    os.kill(agent.record("j.0.1").lane_pid, signal.SIGKILL)
-    until(lambda: not processes.is_alive(agent.record("j.0.1").lane_pid, agent.record("j.0.1").lane_start_time))
+    os.kill(agent.claim("j.0.1").lane_pid, signal.SIGKILL)
+    until(lambda: not processes.is_alive(agent.claim("j.0.1").lane_pid, agent.claim("j.0.1").lane_start_time))
     server.measured()
     assert server.everything_finished() == []
     (agent.work / "go").touch()
@@ -92,7 +92,7 @@ def test_a_lane_that_is_killed_costs_only_the_status_of_what_it_ran(agent: Agent
 def test_an_orphan_keeps_its_timeout(agent: AgentProcess, server: Client) -> None:
     server.launch("s", {"id": "j.0.1", "shell": "sleep 1000", "timeout": 1.0, "grace": 1})
     server.started("j.0.1")
-    os.kill(agent.record("j.0.1").lane_pid, signal.SIGKILL)
+    os.kill(agent.claim("j.0.1").lane_pid, signal.SIGKILL)
     assert server.finished("j.0.1")["reason"] == "Timeout"
 
 
@@ -100,7 +100,7 @@ def test_agent_and_lane_killed_together_leave_the_task_watched(agent: AgentProce
     server.launch("s", {"id": "j.0.1", "shell": WAITS})
     server.started("j.0.1")
     agent.kill()
-    os.kill(agent.record("j.0.1").lane_pid, signal.SIGKILL)
+    os.kill(agent.claim("j.0.1").lane_pid, signal.SIGKILL)
     again = agent.start().connect("j.0.1")
     again.started("j.0.1")
     (agent.work / "go").touch()
@@ -122,7 +122,7 @@ def test_a_claim_whose_lane_is_gone_is_unknown(agent: AgentProcess) -> None:
     record.parent.mkdir(parents=True)
     record.write_text(f"claim {processes.boot_id()} 99999999 1 - -\nstart 12")
     assert agent.connect("j.0.1").finished("j.0.1")["reason"] == "Unknown"
-    assert agent.record("j.0.1").reason == "Unknown"
+    assert agent.ending("j.0.1").reason == "Unknown"
 
 
 @pytest.mark.parametrize("point", ["agent-launching", "agent-running", "agent-finishing"])
@@ -224,7 +224,7 @@ def test_an_agent_that_is_told_to_leave_leaves_its_tasks_alone(agent: AgentProce
     agent.process.send_signal(signal.SIGTERM)
     assert agent.process.wait(timeout=60) == 0
     (agent.work / "go").touch()
-    until(lambda: agent.record("j.0.1").exit_code == 5)
+    until(lambda: agent.has_ended("j.0.1") and agent.ending("j.0.1").exit_code == 5)
 
 
 def test_quit_waits_for_what_runs(agent: AgentProcess, server: Client) -> None:

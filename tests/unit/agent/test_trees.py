@@ -155,6 +155,6 @@ def test_results_that_are_there_are_not_replaced(tmp_path: Path) -> None:
 def test_a_record_tells_what_to_gather() -> None:
     line = records.collect_line("abc", ["a b", "line\nbreak", ""])
     record = records.parse(line)
-    assert (record.snapshot, record.copy_back) == ("abc", ["a b", "line\nbreak", ""])
-    assert records.parse(records.collect_line("", [])).snapshot == ""
-    assert records.parse(b"collect abc nonsense\n").snapshot is None
+    assert record.collection == ("abc", ["a b", "line\nbreak", ""])
+    assert records.parse(records.collect_line("", [])).collection == ("", [])
+    assert records.parse(b"collect abc nonsense\n").collection is None

@@ -179,8 +179,8 @@ def test_who_never_reports_is_told_that_too(agent: AgentProcess, server: Client,
         server.send(op="stop", ids=["j.0.1"], grace=600)
     else:
         server.send(op="reconcile", live=[])
-    until(lambda: agent.record("j.0.1").ended_at is not None)
-    assert agent.record("j.0.1").signal == 15
+    until(lambda: agent.has_ended("j.0.1"))
+    assert agent.ending("j.0.1").signal == 15
 
 
 def test_a_yield_that_a_launcher_turned_into_another_code_is_a_preemption(agent: AgentProcess, server: Client) -> None:
@@ -209,7 +209,7 @@ def test_who_stopped_while_no_agent_was_there_is_preempted(agent: AgentProcess, 
     until(lambda: os.path.exists(agent.files("j.0.1").stop))
     agent.kill()
     (agent.work / "go").touch()
-    until(lambda: agent.record("j.0.1").ended_at is not None)
+    until(lambda: agent.has_ended("j.0.1"))
     assert agent.start().connect("j.0.1").finished("j.0.1")["reason"] == "Preempted"
 
 
@@ -229,7 +229,7 @@ def test_a_signal_of_an_agent_that_died_is_known_to_the_next(agent: AgentProcess
     until(lambda: "got" in agent.output("j.0.1"))
     agent.kill()
     (agent.work / "go").touch()
-    until(lambda: agent.record("j.0.1").ended_at is not None)
+    until(lambda: agent.has_ended("j.0.1"))
     assert agent.start().connect("j.0.1").finished("j.0.1")["reason"] == "Preempted"
 
 
@@ -238,7 +238,7 @@ def test_an_order_that_cannot_be_read_is_still_one(agent: AgentProcess, server: 
     Path(agent.files("j.0.1").stop).write_text("")
     agent.kill()
     (agent.work / "go").touch()
-    until(lambda: agent.record("j.0.1").ended_at is not None)
+    until(lambda: agent.has_ended("j.0.1"))
     assert agent.start().connect("j.0.1").finished("j.0.1")["reason"] == "Preempted"
 
 

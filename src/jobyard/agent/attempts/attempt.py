@@ -10,7 +10,7 @@ from typing import Any, Deque, Dict, List, Optional, Set
 from jobyard.agent.execution.lanes import LaneHandle
 from jobyard.agent.sharing.reservations import device_indices
 from jobyard.agent_protocol import records
-from jobyard.agent_protocol.records import Record
+from jobyard.agent_protocol.records import Ending, Start
 from jobyard.agent_protocol.stop_request import StopRequest
 
 QUEUED, HANDED, RUNNING = "queued", "handed", "running"
@@ -74,11 +74,10 @@ class Attempt:
         """The devices that it runs on."""
         return device_indices(self.slot.reserve)
 
-    def take_start(self, record: Record) -> None:
-        """Learn from a record that its process exists."""
-        if record.pid is not None:
-            self.state, self.pid, self.start_time = RUNNING, record.pid, record.start_time
-            self.started_at = record.started_at
+    def take_start(self, start: Start) -> None:
+        """Its process exists."""
+        self.state = RUNNING
+        self.pid, self.start_time, self.started_at = start
 
 
 class Slot:
@@ -98,30 +97,30 @@ class Slot:
         return not self.queue and not self.outliving and (self.lane is None or not self.lane.pending)
 
 
-def outcome(record: Record, error_file: str, sampled_mib: int, sampled_gpu_mib: int) -> Dict[str, Any]:
+def outcome(attempt: Attempt, ending: Ending, error_file: str) -> Dict[str, Any]:
     """How an attempt ended, in the words of the protocol."""
     result: Dict[str, Any] = {
-        "started_at": record.ended_at if record.started_at is None else record.started_at,
-        "finished_at": record.ended_at,
+        "started_at": ending.ended_at if attempt.started_at is None else attempt.started_at,
+        "finished_at": ending.ended_at,
     }
-    if record.exit_code is not None:
-        result["exit_code"] = record.exit_code
-    if record.signal is not None:
-        result["signal"] = record.signal
-    if record.reason:
-        result["reason"] = record.reason
+    if ending.exit_code is not None:
+        result["exit_code"] = ending.exit_code
+    if ending.signal is not None:
+        result["signal"] = ending.signal
+    if ending.reason:
+        result["reason"] = ending.reason
     message = records.first_line(error_file)
     if message:
         result["message"] = message
-    peak = -(-record.peak_kib // 1024)
-    if record.peak_kib <= _own_peak.kib():
+    peak = -(-ending.peak_kib // 1024)
+    if ending.peak_kib <= _own_peak.kib():
         # Until it execs, a spawned child is charged with its lane's memory: the figure says no more than that.
-        peak = sampled_mib
-    peak = max(peak, sampled_mib)
+        peak = attempt.peak_mib
+    peak = max(peak, attempt.peak_mib)
     if peak:
         result["peak_memory_mib"] = peak
-    if sampled_gpu_mib:
-        result["peak_gpu_memory_mib"] = sampled_gpu_mib
+    if attempt.peak_gpu_mib:
+        result["peak_gpu_memory_mib"] = attempt.peak_gpu_mib
     return result
 
 

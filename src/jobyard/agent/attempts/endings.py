@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 from jobyard.agent.attempts.attempt import Attempt, outcome
 from jobyard.agent.attempts.orders import Orders
@@ -12,8 +12,10 @@ from jobyard.agent.files import scratch
 from jobyard.agent_protocol import records
 from jobyard.agent_protocol.endings import is_preempted, missed_stop, said_of_gpu_memory
 from jobyard.agent_protocol.progress_reducer import ProgressReducer
-from jobyard.agent_protocol.records import Paths, Record
+from jobyard.agent_protocol.records import Ending, Paths, Record
 from jobyard.agent_protocol.stop_request import StopRequest
+
+Explained = Tuple[Ending, str]  # with its reason, and what there is to say of it
 
 
 class Endings:
@@ -25,18 +27,18 @@ class Endings:
         self._spools = spools
         self._orders = orders
 
-    def describe(self, attempt: Attempt, record: Record) -> Dict[str, Any]:
+    def describe(self, attempt: Attempt, ending: Ending) -> Dict[str, Any]:
         """How this attempt ended, in the words of the protocol."""
         files = records.paths(self._state_dir, attempt.id)
-        fold = self._spools.ended(attempt, files.spool, record.started_at)
+        fold = self._spools.ended(attempt, files.spool)
         order = self._orders.recall(attempt)
-        if fold is not None and record.exit_code == 0 and (fold.is_finished or not fold.is_told):
+        if fold is not None and ending.exit_code == 0 and (fold.is_finished or not fold.is_told):
             fold.confirm(by_itself=order is None or not order.signalled_at)
-        message = self._explain(attempt, record, files, fold, order)
-        ended = outcome(record, files.error, attempt.peak_mib, attempt.peak_gpu_mib)
-        if message and (record.reason == "Preempted" or "message" not in ended):
+        ending, message = self._explain(attempt, ending, files, fold, order)
+        ended = outcome(attempt, ending, files.error)
+        if message and (ending.reason == "Preempted" or "message" not in ended):
             ended["message"] = message
-        if record.exit_code and record.reason is None and "message" not in ended:
+        if ending.exit_code and ending.reason is None and "message" not in ended:
             trouble = scratch.trouble_with(self._state_dir)  # it could not say so itself
             if trouble:
                 ended["message"] = trouble
@@ -48,55 +50,57 @@ class Endings:
     def _explain(
         self,
         attempt: Attempt,
-        record: Record,
+        ending: Ending,
         files: Paths,
         fold: Optional[ProgressReducer],
         order: Optional[StopRequest],
-    ) -> str:
-        """Find the reason, where there is more than an exit code or a signal; returns what there is to say of it."""
-        if order is not None and not order.is_overridden and is_preempted(record.ending, fold, order):
-            record.reason = "Preempted"
+    ) -> Explained:
+        """Find the reason, where there is more than an exit code or a signal."""
+        if order is not None and not order.is_overridden and is_preempted(ending, fold, order):
             if fold is not None:
                 fold.has_preempted()
-            return missed_stop(record.ending, order)
-        if record.exit_code == 0 and record.reason != "OutOfMemory":
-            return ""
+            ending = ending._replace(reason="Preempted")
+            return ending, missed_stop(ending, order)
+        if ending.exit_code == 0 and ending.reason != "OutOfMemory":
+            return ending, ""
         if attempt.limit_mib or attempt.is_followed:
-            over = self._over_memory(attempt, record, files)
+            over = self._over_memory(attempt, ending, files)
             if over:
-                return over
-        if record.reason == "OutOfMemory":
+                return ending._replace(reason="OutOfMemory"), over
+        if ending.reason == "OutOfMemory":
             if attempt.wants_stop is None:
-                return "killed by the kernel because memory ran out"
-            record.reason = None  # we killed it ourselves
-        if record.reason is None and attempt.wants_stop is None:
-            return self._gpu_memory(attempt, record, files)
-        return ""
+                return ending, "killed by the kernel because memory ran out"
+            ending = ending._replace(reason=None)  # we killed it ourselves
+        if ending.reason is None and attempt.wants_stop is None:
+            full = self._gpu_memory(attempt, files)
+            if full:
+                return ending._replace(reason="OutOfGpuMemory"), full
+        return ending, ""
 
-    def _over_memory(self, attempt: Attempt, record: Record, files: Paths) -> str:
-        """Was it ended at its limit, by a cgroup or by an agent that watched it?"""
+    def _over_memory(self, attempt: Attempt, ending: Ending, files: Paths) -> str:
+        """What is told of one that was ended at its limit, by a cgroup or by an agent that watched it; else empty."""
         kept = records.read(files.record) or Record()
-        if not kept.limit_mib or not (kept.over_kib or (kept.memory_group and record.reason == "OutOfMemory")):
+        limit = kept.limit
+        if limit is None or not (kept.over_kib or (limit.group and ending.reason == "OutOfMemory")):
             return ""
-        record.reason = "OutOfMemory"
         attempt.peak_mib = max(attempt.peak_mib, -(-kept.over_kib // 1024))
-        peak_mib = max(attempt.peak_mib, -(-kept.peak_kib // 1024) if kept.memory_group else 0)
+        kept_kib = kept.ending.peak_kib if kept.ending is not None and limit.group else 0
+        peak_mib = max(attempt.peak_mib, -(-kept_kib // 1024))
         # Version 1 of cgroups ends one process; whoever goes on without it may even end well.
-        what = "killed" if record.signal else "one of its processes was killed"
+        what = "killed" if ending.signal else "one of its processes was killed"
         return (
             "%s because it used more than its memory limit of %d MiB (peak: %d MiB); give it more with --mem, or "
-            "no limit with --mem-limit off" % (what, kept.limit_mib, peak_mib)
+            "no limit with --mem-limit off" % (what, limit.mib, peak_mib)
         )
 
-    def _gpu_memory(self, attempt: Attempt, record: Record, files: Paths) -> str:
-        pid, start_time = attempt.pid or record.pid, attempt.start_time or record.start_time
-        is_proved = bool(pid) and self._gpus.ran_out_of_memory(pid or 0, start_time)
+    def _gpu_memory(self, attempt: Attempt, files: Paths) -> str:
+        """What is told of one that ran out of it; empty: it did not."""
+        is_proved = bool(attempt.pid) and self._gpus.ran_out_of_memory(attempt.pid, attempt.start_time)
         if not is_proved and not (attempt.devices or not attempt.slot.id):  # without a slot: long ago, who knows
             return ""
         said = said_of_gpu_memory(files)
         if not is_proved and not said:
             return ""
-        record.reason = "OutOfGpuMemory"
         figure = self._figure(attempt)
         return "ran out of GPU memory" + (" (%s)" % figure if figure else "") + (": " + said if said else "")
 

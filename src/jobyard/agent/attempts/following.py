@@ -19,7 +19,7 @@ from jobyard.agent.system.forking import Background
 from jobyard.agent.system.processes import Process
 from jobyard.agent.system.timers import Timers
 from jobyard.agent_protocol import clock, records
-from jobyard.agent_protocol.records import Record
+from jobyard.agent_protocol.records import Claim, Ending, Record, Start
 
 _SOON_SECONDS = 0.1
 _RETRY_SECONDS = 1.0
@@ -33,7 +33,7 @@ class Owner(Protocol):
     slots: "dict[str, Slot]"
 
     def feed(self, slot: Slot) -> None: ...
-    def finish(self, attempt: Attempt, record: Record) -> None: ...
+    def finish(self, attempt: Attempt, ending: Ending) -> None: ...
     def has_begun(self, attempt: Attempt) -> None: ...
     def end(self, attempts: "list[Attempt]", grace: float) -> None: ...
 
@@ -90,7 +90,7 @@ class Follower:
             return lane_lives
         if not is_here or attempt_id in self._owner.attempts:
             return False
-        if (record is None and not lane_lives) or (record is not None and record.ended_at is not None):
+        if (record is None and not lane_lives) or (record is not None and record.ending is not None):
             return lane_lives
         slot = self._owner.slots.get(noted["slot"])
         if slot is None:
@@ -123,28 +123,28 @@ class Follower:
         path = records.paths(self._state_dir, attempt.id).record
         record = records.read(path) or Record()
         attempt.is_contained = record.container is not None
-        if attempt.pid == 0 and record.pid is not None:
-            attempt.take_start(record)
-            if record.ended_at is None:
+        claim, start = record.claim, record.start
+        if start is not None:
+            is_news = attempt.pid == 0
+            attempt.take_start(start)
+            if is_news and record.ending is None:
                 self._owner.has_begun(attempt)
                 self._outbox.flush()
-        elif record.pid is not None:
-            attempt.take_start(record)
-        if record.ended_at is not None:
+        if record.ending is not None:
             self._ended(attempt, record)
         elif record.withdrawn_at is not None:
             self._withdrawn(attempt)
-        elif record.boot_id is None:
+        elif claim is None:
             self._wait_for_claim(attempt, since)
-        elif record.boot_id != self._boot_id:
+        elif claim.boot_id != self._boot_id:
             self._write_end(attempt, "NodeLost")
-        elif processes.is_alive(record.lane_pid, record.lane_start_time):
-            if record.pid is None:
+        elif processes.is_alive(claim.lane_pid, claim.lane_start_time):
+            if start is None:
                 self._timers.after(_SOON_SECONDS, lambda: self._step(attempt, since))
             else:
-                self._when_gone(attempt, record.lane_pid, record.lane_start_time)
-        elif record.pid is not None:
-            self._orphaned(attempt, record)
+                self._when_gone(attempt, claim.lane_pid, claim.lane_start_time)
+        elif start is not None:
+            self._orphaned(attempt, claim, start)
         else:
             self._lost_between_claim_and_start(attempt, path)
 
@@ -159,16 +159,15 @@ class Follower:
         else:
             self._write_end(attempt, "Unknown")
 
-    def _orphaned(self, attempt: Attempt, record: Record) -> None:
+    def _orphaned(self, attempt: Attempt, claim: Claim, start: Start) -> None:
         """Its lane was killed: the exit status is lost, but not the moment, nor its timeout."""
-        assert record.pid is not None
-        if not processes.is_alive(record.pid, record.start_time):
+        if not processes.is_alive(start.pid, start.start_time):
             self._write_end(attempt, attempt.end_reason or "Unknown")
             return
-        self._when_gone(attempt, record.pid, record.start_time)
-        if record.timeout:
-            left = record.timeout - clock.age_seconds(record.start_time)
-            self._timers.after(left, lambda: self._time_out(attempt, record.grace))
+        self._when_gone(attempt, start.pid, start.start_time)
+        if claim.timeout:
+            left = claim.timeout - clock.age_seconds(start.start_time)
+            self._timers.after(left, lambda: self._time_out(attempt, claim.grace))
 
     def _time_out(self, attempt: Attempt, grace: Optional[float]) -> None:
         if self._owner.attempts.get(attempt.id) is attempt:
@@ -190,22 +189,26 @@ class Follower:
         """Its process is gone. A container may go on without it: it is not over before that is ended too."""
         path = records.paths(self._state_dir, attempt.id).record
         record = records.read(path) or Record()
-        if record.boot_id == self._boot_id:
+        is_here = record.claim is not None and record.claim.boot_id == self._boot_id
+        if is_here:
             reason = self._end_the_rest(attempt, record, reason)
-        if record.container is None or record.boot_id != self._boot_id:
+        container = record.container
+        if container is None or not is_here:
             self._write_end_down(attempt, path, reason)
             return
         try:
-            self._sweeper.remove(record.runtime, record.container, lambda: self._write_end_down(attempt, path, reason))
+            then = lambda: self._write_end_down(attempt, path, reason)  # noqa: E731
+            self._sweeper.remove(container.runtime, container.name, then)
         except OSError:  # too many processes on this machine: that may pass
             self._timers.after(_RETRY_SECONDS, lambda: self._write_end(attempt, reason))
 
     def _end_the_rest(self, attempt: Attempt, record: Record, reason: str) -> str:
         """No lane saw it off: end what it left behind. Returns why it ended, which its cgroup may know better."""
-        if record.memory_group:
-            if reason == "Unknown" and memory_groups.has_killed(record.memory_group):
+        group = record.limit.group if record.limit is not None else ""
+        if group:
+            if reason == "Unknown" and memory_groups.has_killed(group):
                 reason = "OutOfMemory"
-            memory_groups.remove(record.memory_group)
+            memory_groups.remove(group)
         if record.over_kib and reason == "Unknown":
             reason = "OutOfMemory"
         mark = "YARD_ERROR_FILE=" + records.paths(self._state_dir, attempt.id).error
@@ -213,8 +216,8 @@ class Follower:
         for process in left:
             processes.send(process.pid, signal.SIGTERM)
         if left:
-            grace = DEFAULT_GRACE_SECONDS if record.grace is None else record.grace
-            self._timers.after(grace, lambda: _kill(left))
+            grace = record.claim.grace if record.claim is not None else None
+            self._timers.after(DEFAULT_GRACE_SECONDS if grace is None else grace, lambda: _kill(left))
         return reason
 
     def _write_end_down(self, attempt: Attempt, path: str, reason: str) -> None:
@@ -231,25 +234,27 @@ class Follower:
         """What goes home is put together before the end is told: by its lane, or by us if that is gone."""
         if record.container is not None:
             self._sweeper.later()
-        files = records.paths(self._state_dir, attempt.id)
-        if not results.is_due(files, record):
+        files, claim, collection = records.paths(self._state_dir, attempt.id), record.claim, record.collection
+        if collection is None or not results.is_due(files, collection):
             self._finished(attempt, record)
-        elif processes.is_alive(record.lane_pid, record.lane_start_time):
-            self._when_gone(attempt, record.lane_pid, record.lane_start_time)
+        elif claim is not None and processes.is_alive(claim.lane_pid, claim.lane_start_time):
+            self._when_gone(attempt, claim.lane_pid, claim.lane_start_time)
         else:
             try:
                 self._background.run(
-                    lambda: results.gather_again(files, record, self._state_dir),
+                    lambda: results.gather_again(files, collection, self._state_dir),
                     lambda: self._finished(attempt, record),
                 )
             except OSError:  # too many processes on this machine: that may pass
                 self._timers.after(_RETRY_SECONDS, lambda: self._ended(attempt, record))
 
     def _finished(self, attempt: Attempt, record: Record) -> None:
-        self._owner.finish(attempt, record)
+        assert record.ending is not None
+        self._owner.finish(attempt, record.ending)
         self._let_go(attempt)
-        if record.lane_pid and not processes.is_alive(record.lane_pid, record.lane_start_time):
-            close_note(self._state_dir, record.lane_pid, record.lane_start_time)
+        claim = record.claim
+        if claim is not None and not processes.is_alive(claim.lane_pid, claim.lane_start_time):
+            close_note(self._state_dir, claim.lane_pid, claim.lane_start_time)
 
     def _withdrawn(self, attempt: Attempt) -> None:
         self._owner.attempts.pop(attempt.id, None)

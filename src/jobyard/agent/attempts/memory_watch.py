@@ -34,9 +34,9 @@ class MemoryWatch:
     def begin(self, attempt: Attempt) -> None:
         """It runs now, and has a limit. If a cgroup holds it, there is nothing to do."""
         record = records.read(records.paths(self._state_dir, attempt.id).record)
-        if record is None or not record.limit_mib or record.memory_group:
+        if record is None or record.claim is None or record.limit is None or record.limit.group:
             return
-        self._watched[attempt.id] = record.lane_pid
+        self._watched[attempt.id] = record.claim.lane_pid
         if not self._is_looking:
             self._is_looking = True
             self._timers.after(0.0, self._look)

@@ -33,7 +33,7 @@ from jobyard.agent.system import processes
 from jobyard.agent.system.forking import Background
 from jobyard.agent.system.timers import Timers
 from jobyard.agent_protocol import faults, inherited, records
-from jobyard.agent_protocol.records import Record
+from jobyard.agent_protocol.records import Ending
 
 _BUSY_SECONDS = 0.02  # reports that come closer together than this are read in batches
 _PAUSE_SECONDS = 0.01
@@ -183,8 +183,8 @@ class Runner:
         lanes = [(slot.lane.pid, slot.lane.start_time)] if slot.lane is not None else []
         for name in slot.outliving:
             record = records.read(records.paths(self._state_dir, name).record)
-            if record is not None and record.boot_id is not None:
-                lanes.append((record.lane_pid, record.lane_start_time))
+            if record is not None and record.claim is not None:
+                lanes.append((record.claim.lane_pid, record.claim.lane_start_time))
         return lanes
 
     def reconcile(self, live: List[str], held: Collection[str] = ()) -> List[str]:
@@ -407,15 +407,13 @@ class Runner:
                 attempt.lane.ended_since_fed += 1
                 attempt.lane.has_ended_any = True
                 if kind == "e":
-                    self.finish(attempt, records.parse(b"end " + rest.strip().encode() + b"\n"))
+                    self.finish(attempt, records.parse_end(rest.split()))
                 else:
                     self._skipped(attempt)
         return slots
 
     def _began(self, attempt: Attempt, rest: str) -> None:
-        pid, start_time, at = rest.split()
-        attempt.state, attempt.started_at = RUNNING, float(at)
-        attempt.pid, attempt.start_time = int(pid), int(start_time)
+        attempt.take_start(records.parse_start(rest.split()))
         faults.point("agent-running")
         self.has_begun(attempt)
 
@@ -439,27 +437,24 @@ class Runner:
         else:
             self._follower.follow(attempt)
 
-    def finish(self, attempt: Attempt, record: Record) -> None:
-        """An attempt is over. `record` holds its end, and its start unless that was seen already."""
+    def finish(self, attempt: Attempt, ending: Ending) -> None:
+        """An attempt is over."""
         if not attempt.is_superseded and not self.spools.catches_up(attempt):
-            self._timers.after(0.0, lambda: self._finish_later(attempt, record))
+            self._timers.after(0.0, lambda: self._finish_later(attempt, ending))
             return
         faults.point("agent-finishing")
-        if attempt.is_contained and (record.exit_code is None or record.exit_code == RUNTIME_FAILED):
+        if attempt.is_contained and (ending.exit_code is None or ending.exit_code == RUNTIME_FAILED):
             self.sweeper.later()
         self.attempts.pop(attempt.id, None)
-        if record.started_at is None:
-            record.started_at = attempt.started_at
-        pid = attempt.pid or record.pid
-        if pid and attempt.wants_stop is not None:
-            processes.signal_session(pid, signal.SIGKILL)  # what it hid in other process groups
+        if attempt.pid and attempt.wants_stop is not None:
+            processes.signal_session(attempt.pid, signal.SIGKILL)  # what it hid in other process groups
         if attempt.is_superseded:
             self.spools.forget(attempt)
         else:
-            self._outbox.finished(attempt.id, self._endings.describe(attempt, record))
+            self._outbox.finished(attempt.id, self._endings.describe(attempt, ending))
 
-    def _finish_later(self, attempt: Attempt, record: Record) -> None:
-        self.finish(attempt, record)
+    def _finish_later(self, attempt: Attempt, ending: Ending) -> None:
+        self.finish(attempt, ending)
         self._outbox.flush()
 
     # Stopping

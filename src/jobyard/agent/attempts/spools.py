@@ -128,14 +128,14 @@ class Spools:
             spool.is_news = True
         self._look(time.time())
 
-    def ended(self, attempt: Attempt, path: str, started_at: Optional[float]) -> Optional[ProgressReducer]:
+    def ended(self, attempt: Attempt, path: str) -> Optional[ProgressReducer]:
         """Everything that an attempt has reported, now that it is over; None if nothing."""
         known = self._spools.pop(attempt.id, None)
         descriptor = _opened(path)
         if descriptor is None:  # most tasks never report: this is all that it costs them
             return known.fold if known is not None else None
         try:
-            spool = known or Spool(path, started_at)
+            spool = known or Spool(path, attempt.started_at)
             spool.read_to_end(descriptor)
         finally:
             os.close(descriptor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from jobyard.agent.execution import container_words, containers
 from jobyard.agent.execution.spawn import CannotStart
@@ -12,7 +12,7 @@ from jobyard.agent.execution.task_environment import TaskEnvironment
 from jobyard.agent.files import results
 from jobyard.agent.system.kernel_kills import KernelKills
 from jobyard.agent_protocol import records
-from jobyard.agent_protocol.records import Paths, Record
+from jobyard.agent_protocol.records import Paths
 
 
 class Contained:
@@ -63,16 +63,16 @@ class Contained:
                 file.write(os.fsencode(call.file))  # as the environment itself would have it
         return call.argv, call.env
 
-    def clear(self, attempt: str, files: Paths, end: Record) -> None:
+    def clear(self, attempt: str, files: Paths, exit_code: Optional[int]) -> None:
         """The client is gone: see to it that the container is too, and say what went wrong. Never raises."""
         container = self._container
-        has_failed = end.exit_code == container_words.RUNTIME_FAILED
-        if (end.exit_code is None or has_failed) and container.runtime.kind:
+        has_failed = exit_code == container_words.RUNTIME_FAILED
+        if (exit_code is None or has_failed) and container.runtime.kind:
             name = container_words.name_of(self._state_dir, attempt)
             trouble = containers.remove(container.runtime.command, name, container.runtime.kind)
             if trouble:
                 results.say(files.err, "container %s is left behind: %s" % (name, trouble))
-        if has_failed or end.exit_code in container_words.COMMAND_FAILED:
+        if has_failed or exit_code in container_words.COMMAND_FAILED:
             containers.explain(container.image, container.runtime.kind, files, is_certain=has_failed)
         for path in (container_words.file_of_variables(files), container_words.file_of_id(files)):
             with suppress(OSError):

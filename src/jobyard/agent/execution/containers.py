@@ -85,7 +85,7 @@ def _is_over(state_dir: str, attempt: str) -> bool:
         record = records.read(records.paths(state_dir, attempt).record)
     except (ValueError, OSError):
         return True
-    return record is None or record.ended_at is not None
+    return record is None or record.ending is not None
 
 
 def explain(image: str, kind: str, files: Paths, is_certain: bool) -> None:

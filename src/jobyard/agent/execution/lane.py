@@ -22,7 +22,7 @@ from jobyard.agent.files.scratch import Scratch
 from jobyard.agent.system import processes, strays
 from jobyard.agent.system.kernel_kills import KernelKills
 from jobyard.agent_protocol import clock, faults, records
-from jobyard.agent_protocol.records import Paths
+from jobyard.agent_protocol.records import Ending, Paths
 
 DEFAULT_GRACE_SECONDS = 10.0
 LOOK_SECONDS = 10.0  # so much too late a timeout comes at most, if the machine was suspended before it
@@ -154,7 +154,8 @@ class Lane:
             self._report(b"s %s %d %d %.6f\n" % (name, pid, began, now))
             end = self._wait(pid, timeout, grace_seconds, kernel_kills, group)
         # 3. Write down how it ended before anything else can go wrong; tell the agent when everything is cleared away.
-        is_written = _written(record, b"end " + end + b"\n")
+        words = records.end_words(end)
+        is_written = _written(record, b"end " + words + b"\n")
         os.close(record)
         if pid:
             self._see_off(pid, grace_seconds, files, group)
@@ -162,11 +163,11 @@ class Lane:
             memory_groups.remove(group)
         faults.point("lane-ended")
         if self._contained is not None:
-            self._contained.clear(attempt, files, records.parse(b"end " + end + b"\n"))
+            self._contained.clear(attempt, files, end.exit_code)
         self._workplace.gather(files, keep_for_next=bool(self._lines))
         faults.point("lane-gathered")
         self._scratch.clear(files, keep_for_next=bool(self._lines), shares_checkpoint=self._is_gang)
-        self._report(b"e %s %s\n" % (name, end))
+        self._report(b"e %s %s\n" % (name, words))
         if not is_written:
             raise OSError("the end of %s cannot be written down" % attempt)  # without us it is not taken for alive
 
@@ -199,18 +200,18 @@ class Lane:
             os.write(record, records.limit_line(self._limit_mib, ""))
             return self._spawner.spawn(argv, env, files)
 
-    def _not_started(self, error: Exception, files: Paths) -> bytes:
+    def _not_started(self, error: Exception, files: Paths) -> Ending:
         results.say(files.err, str(error))
         code = error.exit_code if isinstance(error, CannotStart) else 126
-        return records.end_words(time.time(), code, None, 0)
+        return Ending(time.time(), code, None, None)
 
-    def _wait(self, pid: int, timeout: Optional[float], grace: float, kernel_kills: KernelKills, group: str) -> bytes:
+    def _wait(self, pid: int, timeout: Optional[float], grace: float, kernel_kills: KernelKills, group: str) -> Ending:
         alarm = Alarm(pid, timeout, grace) if timeout else None
         status, usage = strays.await_child(pid)
         now = time.time()
         if alarm is not None:
             alarm.disarm()
-        reason = "Timeout" if alarm is not None and alarm.has_rung else ""
+        reason = "Timeout" if alarm is not None and alarm.has_rung else None
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         code = None if number else os.WEXITSTATUS(status)
         peak_kib = 0 if self._contained else usage.ru_maxrss  # that of a client would mean nothing
@@ -219,7 +220,7 @@ class Lane:
         is_killed = number == signal.SIGKILL or code == _KILLED_CODE
         if not reason and ((group and memory_groups.has_killed(group)) or (is_killed and kernel_kills.has_killed())):
             reason = "OutOfMemory"  # unless the agent says that it was the one who killed
-        return records.end_words(now, code, number, peak_kib, reason)
+        return Ending(now, code, number, reason, peak_kib)
 
     def _see_off(self, pid: int, grace: float, files: Paths, group: str) -> None:
         undying = strays.see_off(pid, grace, group, is_contained=self._contained is not None)

@@ -13,7 +13,7 @@ from typing import IO, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from jobyard.agent.files import snapshots, trees
 from jobyard.agent.files.trees import Difference
-from jobyard.agent_protocol.records import Paths, Record
+from jobyard.agent_protocol.records import Collection, Paths
 
 LEFT_OUT = frozenset({"job_results", ".git"})
 _END_BYTES = 2 * tarfile.BLOCKSIZE
@@ -29,22 +29,22 @@ class Found(NamedTuple):
     seen: os.stat_result
 
 
-def is_due(files: Paths, record: Record) -> bool:
+def is_due(files: Paths, collection: Collection) -> bool:
     """Did whoever was to gather this attempt's results die before they were there?"""
-    if record.snapshot is None or os.path.exists(files.results):
+    if os.path.exists(files.results):
         return False
-    return bool(record.snapshot) or _has_content(files.output)
+    return bool(collection.snapshot) or _has_content(files.output)
 
 
-def gather_again(files: Paths, record: Record, state_dir: str) -> None:
+def gather_again(files: Paths, collection: Collection, state_dir: str) -> None:
     """Gather what a dead lane left."""
-    tree = snapshots.tree(state_dir, record.snapshot) if record.snapshot else ""
+    tree = snapshots.tree(state_dir, collection.snapshot) if collection.snapshot else ""
     try:
         changes = list(trees.differences(tree, files.work)) if tree else []
     except OSError as error:  # say, the snapshot is gone
         give_up(files, error, bool(tree))
         return
-    if gather(files, changes, record.copy_back, bool(tree)):
+    if gather(files, changes, collection.copy_back, bool(tree)):
         snapshots.remove_tree(files.work)
 
 
