@@ -101,10 +101,10 @@ class Agent:
     def run(self) -> None:
         """Serve until told to leave, or until nobody has needed us for long enough."""
         self._runner.adopt_all()
-        if not self._runner.attempts:
+        if not self._runner.workload.attempts:
             sdk_files.remove_others(self._state_dir, self._sdk)
         self._forgetter.empty_trash()
-        self._door.open(self._runner.attempts, self._runner.spools)
+        self._door.open(self._runner.workload.attempts, self._runner.spools)
         Entrance(self._selector, self._timers, self._listener, self._welcome_server)
         self._timers.after(_MEASURE_SECONDS, self._measure_regularly)
         self._timers.after(_SAMPLE_SECONDS, self._sample_regularly)
@@ -150,7 +150,7 @@ class Agent:
         self._server = None
         self._outbox.close()
         self._quiet_since = time.monotonic()
-        self._log("connection lost; %d attempts here" % len(self._runner.attempts))
+        self._log("connection lost; %d attempts here" % len(self._runner.workload.attempts))
         self._respawner.begin()
 
     def _on_line(self, connection: Connection, line: bytes) -> None:
@@ -178,7 +178,7 @@ class Agent:
             return []
         items = message.get("items")
         named = [item.get("id") for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-        return [name for name in named if isinstance(name, str) and name not in self._runner.attempts]
+        return [name for name in named if isinstance(name, str) and name not in self._runner.workload.attempts]
 
     # Messages
 
@@ -229,7 +229,7 @@ class Agent:
         return {"kind": found.kind, "problem": found.problem}
 
     def _measured(self) -> Dict[str, Any]:
-        return {**self._measurer.measure(self._runner.running), "runtime": self._runtime()}
+        return {**self._measurer.measure(self._runner.workload.running), "runtime": self._runtime()}
 
     def _reconcile(self, connection: Connection, message: Dict[str, Any]) -> None:
         live, have = messages.attempt_ids(message["live"]), messages.have(message.get("have") or {})
@@ -239,7 +239,7 @@ class Agent:
         self._outbox.send_now()
         connection.send({"ev": "reconciled", "absent": absent})
         self._runner.spools.tell_all()
-        waiting = {slot.job for slot in self._runner.slots.values() if slot.queue}
+        waiting = {slot.job for slot in self._runner.workload.slots.values() if slot.queue}
         self._runner.feed_jobs(self._staging.ask_again(waiting, connection))
 
     def _open_outbox(self, connection: Connection, have: Dict[str, Dict[str, int]]) -> None:
@@ -251,15 +251,15 @@ class Agent:
     def _job(self, connection: Connection, message: Dict[str, Any]) -> None:
         job = messages.job(message)
         job["collects"] = self._ships or bool(job["snapshot"])
-        self._runner.jobs[message["job"]] = job
+        self._runner.workload.jobs[message["job"]] = job
         self._staging.check(message["job"], job, connection)
 
     def _launch(self, connection: Connection, message: Dict[str, Any]) -> None:
         slot, job, reserve, items = messages.launch(message)
-        if job not in self._runner.jobs:
+        if job not in self._runner.workload.jobs:
             raise ValueError("launch of job %s, which no `job` message has described" % job)
         self._listen(connection)
-        self._staging.check(job, self._runner.jobs[job], connection)
+        self._staging.check(job, self._runner.workload.jobs[job], connection)
         refusal = self._runner.launch(slot, job, reserve, items)
         if refusal is not None:
             connection.send({"ev": "refused", "slot": slot, "message": refusal})
@@ -275,18 +275,18 @@ class Agent:
     def _withdraw(self, connection: Connection, message: Dict[str, Any]) -> None:
         ids = messages.attempt_ids(message["ids"])
         self._listen(connection)
-        self._runner.withdraw(ids)
+        self._runner.withdrawals.withdraw(ids)
 
     def _stop(self, connection: Connection, message: Dict[str, Any]) -> None:
         ids, grace = messages.attempt_ids(message["ids"]), messages.seconds(message.get("grace", 10), "grace")
         self._listen(connection)
-        self._runner.stop(ids, grace)
+        self._runner.withdrawals.stop(ids, grace)
 
     def _yield(self, connection: Connection, message: Dict[str, Any]) -> None:
         ids, grace = messages.attempt_ids(message["ids"]), messages.seconds(message.get("grace", 10), "grace")
         deadline = messages.seconds(message.get("deadline", 600), "deadline")
         self._listen(connection)
-        self._runner.ask_to_stop(ids, deadline, grace, bool(message.get("at_once")))
+        self._runner.withdrawals.ask_to_stop(ids, deadline, grace, bool(message.get("at_once")))
 
     def _reserve(self, connection: Connection, message: Dict[str, Any]) -> None:
         slot, reserve = messages.reserve(message)
@@ -301,8 +301,10 @@ class Agent:
 
     def _forget(self, connection: Connection, message: Dict[str, Any]) -> None:
         jobs, unneeded = messages.forget(message)
-        for job in self._forgetter.forget(jobs, unneeded, self._runner.jobs, self._runner.attempts.values()):
-            self._runner.jobs.pop(job, None)
+        for job in self._forgetter.forget(
+            jobs, unneeded, self._runner.workload.jobs, self._runner.workload.attempts.values()
+        ):
+            self._runner.workload.jobs.pop(job, None)
 
     def _pending(self, connection: Connection, message: Dict[str, Any]) -> None:
         self._is_work_pending = bool(message["value"])
@@ -349,16 +351,16 @@ class Agent:
     def _sample_regularly(self) -> None:
         self._timers.after(_SAMPLE_SECONDS, self._sample_regularly)
         long_ago = time.time() - _SAMPLE_SECONDS
-        running = self._runner.running
+        running = self._runner.workload.running
         if any(attempt.started_at is not None and attempt.started_at < long_ago for attempt in running):
             self._measurer.sample(running)
 
     def _needs_server(self) -> bool:
-        return self._is_work_pending or bool(self._runner.attempts) or self._outbox.has_undelivered
+        return self._is_work_pending or bool(self._runner.workload.attempts) or self._outbox.has_undelivered
 
     def _leave_if_done(self) -> None:
         is_sent = self._server is None or self._server.is_flushed
-        if self._is_quitting and not self._runner.attempts and self._outbox.is_settled and is_sent:
+        if self._is_quitting and not self._runner.workload.attempts and self._outbox.is_settled and is_sent:
             self.leave()
 
     def _leave_if_unused(self) -> None:
@@ -367,7 +369,7 @@ class Agent:
         if self._is_displaced():
             self._log("the lock or the socket of this agent is gone: leaving to whoever comes")
             self.leave()
-        if self._server is not None or self._runner.attempts:
+        if self._server is not None or self._runner.workload.attempts:
             self._quiet_since = time.monotonic()
         elif time.monotonic() - self._quiet_since > self._idle_seconds:
             self._log("nobody has needed this agent for %.0f seconds: leaving" % self._idle_seconds)

@@ -6,10 +6,12 @@ import os
 import selectors
 import signal
 import time
-from typing import List, Optional, Protocol
+from typing import Callable, List, Optional
 
 from jobyard.agent.attempts.attempt import HANDED, Attempt, Slot
+from jobyard.agent.attempts.lifecycle import Lifecycle
 from jobyard.agent.attempts.outbox import Outbox
+from jobyard.agent.attempts.workload import Workload
 from jobyard.agent.execution import memory_groups
 from jobyard.agent.execution.containers import Sweeper
 from jobyard.agent.execution.lane import DEFAULT_GRACE_SECONDS, close_note, read_note
@@ -19,23 +21,11 @@ from jobyard.agent.system.forking import Background
 from jobyard.agent.system.processes import Process
 from jobyard.agent.system.timers import Timers
 from jobyard.agent_protocol import clock, records
-from jobyard.agent_protocol.records import Claim, Ending, Record, Start
+from jobyard.agent_protocol.records import Claim, Record, Start
 
 _SOON_SECONDS = 0.1
 _RETRY_SECONDS = 1.0
 _TORN_SECONDS = 2.0  # from creating a record to its first line a lane needs microseconds
-
-
-class Owner(Protocol):
-    """Who keeps the attempts and is told how they end."""
-
-    attempts: "dict[str, Attempt]"
-    slots: "dict[str, Slot]"
-
-    def feed(self, slot: Slot) -> None: ...
-    def finish(self, attempt: Attempt, ending: Ending) -> None: ...
-    def has_begun(self, attempt: Attempt) -> None: ...
-    def end(self, attempts: "list[Attempt]", grace: float) -> None: ...
 
 
 class Follower:
@@ -43,7 +33,9 @@ class Follower:
 
     def __init__(
         self,
-        owner: Owner,
+        workload: Workload,
+        lifecycle: Lifecycle,
+        feed: Callable[[Slot], None],
         selector: selectors.BaseSelector,
         timers: Timers,
         outbox: Outbox,
@@ -51,7 +43,10 @@ class Follower:
         background: Background,
         sweeper: Sweeper,
     ) -> None:
-        self._owner = owner
+        self._attempts = workload.attempts
+        self._slots = workload.slots
+        self._lifecycle = lifecycle
+        self._feed = feed
         self._selector = selector
         self._timers = timers
         self._outbox = outbox
@@ -66,7 +61,7 @@ class Follower:
         if not os.path.exists(path):
             return False
         job = records.split_attempt(attempt_id)[0]
-        attempt = self._owner.attempts[attempt_id] = Attempt(attempt_id, Slot("", job, {}))
+        attempt = self._attempts[attempt_id] = Attempt(attempt_id, Slot("", job, {}))
         self.follow(attempt)
         return True
 
@@ -88,14 +83,14 @@ class Follower:
             record = records.read(records.paths(self._state_dir, attempt_id).record)
         except ValueError:  # it has begun nothing yet
             return lane_lives
-        if not is_here or attempt_id in self._owner.attempts:
+        if not is_here or attempt_id in self._attempts:
             return False
         if (record is None and not lane_lives) or (record is not None and record.ending is not None):
             return lane_lives
-        slot = self._owner.slots.get(noted["slot"])
+        slot = self._slots.get(noted["slot"])
         if slot is None:
-            slot = self._owner.slots[noted["slot"]] = Slot(noted["slot"], noted["job"], noted["reserve"])
-        attempt = self._owner.attempts[attempt_id] = Attempt(attempt_id, slot)
+            slot = self._slots[noted["slot"]] = Slot(noted["slot"], noted["job"], noted["reserve"])
+        attempt = self._attempts[attempt_id] = Attempt(attempt_id, slot)
         if record is None:
             # It may be about to claim, or about to see that its agent is gone.
             slot.outliving.add(attempt_id)
@@ -128,7 +123,7 @@ class Follower:
             is_news = attempt.pid == 0
             attempt.take_start(start)
             if is_news and record.ending is None:
-                self._owner.has_begun(attempt)
+                self._lifecycle.has_begun(attempt)
                 self._outbox.flush()
         if record.ending is not None:
             self._ended(attempt, record)
@@ -170,9 +165,9 @@ class Follower:
             self._timers.after(left, lambda: self._time_out(attempt, claim.grace))
 
     def _time_out(self, attempt: Attempt, grace: Optional[float]) -> None:
-        if self._owner.attempts.get(attempt.id) is attempt:
+        if self._attempts.get(attempt.id) is attempt:
             attempt.end_reason = "Timeout"
-            self._owner.end([attempt], DEFAULT_GRACE_SECONDS if grace is None else grace)
+            self._lifecycle.stopper.end([attempt], DEFAULT_GRACE_SECONDS if grace is None else grace)
 
     def _lost_between_claim_and_start(self, attempt: Attempt, path: str) -> None:
         """Its lane died in the instant around the spawn. A process that has its environment is it."""
@@ -250,21 +245,21 @@ class Follower:
 
     def _finished(self, attempt: Attempt, record: Record) -> None:
         assert record.ending is not None
-        self._owner.finish(attempt, record.ending)
+        self._lifecycle.finish(attempt, record.ending)
         self._let_go(attempt)
         claim = record.claim
         if claim is not None and not processes.is_alive(claim.lane_pid, claim.lane_start_time):
             close_note(self._state_dir, claim.lane_pid, claim.lane_start_time)
 
     def _withdrawn(self, attempt: Attempt) -> None:
-        self._owner.attempts.pop(attempt.id, None)
+        self._attempts.pop(attempt.id, None)
         if not attempt.is_superseded:
             self._outbox.withdrawn(attempt.id)
         self._let_go(attempt)
 
     def _let_go(self, attempt: Attempt) -> None:
         attempt.slot.outliving.discard(attempt.id)
-        self._owner.feed(attempt.slot)
+        self._feed(attempt.slot)
         self._outbox.flush()
 
 

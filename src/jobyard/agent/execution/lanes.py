@@ -58,6 +58,12 @@ class LaneHandle:
         lines.append("")
         self._inbox.send_bytes("\n".join(lines).encode())
 
+    def note_end(self, attempt_id: str) -> None:
+        """It is done with this one."""
+        self.pending.pop(attempt_id, None)
+        self.ended_since_fed += 1
+        self.has_ended_any = True
+
     def close(self) -> None:
         self._inbox.close()
 
