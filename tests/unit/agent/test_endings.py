@@ -69,7 +69,7 @@ def test_the_message_has_the_figure_of_the_device(tmp_path: Path) -> None:
     spools = Spools(timers, attempts, Outbox(timers), str(tmp_path))
     orders = Orders(timers, attempts, str(tmp_path), lambda attempts, grace: None)
     attempt = Attempt("j.0.1", Slot("s", "j", {"devices": {"0": 1000}}))
-    attempt.peak_gpu_mib = 70000
+    attempt.seen_on_gpu(70000, 0)
     files = records.paths(str(tmp_path), "j.0.1")
     Path(files.directory).mkdir(parents=True)
     Path(files.err).write_text(TORCH)

@@ -13,6 +13,7 @@ from jobyard.agent.attempts.measuring import Measurer
 from jobyard.agent.devices.gpus import NoGpus, Usage
 from jobyard.agent.sharing.published import Capacity
 from jobyard.agent.sharing.reservations import Reservations
+from jobyard.agent_protocol.records import Start
 
 
 class OneGpu(NoGpus):
@@ -29,7 +30,7 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def measured(used_mib: int, by_pid: dict[int, int], ours: bool = False) -> dict[str, int]:
         attempt = Attempt("j.0.1", Slot("1", "j", {}))
-        attempt.pid = os.getsid(0)
+        attempt.take_start(Start(os.getsid(0), 0, 0.0))
         reservations = Reservations(Capacity(1000, 1000, {0: 80000}))
         foreign = Measurer(OneGpu(used_mib, by_pid), reservations).measure([attempt] if ours else [])["foreign"]
         found: dict[str, int] = foreign["device_mib"]
@@ -83,9 +84,9 @@ def test_an_attempt_is_measured_on_its_devices(
     utilisation: tuple[int | None, int | None], devices: list[int], percent: int | None, reservations_dir: Path
 ) -> None:
     attempt = Attempt("j.0.1", Slot("1", "j", {"devices": {str(index): 100 for index in devices}}))
-    attempt.pid = os.getsid(0)
+    attempt.take_start(Start(os.getsid(0), 0, 0.0))
     measured = Measurer(TwoGpus(*utilisation), Reservations(Capacity(1000, 1000, {}))).measure([attempt])
     sample = measured["attempts"]["j.0.1"]
     assert sample.get("gpu_percent") == percent
     assert sample["gpu_memory_mib"] == 700
-    assert (attempt.peak_gpu_mib, attempt.peak_gpu_index) == (700, 1)
+    assert (attempt.peaks.gpu_mib, attempt.peaks.gpu_index) == (700, 1)

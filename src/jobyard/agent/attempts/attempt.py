@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import time
 from collections import deque
-from typing import Any, Deque, Dict, List, Optional, Set
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Set
 
 from jobyard.agent.execution.lanes import LaneHandle
 from jobyard.agent.sharing.reservations import device_indices
@@ -16,13 +16,23 @@ from jobyard.agent_protocol.stop_request import StopRequest
 QUEUED, HANDED, RUNNING = "queued", "handed", "running"
 
 
+class Peaks(NamedTuple):
+    """The most memory that an attempt was seen with."""
+
+    memory_mib: int = 0
+    gpu_mib: int = 0  # on the device where it had most
+    gpu_index: int = 0
+
+
+_NOTHING_SEEN = Peaks()
+
+
 class Attempt:
     """One attempt that has not ended. `handed`: a lane has it and may have claimed it."""
 
     __slots__ = (
         "container_id",
         "end_reason",
-        "grace",
         "id",
         "is_contained",
         "is_followed",
@@ -31,13 +41,9 @@ class Attempt:
         "item",
         "lane",
         "order",
-        "peak_gpu_index",
-        "peak_gpu_mib",
-        "peak_mib",
-        "pid",
+        "peaks",
         "slot",
-        "start_time",
-        "started_at",
+        "start",
         "state",
         "wants_stop",
     )
@@ -48,10 +54,7 @@ class Attempt:
         self.item = item  # None: taken over from an agent that died
         self.state = QUEUED
         self.lane: Optional[LaneHandle] = None
-        self.pid = 0
-        self.start_time = 0
-        self.started_at: Optional[float] = None
-        self.grace: Optional[float] = item.get("grace") if item else None
+        self.start: Optional[Start] = None  # set: its process has existed
         self.wants_stop: Optional[float] = None  # the grace of a stop that came before its process was known
         self.end_reason = ""  # why we ended it, where no lane is left to say
         self.order: Optional[StopRequest] = None  # what it was asked: to stop at a checkpoint
@@ -60,9 +63,20 @@ class Attempt:
         self.container_id = ""  # once that is known
         self.is_superseded = False  # stopped, and never reported
         self.is_withdrawn = False  # reported as such; its lane will skip it
-        self.peak_mib = 0
-        self.peak_gpu_mib = 0  # on the device where it had most
-        self.peak_gpu_index = 0
+        self.peaks = _NOTHING_SEEN
+
+    @property
+    def pid(self) -> int:
+        """0: not known yet."""
+        return 0 if self.start is None else self.start.pid
+
+    @property
+    def started_at(self) -> Optional[float]:
+        return None if self.start is None else self.start.started_at
+
+    @property
+    def grace(self) -> Optional[float]:
+        return self.item.get("grace") if self.item else None
 
     @property
     def limit_mib(self) -> int:
@@ -76,8 +90,15 @@ class Attempt:
 
     def take_start(self, start: Start) -> None:
         """Its process exists."""
-        self.state = RUNNING
-        self.pid, self.start_time, self.started_at = start
+        self.state, self.start = RUNNING, start
+
+    def seen_with(self, memory_mib: int) -> None:
+        if memory_mib > self.peaks.memory_mib:
+            self.peaks = self.peaks._replace(memory_mib=memory_mib)
+
+    def seen_on_gpu(self, mib: int, index: int) -> None:
+        if mib > self.peaks.gpu_mib:
+            self.peaks = self.peaks._replace(gpu_mib=mib, gpu_index=index)
 
 
 class Slot:
@@ -115,12 +136,12 @@ def outcome(attempt: Attempt, ending: Ending, error_file: str) -> Dict[str, Any]
     peak = -(-ending.peak_kib // 1024)
     if ending.peak_kib <= _own_peak.kib():
         # Until it execs, a spawned child is charged with its lane's memory: the figure says no more than that.
-        peak = attempt.peak_mib
-    peak = max(peak, attempt.peak_mib)
+        peak = 0
+    peak = max(peak, attempt.peaks.memory_mib)
     if peak:
         result["peak_memory_mib"] = peak
-    if attempt.peak_gpu_mib:
-        result["peak_gpu_memory_mib"] = attempt.peak_gpu_mib
+    if attempt.peaks.gpu_mib:
+        result["peak_gpu_memory_mib"] = attempt.peaks.gpu_mib
     return result
 
 

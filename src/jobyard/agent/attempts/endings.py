@@ -83,9 +83,9 @@ class Endings:
         limit = kept.limit
         if limit is None or not (kept.over_kib or (limit.group and ending.reason == "OutOfMemory")):
             return ""
-        attempt.peak_mib = max(attempt.peak_mib, -(-kept.over_kib // 1024))
+        attempt.seen_with(-(-kept.over_kib // 1024))
         kept_kib = kept.ending.peak_kib if kept.ending is not None and limit.group else 0
-        peak_mib = max(attempt.peak_mib, -(-kept_kib // 1024))
+        peak_mib = max(attempt.peaks.memory_mib, -(-kept_kib // 1024))
         # Version 1 of cgroups ends one process; whoever goes on without it may even end well.
         what = "killed" if ending.signal else "one of its processes was killed"
         return (
@@ -95,7 +95,8 @@ class Endings:
 
     def _gpu_memory(self, attempt: Attempt, files: Paths) -> str:
         """What is told of one that ran out of it; empty: it did not."""
-        is_proved = bool(attempt.pid) and self._gpus.ran_out_of_memory(attempt.pid, attempt.start_time)
+        start = attempt.start
+        is_proved = start is not None and self._gpus.ran_out_of_memory(start.pid, start.start_time)
         if not is_proved and not (attempt.devices or not attempt.slot.id):  # without a slot: long ago, who knows
             return ""
         said = said_of_gpu_memory(files)
@@ -105,9 +106,9 @@ class Endings:
         return "ran out of GPU memory" + (" (%s)" % figure if figure else "") + (": " + said if said else "")
 
     def _figure(self, attempt: Attempt) -> str:
-        if not attempt.peak_gpu_mib:
+        mib, index = attempt.peaks.gpu_mib, attempt.peaks.gpu_index
+        if not mib:
             return ""
         sizes = {device.index: device.memory_mib for device in self._gpus.devices()}
-        index = attempt.peak_gpu_index
         size = " of %d" % sizes[index] if index in sizes else ""
-        return "it was seen with %d%s MiB on GPU %d" % (attempt.peak_gpu_mib, size, index)
+        return "it was seen with %d%s MiB on GPU %d" % (mib, size, index)

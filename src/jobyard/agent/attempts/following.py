@@ -120,7 +120,7 @@ class Follower:
         attempt.is_contained = record.container is not None
         claim, start = record.claim, record.start
         if start is not None:
-            is_news = attempt.pid == 0
+            is_news = attempt.start is None
             attempt.take_start(start)
             if is_news and record.ending is None:
                 self._lifecycle.has_begun(attempt)

@@ -89,10 +89,9 @@ class Measurer:
         samples = {}
         for session, attempt in by_session.items():
             memory_mib = -(-rss_kib[session] // 1024)
-            attempt.peak_mib = max(attempt.peak_mib, memory_mib)
+            attempt.seen_with(memory_mib)
             most_mib, index = max(((mib, index) for index, mib in gpu_mib[session].items()), default=(0, 0))
-            if most_mib > attempt.peak_gpu_mib:
-                attempt.peak_gpu_mib, attempt.peak_gpu_index = most_mib, index
+            attempt.seen_on_gpu(most_mib, index)
             samples[attempt.id] = {"memory_mib": memory_mib, "gpu_memory_mib": most_mib}
             percent = _mean_percent(attempt.devices, usage)
             if percent is not None:

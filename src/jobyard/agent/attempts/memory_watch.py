@@ -58,7 +58,7 @@ class MemoryWatch:
         if sum(process.rss_kib for process in tasks) <= limit_kib:
             return  # shares are never more than that, and cost far more to read
         used_kib = sum(map(_held_kib, tasks))
-        attempt.peak_mib = max(attempt.peak_mib, -(-used_kib // 1024))
+        attempt.seen_with(-(-used_kib // 1024))
         if used_kib > limit_kib:
             self._end(attempt, used_kib, {process.pid for process in tasks})
 

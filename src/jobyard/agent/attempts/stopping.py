@@ -42,7 +42,8 @@ class Stopper:
 
 def _signal(attempts: List[Attempt], number: int) -> None:
     # A pid that is somebody else's by now has another start time; a group outlives its leader.
-    sessions = [a.pid for a in attempts if processes.start_time(a.pid) in (0, a.start_time)]
+    starts = [attempt.start for attempt in attempts if attempt.start is not None]
+    sessions = [start.pid for start in starts if processes.start_time(start.pid) in (0, start.start_time)]
     processes.signal_sessions(sessions, number)
     for attempt in attempts:
         if attempt.lane is not None:  # which its task may have stopped
