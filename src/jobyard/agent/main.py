@@ -83,7 +83,7 @@ def _serve(options: argparse.Namespace, build: str, ready: Callable[[], None]) -
     # The handler needs a descriptor to wake the loop with: select() resumes after a signal otherwise.
     wake, waker = socket.socketpair()
     waker.setblocking(False)
-    agent.leave_when_readable(wake)
+    agent.loop.leave_when_readable(wake)
     # A cleaner of temporary files may take both away: then the next agent would not see us, nor anybody reach us.
     agent.leave_when(lambda: not (_is_at(lock, lock_path) and os.path.exists(path)))
     signal.signal(signal.SIGTERM, lambda number, frame: waker.send(b"x"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import selectors
 import signal
 import time
 from typing import Callable, List, Optional
@@ -18,8 +17,8 @@ from jobyard.agent.execution.lane import DEFAULT_GRACE_SECONDS, close_note, read
 from jobyard.agent.files import results
 from jobyard.agent.system import processes, watch
 from jobyard.agent.system.forking import Background
+from jobyard.agent.system.loop import Loop
 from jobyard.agent.system.processes import Process
-from jobyard.agent.system.timers import Timers
 from jobyard.agent_protocol import clock, records
 from jobyard.agent_protocol.records import Claim, Record, Start
 
@@ -36,8 +35,7 @@ class Follower:
         workload: Workload,
         lifecycle: Lifecycle,
         feed: Callable[[Slot], None],
-        selector: selectors.BaseSelector,
-        timers: Timers,
+        loop: Loop,
         outbox: Outbox,
         state_dir: str,
         background: Background,
@@ -47,8 +45,8 @@ class Follower:
         self._slots = workload.slots
         self._lifecycle = lifecycle
         self._feed = feed
-        self._selector = selector
-        self._timers = timers
+        self._selector = loop.selector
+        self._timers = loop.timers
         self._outbox = outbox
         self._state_dir = state_dir
         self._background = background

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import selectors
 from collections import deque
 from contextlib import suppress
 from typing import Any, Collection, Dict, Iterable, List, Optional, Set, Tuple
@@ -28,7 +27,7 @@ from jobyard.agent.files import scratch
 from jobyard.agent.files.staging import Staging
 from jobyard.agent.sharing.reservations import Reservations
 from jobyard.agent.system.forking import Background
-from jobyard.agent.system.timers import Timers
+from jobyard.agent.system.loop import Loop
 from jobyard.agent_protocol import faults, inherited, records
 
 
@@ -37,8 +36,7 @@ class Runner:
 
     def __init__(
         self,
-        selector: selectors.BaseSelector,
-        timers: Timers,
+        loop: Loop,
         outbox: Outbox,
         reservations: Reservations,
         state_dir: str,
@@ -48,6 +46,7 @@ class Runner:
         surroundings: TaskEnvironment,
         runtimes: Runtimes,
     ) -> None:
+        selector, timers = loop.selector, loop.timers
         self.workload = Workload()
         self._timers = timers
         self._outbox = outbox
@@ -65,9 +64,7 @@ class Runner:
         self._lanes = LanePool(
             timers, lambda: start_lane(selector, state_dir, writer, env, surroundings, self._lane_died)
         )
-        self._follower = Follower(
-            self.workload, life, self.feed, selector, timers, outbox, state_dir, background, self.sweeper
-        )
+        self._follower = Follower(self.workload, life, self.feed, loop, outbox, state_dir, background, self.sweeper)
 
     def adopt_all(self) -> None:
         """Take over what lanes of an agent before us still run."""
