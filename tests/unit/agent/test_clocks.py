@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from tests.unit.agent.agent_process import AgentProcess, Client, until
 
-from jobyard.agent.execution import lane
-from jobyard.agent.execution.lane import Alarm
+from jobyard.agent.execution.alarm import Alarm
 from jobyard.agent.system import processes
 from jobyard.agent.system.timers import Timers
 from jobyard.agent_protocol import clock
@@ -50,7 +49,7 @@ def test_a_timer_is_due_after_a_suspend_that_was_longer(monkeypatch: pytest.Monk
 
 def test_a_timeout_passes_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Clock(monkeypatch)
-    monkeypatch.setattr(lane, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("jobyard.agent.execution.alarm.LOOK_SECONDS", 0.01)
     with subprocess.Popen(["sleep", "1000"], start_new_session=True) as child:
         alarm = Alarm(child.pid, 3600, 10)
         try:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobyard.agent.execution.lane import note_path, open_note, read_note, write_slot
+from jobyard.agent.execution.lane_notes import note_path, open_note, read_note, write_slot
 from jobyard.agent_protocol import records
 
 WHOLE = (

@@ -13,7 +13,8 @@ from jobyard.agent.attempts.outbox import Outbox
 from jobyard.agent.attempts.workload import Workload
 from jobyard.agent.execution import memory_groups
 from jobyard.agent.execution.containers import Sweeper
-from jobyard.agent.execution.lane import DEFAULT_GRACE_SECONDS, close_note, read_note
+from jobyard.agent.execution.lane import DEFAULT_GRACE_SECONDS
+from jobyard.agent.execution.lane_notes import close_note, read_note
 from jobyard.agent.files import results
 from jobyard.agent.system import processes, watch
 from jobyard.agent.system.forking import Background

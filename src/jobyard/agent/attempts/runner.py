@@ -18,7 +18,7 @@ from jobyard.agent.attempts.workload import Workload
 from jobyard.agent.devices.gpus import Gpus
 from jobyard.agent.execution import memory_groups
 from jobyard.agent.execution.containers import Sweeper
-from jobyard.agent.execution.lane import close_note, note_reserve
+from jobyard.agent.execution.lane_notes import close_note, note_reserve
 from jobyard.agent.execution.lanes import LaneHandle, start_lane
 from jobyard.agent.execution.runtimes import Runtimes
 from jobyard.agent.execution.slot_containers import SlotContainers
