@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobyard.agent_protocol.progress_reducer import HISTORY, LONGEST_LINE, ProgressReducer
+from jobyard.agent_protocol.epoch_counts import HISTORY
+from jobyard.agent_protocol.progress_reducer import ProgressReducer
+from jobyard.agent_protocol.report_lines import LONGEST_LINE
 from jobyard.model import training
 
 
