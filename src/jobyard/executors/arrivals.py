@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,19 +46,25 @@ class Arrivals:
         yard: YardView,
         tell: Callable[[list[Event]], None],
         reconcile: Callable[[], None],
+        is_lost: Callable[[], bool],
     ) -> None:
-        """`tell` gets events once their attempts' results are home; `reconcile` makes the machine send again."""
+        """`tell` gets events once their attempts' results are home; `reconcile` makes the machine send again.
+        `is_lost`: the machine was given up, and what it said before that does not count any more."""
         self._node = node
         self._home = home
         self._yard = yard
         self._tell = tell
         self._reconcile = reconcile
+        self._is_lost = is_lost
         self._queue: asyncio.Queue[dict[str, Any] | _Ended] = asyncio.Queue()
         self._waiting = 0
         self._has_room = asyncio.Event()
         self._placed: set[AttemptId] = set()  # said to have ended, results at home
         self._confirming: asyncio.Task[None] | None = None
-        self.is_lost = False  # the machine was given up: what it said before that does not count any more
+
+    def have(self, attempts: Iterable[AttemptId]) -> dict[str, dict[str, int]]:
+        """How much of each stream is here already: the machine goes on from there."""
+        return self._home.mirror.have(attempts)
 
     def output(self, message: dict[str, Any]) -> None:
         """The next bytes of a stream."""
@@ -100,7 +106,7 @@ class Arrivals:
             return
         if events:
             self._tell(events)
-        if own and not self.is_lost:  # otherwise they were given up before we said so
+        if own and not self._is_lost():  # otherwise they were given up before we said so
             self._home.mirror.told(own)
             self._placed |= own
             if self._confirming is None or self._confirming.done():

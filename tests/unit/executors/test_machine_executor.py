@@ -30,7 +30,8 @@ async def test_the_servers_own_account_starts_nothing_that_came_with_a_token(
     transport: Any = SimpleNamespace(address="", sees_us_as="", build="")
     executor = MachineExecutor("local", "here", transport, yard, {}, Path("/tmp"), owner_only=owner_only)
     sent: list[bytes] = []
-    executor._writer = SimpleNamespace(write=sent.append)  # type: ignore[assignment]
+    writer: Any = SimpleNamespace(write=sent.append)
+    executor._link.open(writer, {"pid": 1, "build": ""})
     attempt = AttemptId("j1", 0, 1)
     slot = Slot("s1", "j1", 0, Placement("here", Resources(1000)))
     executor.perform([Launch("here", slot, (attempt,))])

@@ -13,7 +13,8 @@ import pytest
 from tests.builders import a_job
 
 from jobyard.errors import Unavailable
-from jobyard.executors.machines import MachineExecutor, Transport
+from jobyard.executors.agent_link import Transport
+from jobyard.executors.machines import MachineExecutor
 from jobyard.executors.protocol import LiveAttempt, SubmittedJob, YardView
 from jobyard.model.effects import Effect, Launch
 from jobyard.model.events import AttemptsFinished, Event
@@ -78,7 +79,8 @@ def a_launch(number: int, job: str) -> Launch:
 def connected(yard: Yard) -> tuple[MachineExecutor, Wire]:
     transport = cast(Transport, object())
     executor = MachineExecutor("local", "here", transport, cast(YardView, yard), {}, Path("/nowhere"))
-    executor._writer = wire = Wire()  # type: ignore[assignment]
+    wire = Wire()
+    executor._link.open(cast(asyncio.StreamWriter, wire), {"pid": 1, "build": ""})
     return executor, wire
 
 
@@ -147,7 +149,7 @@ async def test_what_the_agent_refuses_fails_with_its_sentence() -> None:
 @pytest.mark.parametrize("effects", [[], [a_launch(1, "good")]])
 async def test_without_a_link_nothing_is_done(effects: list[Effect]) -> None:
     executor, wire = connected(Yard(good=a_job()))
-    executor._writer = None
+    executor._link.closed()
     executor.perform(effects)
     await asyncio.sleep(0)
     assert (wire.lines, seen(executor)) == ([], [])

@@ -1,0 +1,105 @@
+"""Launches on one machine: which go out to its agent, and what becomes of those that cannot?"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from jobyard.agent_protocol import faults
+from jobyard.errors import Unavailable, YardError
+from jobyard.executors.agent_link import AgentLink, line
+from jobyard.executors.agent_messages import LaunchMessages
+from jobyard.executors.machine_room import MachineRoom
+from jobyard.executors.protocol import SubmittedJob, YardView
+from jobyard.model.effects import Launch
+from jobyard.model.events import AttemptsFinished, AttemptsWithdrawn, Event, Finished
+from jobyard.model.job import Reason
+from jobyard.model.task import AttemptId, Outcome, Slot
+
+log = logging.getLogger(__name__)
+
+
+class Launches:
+    """Over one link. What does not go out now, the next reconcile finds absent; what never can ends its attempts."""
+
+    def __init__(
+        self,
+        room: MachineRoom,
+        yard: YardView,
+        link: AgentLink,
+        messages: LaunchMessages,
+        tell: Callable[[list[Event]], None],
+    ) -> None:
+        self._room = room
+        self._yard = yard
+        self._link = link
+        self._messages = messages
+        self._tell = tell
+        self._known_jobs: dict[str, int] = {}  # by this agent, with as many tasks as they had
+
+    def forget_jobs(self) -> None:
+        """Another agent is there, or the same after a while: each job is said anew before its next launch."""
+        self._known_jobs = {}
+
+    def launch(self, slot: Slot, attempts: Sequence[AttemptId]) -> None:
+        """Over a link that is up. An error concerns these attempts alone."""
+        try:
+            self._launch(slot, attempts)
+        except Unavailable as error:  # the next reconcile tries again
+            log.warning("job %s on %s: %s", slot.job, self._room.node, error)
+        except Exception as error:
+            self._cannot_launch(attempts, error)
+
+    def launch_absent(self, absent: Iterable[str]) -> None:
+        """What the agent has no record of starts now, or never, if it was asked to stop meanwhile."""
+        held = set(self._yard.held_jobs())
+        missing = {attempt for text in absent if (attempt := AttemptId.parse(text)).job not in held}
+        by_slot: defaultdict[Slot, list[AttemptId]] = defaultdict(list)
+        withdrawn = []
+        for item in self._yard.live_attempts(self._room.node):
+            if item.attempt in missing and item.is_stopping:
+                withdrawn.append(item.attempt)
+            elif item.attempt in missing:
+                by_slot[item.slot].append(item.attempt)
+        if withdrawn:
+            self._tell([AttemptsWithdrawn(tuple(withdrawn), time.time())])
+        if self._link.is_up:
+            for slot, attempts in by_slot.items():
+                self.launch(slot, sorted(attempts))
+
+    def refuse(self, attempts: Iterable[AttemptId], sentence: str) -> None:
+        """They have ended before they began."""
+        now = time.time()
+        outcome = Outcome(now, now, reason=Reason.REFUSED, message=sentence)
+        self._tell([AttemptsFinished(tuple(Finished(attempt, outcome) for attempt in attempts), now)])
+
+    def preview(self, job: SubmittedJob, launch: Launch) -> str:
+        # The submitting shell's environment goes along as well; it is long, private, and not ours to print.
+        job = job._replace(spec=replace(job.spec, inherited_env={}, environment=""))
+        shared = self._messages.job(job)
+        messages = [shared, self._messages.launch(job, launch.slot, launch.attempts, self._room.described)]
+        return "\n".join(json.dumps(message, indent=2) for message in messages)
+
+    def _launch(self, slot: Slot, attempts: Sequence[AttemptId]) -> None:
+        job = self._yard.job(slot.job)
+        if self._room.owner_only and job.spec.submitted_with:
+            # Placed when this machine ran tasks as another user. Under the server's own account it must not start.
+            self._tell([AttemptsWithdrawn(tuple(attempts), time.time())])
+            return
+        launch = line(self._messages.launch(job, slot, attempts, self._room.described))
+        if self._known_jobs.get(slot.job) != job.spec.size:  # of an elastic job it may be another one
+            self._link.write(line(self._messages.job(job)))
+            self._known_jobs[slot.job] = job.spec.size
+        faults.point("server-launching")
+        self._link.write(launch)
+
+    def _cannot_launch(self, attempts: Sequence[AttemptId], error: Exception) -> None:
+        """Nothing of it was sent, and nothing ever can be: that ends these attempts, and nobody else's."""
+        told = str(error) if isinstance(error, YardError) else f"{type(error).__name__}: {error}"
+        sentence = f"it cannot be launched ({told})"
+        self._yard.trouble("launch", f"job {attempts[0].job} on {self._room.node}: {sentence}", error)
+        self.refuse(attempts, sentence)
