@@ -100,6 +100,35 @@ async def _is_allowed(api: Api, right: Right) -> bool:
     return bool(answer["status"]["allowed"])
 
 
+async def may_list_all_pods(api: Api) -> bool:
+    """Pods of other namespaces use room too. Without that permission only those of ours are counted."""
+    try:
+        await api.get(object_path("v1", "pods", ""), limit="1")
+    except Refused as refused:
+        if not refused.is_forbidden:
+            raise
+        return False
+    return True
+
+
+async def may_use(api: Api, kind: Kind) -> bool:
+    """What an operator brings and we have no right to is left alone: jobs of that kind hear of it."""
+    return await has_kind(api, kind) and (not kind.operator or await lacking(api, rights_on(kind)) is None)
+
+
+async def has_kind(api: Api, kind: Kind) -> bool:
+    """Is the operator there that brings it?"""
+    if not kind.operator:
+        return True
+    try:
+        found = await api.get(f"/apis/{kind.api_version}")
+    except Refused as refused:
+        if refused.is_absent:
+            return False
+        raise
+    return any(each["name"] == kind.plural for each in found.get("resources", ()))
+
+
 async def _check_namespace(api: Api) -> None:
     """Who may not look at namespaces hears of it when something is made there."""
     try:

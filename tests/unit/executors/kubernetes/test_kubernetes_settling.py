@@ -324,7 +324,7 @@ async def test_nothing_of_a_job_in_quarantine_is_made_or_removed(tmp_path: Path)
 def an_executor(directory: Path, cluster: str = "b") -> KubernetesExecutor:
     yard = Play(directory, a_job(1, cluster="a", image="i"))
     made = KubernetesExecutor(ClusterConfig(cluster, namespace="ns"), cast(Any, yard), "y1", Mirror(directory))
-    made._api = cast(Any, yard.api)
+    made._link.api = cast(Any, yard.api)
     return made
 
 
@@ -335,16 +335,16 @@ async def test_pods_of_another_entry_of_the_same_cluster_take_room(tmp_path: Pat
     executor._room.node_changed(node, False)
     pod = a_pod("p", "Running", {"jobyard.dev/yard": "y1", "jobyard.dev/job": JOB}, namespace="ns")
     pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "2"}}
-    executor._pod_changed(pod, False)
+    executor._watches.pod_changed(pod, False)
     told = [event.foreign for event in executor._room.news([], 0.0) if hasattr(event, "foreign")]
     assert [len(foreign.whole_devices) for foreign in told] == [others]
 
 
 async def test_a_job_that_ended_while_its_cluster_was_away_is_looked_at_when_it_is_back(tmp_path: Path) -> None:
     executor = an_executor(tmp_path)
-    executor._is_away = True
+    executor._link.is_away = True
     executor.perform([JobEnded("b", JOB)])
-    working = asyncio.create_task(executor._work())
+    working = asyncio.create_task(executor._jobs.work(executor._settle))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     working.cancel()
