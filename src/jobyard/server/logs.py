@@ -210,7 +210,7 @@ class LogStream:
 
     async def chunks(self) -> AsyncGenerator[LogChunk, None]:
         job, request = self._request.job, self._request
-        news = self._loop.subscribe() if self._follow else None
+        news = self._loop.feed.subscribe() if self._follow else None
         try:
             # 1. What is there already: ended attempts to their end, running ones stay open.
             for number in request.numbers():
@@ -241,7 +241,7 @@ class LogStream:
                         yield chunk
         finally:
             if news is not None:
-                self._loop.unsubscribe(news)
+                self._loop.feed.unsubscribe(news)
 
     def _is_over(self) -> bool:
         # Not the record we began with: after a full disk the whole state is read anew.

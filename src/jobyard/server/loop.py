@@ -5,32 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from itertools import islice
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from sqlalchemy.exc import DatabaseError
 
-from jobyard.agent_protocol import faults
 from jobyard.engine.planner import Planner
-from jobyard.errors import NotFound, Unavailable, Unwritable, YardError
+from jobyard.errors import NotFound, Unwritable, YardError
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import Executor
-from jobyard.model.effects import Effect, Launch
-from jobyard.model.events import AttemptsFinished, Event, Finished, JobQuarantined
-from jobyard.model.job import Reason
+from jobyard.model.events import Event, JobQuarantined
 from jobyard.model.node import NodeState, place_of
-from jobyard.model.task import Outcome
 from jobyard.server import rounds
-from jobyard.server.compaction import compact
 from jobyard.server.damages import Damage, Restored, why_read_only
 from jobyard.server.history import History
 from jobyard.server.journal import Journal
-from jobyard.server.news import News
+from jobyard.server.news import EventFeed
+from jobyard.server.recording import Recording
 from jobyard.server.rounds import Asked, Command, Item
+from jobyard.server.running_executors import RunningExecutors
 from jobyard.server.snapshots import Snapshots
 from jobyard.server.unheard import Unheard
 from jobyard.server.yard_view import StateView
@@ -39,8 +32,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TICK_SECONDS = 0.5
-SNAPSHOT_EVERY_ROWS = 5000
-JOURNAL_ROWS_AT_ONCE = 500
 
 
 class YardLoop(StateView):
@@ -52,25 +43,19 @@ class YardLoop(StateView):
 
     def __init__(self, journal: Journal, snapshots: Snapshots, history: History) -> None:
         super().__init__()
-        self._journal = journal
-        self._snapshots = snapshots
-        self._history = history
+        self._recording = Recording(journal, snapshots, history, self.troubles)
         self._inbox: asyncio.Queue[Item] = asyncio.Queue()
-        self._writer = ThreadPoolExecutor(1, "journal")
-        self._saver = ThreadPoolExecutor(1, "snapshot")
-        self._subscribers: set[News] = set()
-        self._executors: dict[Executor, list[asyncio.Task[None]]] = {}
-        self._changed = asyncio.Event()
+        self._executors = RunningExecutors(self._inbox.put_nowait, self.troubles)
+        self.feed = EventFeed()
         self._settled = asyncio.Event()  # set: what memory holds is on disk
         self._settled.set()
         self._is_finishing = False
         self._again: list[Item] = []  # of a round that was spoiled, to be taken up before anything else
         self._unheard = Unheard()
         self.mirror: Mirror | None = None  # where the output of other machines is
-        self._take_up(snapshots.restore(journal))
+        self._take_up(self._recording.begin())
         for each in self.damages:
             self.trouble("journal", each.sentence)
-        self._snapshot_seq = self.seq
 
     async def settled(self) -> None:
         """Returns when everything that the state holds is on disk; true until the caller waits again."""
@@ -91,32 +76,13 @@ class YardLoop(StateView):
         if not self.read_only:
             await self.ask(lambda state, now: ([], None))
 
-    def subscribe(self) -> News:
-        """Every journalled batch from now on, until `unsubscribe`; who does not keep up is cut."""
-        news = News()
-        self._subscribers.add(news)
-        return news
-
-    def unsubscribe(self, news: News) -> None:
-        self._subscribers.discard(news)
-
-    async def change(self) -> None:
-        """Returns after the next change of anything."""
-        await self._changed.wait()
-
-    async def moment(self) -> None:
-        """Returns after the next change, or soon: links come and go without one."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await self.change()
-
     async def has_node(self, seconds: float) -> bool:
         """Whether a node is connected; waits for the first one for a while, as after a start."""
         deadline = time.monotonic() + seconds
         while not any(executor.status().is_connected and self._knows(executor) for executor in self._executors):
             if self.read_only or time.monotonic() > deadline:
                 return bool(self.state.nodes)
-            await self.moment()
+            await self.feed.moment()
         return True
 
     def _knows(self, executor: Executor) -> bool:
@@ -128,7 +94,7 @@ class YardLoop(StateView):
         while not self._is_up(node):
             if time.monotonic() > deadline:
                 return False
-            await self.moment()
+            await self.feed.moment()
         return True
 
     def _is_up(self, place: str) -> bool:
@@ -140,7 +106,7 @@ class YardLoop(StateView):
 
     async def read_journal(self, after: int) -> list[tuple[int, list[Event]]]:
         """The next rows after a number; none at the end. Not in the writer's thread: nobody's commit waits for it."""
-        return await asyncio.to_thread(lambda: list(islice(self._journal.read(after), JOURNAL_ROWS_AT_ONCE)))
+        return await self._recording.read(after)
 
     @property
     def executors(self) -> Sequence[Executor]:
@@ -150,43 +116,25 @@ class YardLoop(StateView):
 
     def add(self, executor: Executor) -> None:
         """Use it from now on; in a yard that can only be read, only to find what its attempts have written."""
-        self._executors[executor] = []
+        self._executors.add(executor)
         if not self.read_only:
-            self._start(executor)
-
-    def _start(self, executor: Executor) -> None:
-        node = executor.status().node
-        self._executors[executor] = [
-            asyncio.create_task(executor.run(), name=f"executor of {node}"),
-            asyncio.create_task(self._observe(executor), name=f"observe {node}"),
-        ]
+            self._executors.start(executor)
 
     async def accept(self, row: int, who: str) -> None:
         """Go on without a row that is damaged. Raises NotFound where it is not."""
         if row not in [damage.row for damage in self.damages]:
             raise NotFound(f"row {row} of the journal is not damaged; `yard doctor` names those that are")
-        await self._write(lambda: self._journal.accept(row, who, time.time()))
+        await self._recording.accept(row, who)
         log.warning("%s goes on without row %d of the journal", who, row)
         was_read_only = self.read_only
         self.damages = tuple(each._replace(is_accepted=each.is_accepted or each.row == row) for each in self.damages)
         self.read_only = why_read_only(self.damages)
         if was_read_only and not self.read_only:
-            waiting = dict(self._executors)
-            await self._stop([task for own in waiting.values() for task in own])  # none runs twice
-            for executor, tasks in waiting.items():
-                if self._executors.get(executor) is tasks:  # it is still here, and nobody else has started it
-                    self._start(executor)
+            await self._executors.restart()
 
     def remove(self, node: str) -> None:
         """Let an executor go; nothing where there is none of that node."""
-        if executor := self.executor_of(node):
-            executor.dismiss()
-            for task in self._executors.pop(executor):
-                task.cancel()
-
-    async def _observe(self, executor: Executor) -> None:
-        async for events in executor.observations():
-            self._inbox.put_nowait(events)
+        self._executors.remove(node)
 
     async def run(self) -> None:
         """Until `finish`. A round: take all that is waiting, apply it, write it down, then act on it."""
@@ -204,8 +152,8 @@ class YardLoop(StateView):
                 if done.events:
                     # Before the commit: who is acknowledged must not depend on our life any more.
                     if self.is_busy:
-                        self._announce()
-                    await self._record(done)
+                        self._executors.announce(True)
+                    self.seq = await self._recording.append(done.events, done.jobs)
             except rounds.Spoiled as spoiled:
                 await self._set_aside(spoiled, batch)
                 continue
@@ -222,10 +170,10 @@ class YardLoop(StateView):
             for asked, result in done.answers:
                 if not asked.answer.done():
                     asked.answer.set_result(result)
-            self._act(done.effects)
-            self._announce()
+            self._executors.perform(done.effects)
+            self._executors.announce(self.is_busy)
             self._settled.set()
-            self._publish(done.events)
+            self.feed.publish(self.seq, done.events)
             if done.ends_quarantine:
                 self._reconcile()
 
@@ -237,10 +185,6 @@ class YardLoop(StateView):
         """Let `run` return after its round. Never cancel it: between applying and writing, memory is ahead of disk."""
         self._is_finishing = True
         self._inbox.put_nowait(())
-
-    def _announce(self) -> None:
-        for executor in self._executors:
-            executor.announce(self.is_busy)
 
     async def _take(self) -> list[Item]:
         if self._again:
@@ -254,26 +198,6 @@ class YardLoop(StateView):
         while not self._inbox.empty():
             batch.append(self._inbox.get_nowait())
         return batch
-
-    async def _record(self, done: rounds.Round) -> None:
-        faults.point("server-committing")
-        now = time.time()
-        self.seq = await self._write(lambda: self._journal.append(done.events, now, done.jobs))
-        faults.point("server-committed")
-        if self.seq - self._snapshot_seq >= SNAPSHOT_EVERY_ROWS:
-            self._snapshot_seq = self.seq
-            self._saver.submit(self._renew_snapshot)
-
-    async def _write(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._writer, work)
-
-    def _renew_snapshot(self) -> None:
-        """In a thread of its own: neither a command nor a commit waits for it."""
-        try:
-            restored = self._snapshots.renew(self._journal)
-            compact(self._journal, self._history, restored, lambda work: self._writer.submit(work).result())
-        except Exception as error:
-            self.trouble("snapshot", f"no snapshot or base was written ({error!r})", error)
 
     async def _set_aside(self, spoiled: rounds.Spoiled, batch: list[Item]) -> None:
         """One item broke the state: go back to what is on disk, and on without it. It hurts its asker or its jobs."""
@@ -302,11 +226,11 @@ class YardLoop(StateView):
         self._settled.set()
 
     async def _restore(self) -> None:
-        self._take_up(await self._write(lambda: self._snapshots.restore(self._journal)))
+        self._take_up(await self._recording.restore())
         if self.read_only:
             # They would take what a damaged row told of for nobody's, and end it.
             self.trouble("journal", self.read_only)
-            await self._stop([task for own in self._executors.values() for task in own])
+            await self._executors.stop()
 
     def _take_up(self, restored: Restored) -> None:
         self.seq, state, self.damages = restored
@@ -332,61 +256,19 @@ class YardLoop(StateView):
             if isinstance(item, Asked):
                 self._inbox.put_nowait(item)
         if not self.read_only:
-            for executor in self._executors:
-                executor.reconnect()
-
-    def _act(self, effects: Sequence[Effect]) -> None:
-        by_place: defaultdict[str, list[Effect]] = defaultdict(list)
-        for effect in effects:
-            by_place[place_of(effect.node)].append(effect)
-        for executor in self._executors:
-            if own := by_place.get(executor.status().node):
-                try:
-                    executor.perform(own)
-                except Exception:  # effects may be repeated: this time one by one, to see whose it is
-                    for effect in own:
-                        self._perform(executor, effect)
-
-    def _perform(self, executor: Executor, effect: Effect) -> None:
-        try:
-            executor.perform([effect])
-        except Exception as error:
-            self.trouble("effect", f"{effect} failed ({error!r})", error)
-            if isinstance(effect, Launch) and not isinstance(error, Unavailable):
-                now = time.time()
-                outcome = Outcome(now, now, reason=Reason.REFUSED, message=f"it cannot be launched ({error})")
-                self.report([AttemptsFinished(tuple(Finished(each, outcome) for each in effect.attempts), now)])
-
-    def _publish(self, events: list[Event]) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-        if events:
-            for news in list(self._subscribers):
-                news.offer(self.seq, events)
-                if news.is_cut:
-                    self.unsubscribe(news)
+            self._executors.reconnect()
 
     def executor_of(self, node: str) -> Executor | None:
         """That of a machine, of a cluster, or of the cluster that a node belongs to."""
-        place = place_of(node)
-        return next((executor for executor in self._executors if executor.status().node == place), None)
+        return self._executors.of(node)
 
     def save_snapshot(self) -> None:
         """At the end, when nobody waits."""
-        self._snapshots.save(Restored(self.seq, self.state, self.damages))
+        self._recording.save_snapshot(Restored(self.seq, self.state, self.damages))
 
     async def close(self) -> None:
         if not self.is_busy:
-            for executor in self._executors:
-                executor.dismiss()
+            self._executors.dismiss()
             await asyncio.sleep(0)  # let it go out
-        await self._stop([task for own in self._executors.values() for task in own])
-        self._saver.shutdown()  # it may still want the other
-        self._writer.shutdown()
-
-    async def _stop(self, tasks: Collection[asyncio.Task[None]]) -> None:
-        while tasks:
-            for task in tasks:
-                task.cancel()
-            # Again, where a library took the cancellation for its own: Python 3.11's wait_for does.
-            _, tasks = await asyncio.wait(tasks, timeout=1.0)
+        await self._executors.stop()
+        self._recording.close()

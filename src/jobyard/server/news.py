@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from jobyard.model.events import Event
 
@@ -38,6 +39,43 @@ class News(asyncio.Queue[tuple[int, list[Event]]]):
         item = super()._get()
         self._weight -= _weight(item[1])
         return item
+
+
+class EventFeed:
+    """What the yard has written down, for whoever subscribes; and a sign at every change."""
+
+    def __init__(self) -> None:
+        self._news: set[News] = set()
+        self._changed = asyncio.Event()
+
+    def subscribe(self) -> News:
+        """Every journalled batch from now on, until `unsubscribe`; who does not keep up is cut."""
+        news = News()
+        self._news.add(news)
+        return news
+
+    def unsubscribe(self, news: News) -> None:
+        self._news.discard(news)
+
+    async def change(self) -> None:
+        """Returns after the next change of anything."""
+        await self._changed.wait()
+
+    async def moment(self) -> None:
+        """Returns after the next change, or soon: links come and go without one."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await self.change()
+
+    def publish(self, seq: int, events: list[Event]) -> None:
+        """A round is over; `events` are those that it wrote down, up to row `seq`."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+        if events:
+            for news in list(self._news):
+                news.offer(seq, events)
+                if news.is_cut:
+                    self.unsubscribe(news)
 
 
 def _weight(events: list[Event]) -> int:

@@ -47,7 +47,7 @@ class RunningYard:
         """Wait until this holds, looking after every change."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not holds():
-                await self.loop.change()
+                await self.loop.feed.change()
 
     async def ended(self, job: str) -> State:
         await self.until(lambda: self.job(job).is_final)

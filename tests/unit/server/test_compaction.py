@@ -221,7 +221,7 @@ def test_an_end_in_the_future_does_not_stop_the_history(keeper: Keeper) -> None:
 
 
 async def test_a_running_server_writes_bases_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobyard.server.loop.SNAPSHOT_EVERY_ROWS", 5)
+    monkeypatch.setattr("jobyard.server.recording.SNAPSHOT_EVERY_ROWS", 5)
     monkeypatch.setattr(compaction, "BASE_EVERY_ROWS", 5)
     async with a_yard(tmp_path) as yard:
         for _ in range(20):

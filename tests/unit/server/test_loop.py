@@ -19,7 +19,7 @@ from jobyard.executors.fake import FakeMachine
 from jobyard.model import codec
 from jobyard.model.events import Event
 from jobyard.model.job import Dependency, Reason, State
-from jobyard.server import loop
+from jobyard.server import recording
 from jobyard.server.commands import retry, submit
 from jobyard.server.damages import Restored
 from jobyard.server.finding import find_job
@@ -178,7 +178,7 @@ async def test_a_snapshot_is_made_beside_the_loop_while_commands_go_on(
         assert go_on.wait(20.0)
         whole(self, restored)
 
-    monkeypatch.setattr(loop, "SNAPSHOT_EVERY_ROWS", 1)
+    monkeypatch.setattr(recording, "SNAPSHOT_EVERY_ROWS", 1)
     monkeypatch.setattr(Snapshots, "save", slow)
     async with a_yard(tmp_path) as yard:
         jobs = [await yard.submit("true") for _ in range(3)]
@@ -198,7 +198,7 @@ def _waiting(news: News) -> list[tuple[int, list[Event]]]:
 
 async def test_subscribers_hear_every_journalled_batch_in_order(tmp_path: Path) -> None:
     async with a_yard(tmp_path) as yard:
-        before, news = yard.loop.seq, yard.loop.subscribe()
+        before, news = yard.loop.seq, yard.loop.feed.subscribe()
         await yard.ended(await yard.submit("true", "true"))
         assert _waiting(news) == list(yard.journal.read(after=before))
 
@@ -206,16 +206,16 @@ async def test_subscribers_hear_every_journalled_batch_in_order(tmp_path: Path) 
 async def test_a_subscriber_that_does_not_keep_up_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobyard.server.news.NEWS_MOST", 2)
     async with a_yard(tmp_path) as yard:
-        news = yard.loop.subscribe()
+        news = yard.loop.feed.subscribe()
         for _ in range(3):
             await yard.ended(await yard.submit("true"))
         assert news.is_cut
         assert [batch for _, batch in _waiting(news)] == [[]]  # only what wakes it
-        assert not yard.loop._subscribers
+        assert not yard.loop.feed._news
 
 
 async def test_the_journal_is_read_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobyard.server.loop.JOURNAL_ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("jobyard.server.recording.JOURNAL_ROWS_AT_ONCE", 2)
     async with a_yard(tmp_path) as yard:
         for _ in range(3):
             await yard.ended(await yard.submit("true"))

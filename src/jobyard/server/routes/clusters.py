@@ -103,7 +103,7 @@ async def _problem(yard: Yard, cluster: str) -> str:
         since = (since or now) if status.problem else None
         if now > deadline or (since is not None and now - since > PROBLEM_SECONDS):
             return status.problem or "it does not answer"
-        await yard.loop.moment()
+        await yard.loop.feed.moment()
     return "it was removed meanwhile"
 
 
@@ -118,7 +118,7 @@ async def _ended(yard: Yard, cluster: str) -> None:
         is_tidy = not isinstance(executor, InNamespace) or executor.is_tidy
         if is_tidy and not clusters.unfinished_jobs(yard.loop.state, cluster):
             return
-        await yard.loop.moment()
+        await yard.loop.feed.moment()
 
 
 async def _let_go(yard: Yard, cluster: str, by: str) -> None:

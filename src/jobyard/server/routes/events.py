@@ -33,7 +33,7 @@ async def stream_events(
         raise UserError(f"event cursor {last_event_id[:40]!r} is not a number")
 
     async def messages() -> AsyncGenerator[str, None]:
-        news = yard.loop.subscribe()
+        news = yard.loop.feed.subscribe()
         last = after
         try:
             while rows := await yard.loop.read_journal(last):
@@ -47,7 +47,7 @@ async def stream_events(
                     for text in await asyncio.to_thread(_messages, seq, batch):
                         yield text
         finally:
-            yard.loop.unsubscribe(news)
+            yard.loop.feed.unsubscribe(news)
 
     return event_stream(yard, messages())
 

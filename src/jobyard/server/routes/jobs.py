@@ -110,7 +110,7 @@ async def watch_job(request: Request, selector: Selector) -> Response:
         before = ""
         while True:
             job = selected(yard, job_id)
-            change = asyncio.ensure_future(yard.loop.change())
+            change = asyncio.ensure_future(yard.loop.feed.change())
             try:
                 message = event("job", view_of(yard, job))
                 if message != before:
@@ -131,4 +131,4 @@ async def _pause(yard: Yard, job: JobRecord) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(WATCH_SECONDS):
             while not job.is_final:
-                await yard.loop.change()
+                await yard.loop.feed.change()

@@ -86,7 +86,7 @@ async def _checked_after_news(yard: Yard, spec: JobSpec) -> JobSpec:
             while True:
                 with suppress(UserError):
                     return checked_spec(yard.loop.state, spec)
-                await yard.loop.change()
+                await yard.loop.feed.change()
     return checked_spec(yard.loop.state, spec)
 
 
@@ -100,4 +100,4 @@ async def _ask_for_runtimes(yard: Yard, spec: JobSpec) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(RUNTIME_SECONDS):
             while not any(node.runtime for node in machines_for(yard.loop.state, spec)):
-                await yard.loop.change()
+                await yard.loop.feed.change()
