@@ -1,4 +1,4 @@
-"""Every deliberate error, one tree, by who must act.
+"""Errors: which deliberate errors are there, and who must act on each? One tree.
 
     YardError
     ├── UserError            the request is wrong: fix it (exit 2, HTTP 4xx)

@@ -1,4 +1,4 @@
-"""Where does the yard keep its things, and which knobs are there? Each with its default, its unit and its variable.
+"""Settings: which knobs are there, and where does the yard keep its files? Each with default, unit and variable.
 
 Cheap to import: the command line pays for this module on each call.
 """

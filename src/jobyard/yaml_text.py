@@ -1,7 +1,7 @@
-"""YAML text: the one place that takes it apart, and refuses what would grow out of proportion.
+"""YAML text: how is it parsed safely? This is the one place, and it refuses text that would grow enormously (aliases).
 
-Ten lines of aliases that stand for lists of aliases mean a billion values. Whoever walks them never ends, so what the
-text means is measured before anybody walks it.
+Ten lines of aliases that stand for lists of aliases mean a billion values. Code that walks them never ends, so the size
+of what the text means is measured before anything walks it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What does a script find that was written for KubeProfiler?"""
+"""KubeProfiler class: what does a script that was written for KubeProfiler find?"""
 
 from __future__ import annotations
 

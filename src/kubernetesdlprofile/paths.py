@@ -1,4 +1,4 @@
-"""Where are the snapshots of a job, and which one is the newest?"""
+"""Snapshot paths: where are the snapshots of a job, and which one is the newest?"""
 
 from __future__ import annotations
 

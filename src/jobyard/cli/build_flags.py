@@ -1,4 +1,4 @@
-"""Which flags does a build have? Cheap to import: `yard submit` has them too, and seldom builds."""
+"""Build flags: which flags does an image build have? Cheap to import: `yard submit` has them too, and seldom builds."""
 
 from __future__ import annotations
 

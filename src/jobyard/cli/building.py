@@ -1,4 +1,4 @@
-"""Which image do the flags of `build` and `submit --build`, and the manifest, ask for?"""
+"""Image build for a job: which image do the flags of `build` and `submit --build`, and the manifest, ask for?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What if a job names Kubernetes and the yard knows none? Then the cluster that kubectl would use is meant."""
+"""Default cluster: which one is meant if a job names Kubernetes and the yard has none? The one that kubectl uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where `yard` begins: before anything slow is imported, Ctrl-C is already an answer and not a traceback."""
+"""Entry point of `yard`: Ctrl-C is handled before any slow import, so it never ends in a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are several streams read at once? Each in a thread of its own, all into one queue."""
+"""Feed: how are several streams read at once? Each in a thread of its own, all into one queue."""
 
 from __future__ import annotations
 

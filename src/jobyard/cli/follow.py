@@ -1,4 +1,4 @@
-"""How is a job followed to its end? The story of `yard run` after the submit."""
+"""Following a job: how is it watched to its end? What `yard run` does after the submit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which verbs are there, and how is one found without importing the others?"""
+"""Verb table: which verbs are there, and how is one found without importing the others (lazy loading)?"""
 
 from __future__ import annotations
 

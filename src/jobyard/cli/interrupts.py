@@ -1,4 +1,4 @@
-"""What do Ctrl-C and a closed terminal mean while a job is followed, or an image is built?"""
+"""Interrupts: what do Ctrl-C (SIGINT), SIGTERM and SIGHUP mean while a job is followed, or an image is built?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does `--build` say of the rest? One worker is a Job, several are a RayJob, and what is not asked is 0."""
+"""Submission: how does a command with `--build` become a Job or a RayJob? An omitted amount counts as 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where are the logs of a job that TensorBoard reads?"""
+"""Log directories: where are the logs of a job that TensorBoard reads?"""
 
 from __future__ import annotations
 

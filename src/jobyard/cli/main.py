@@ -1,4 +1,4 @@
-"""The entry point: no traceback ever reaches a user, each error is one sentence and an exit code."""
+"""Main function of `yard`: no traceback ever reaches a user, each error is one sentence and an exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a file of this machine come into the pods of a job? As a Secret that the caller makes, and by no other way.
+"""Mounted secrets: how does a local file get into a job's pods? As a Kubernetes Secret that the caller creates.
 
 The yard is told the Secret's name, and never what is in it.
 """

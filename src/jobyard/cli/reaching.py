@@ -1,4 +1,4 @@
-"""Which pod is meant by `JOB/TASK`, and with whose identity does the caller go there?"""
+"""Pod lookup: which pod is `JOB/TASK`, and with which kubeconfig does the caller reach it?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is common to all verbs: which yard, which output?"""
+"""Session: what do all verbs share? Which yard is meant, and which output format."""
 
 from __future__ import annotations
 

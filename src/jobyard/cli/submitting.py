@@ -1,4 +1,4 @@
-"""What job do the words after `yard run` and `yard submit` describe?"""
+"""Submit flags: which job do the words after `yard run` and `yard submit` describe?"""
 
 from __future__ import annotations
 

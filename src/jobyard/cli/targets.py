@@ -1,4 +1,4 @@
-"""Which machine is meant by `gpu1`, `ben@gpu3.lab:2222` or `machine.yaml`?"""
+"""Machine targets: which machine is meant by `gpu1`, `ben@gpu3.lab:2222` or `machine.yaml`?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where is the server?"""
+"""Server address: where is the server? A Unix socket, or a URL with a token."""
 
 from __future__ import annotations
 

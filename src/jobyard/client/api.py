@@ -1,4 +1,4 @@
-"""What can be asked of a yard? One method for each call of docs/api.md."""
+"""Client API: what can be asked of a yard? One method for each REST call of docs/api.md."""
 
 from __future__ import annotations
 

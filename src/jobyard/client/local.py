@@ -1,4 +1,4 @@
-"""How is the yard of this user on this machine reached, and its server started, replaced or brought back?"""
+"""Local server: how is this user's yard on this machine reached, and its server started, replaced or restarted?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How are server-sent events read? https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream"""
+"""Server-sent events: how is a stream of them parsed?
+
+By https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
+"""
 
 from __future__ import annotations
 

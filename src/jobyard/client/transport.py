@@ -1,4 +1,4 @@
-"""How does one request reach the server, and how does its answer or its error come back?"""
+"""HTTP transport: how does one request reach the server, and how does its answer or its error come back?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of other systems, as thin translations into what the yard does. One package for each system.
+"""Compatibility: commands of other systems, as thin translations into what the yard does. One package for each system.
 
-Nothing is decided here: flags become a job, the yard runs it, and what happens is told in the other system's words.
+Nothing is decided here: flags become a job, the yard runs it, and the output is in the other system's words.
 """

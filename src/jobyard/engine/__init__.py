@@ -1,1 +1,1 @@
-"""The memory: all state of a yard, changed by one event at a time. Synchronous: no clock, no I/O, no randomness."""
+"""Engine: all state of a yard, changed by one event at a time. Synchronous: no clock, no I/O, no randomness."""

@@ -1,4 +1,4 @@
-"""What does word of attempts do to the yard: begun, waiting, ended, given back, how far they are?"""
+"""Attempt events: how does the state change when attempts start, wait, end, are given back, or report progress?"""
 
 from __future__ import annotations
 

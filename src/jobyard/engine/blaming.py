@@ -1,4 +1,4 @@
-"""Whose matter is an error of ours? That of the job that was being worked on, where that is known."""
+"""Error attribution: which job does an error of ours belong to? The one that was being worked on, if known."""
 
 from __future__ import annotations
 

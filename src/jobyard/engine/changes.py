@@ -1,4 +1,4 @@
-"""What has changed in the yard since a planner looked last? It can be thrown away: then all is to be looked at."""
+"""Change set: what has changed since the planner last looked? It may be thrown away: then the planner looks at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a cluster put a pod: which GPUs of that node do the books give it?"""
+"""GPUs of a pod: which devices of a cluster's node are counted for the pod that runs there?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which jobs does an event concern? Asked before it is handled, so that an error with it stays with them."""
+"""Jobs of an event: which jobs does it concern? Asked before it is handled, so that an error affects only those."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does one event do to the yard? Only here its state changes: live, simulated, and when a journal is replayed.
+"""Event handling: what does one event do to the yard? Only here the state changes: live, simulated and in a replay.
 
 Each kind of event has one function, which changes the state and answers with effects. None of them reads a clock, or
 what is only measured or planned: the same events always make the same state.

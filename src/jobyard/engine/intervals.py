@@ -1,4 +1,4 @@
-"""How does a set of a million task numbers cost two integers? As the sorted ranges that it consists of."""
+"""Interval set: how does a set of a million task numbers cost two integers? It is stored as sorted ranges."""
 
 from __future__ import annotations
 

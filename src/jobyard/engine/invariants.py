@@ -1,4 +1,4 @@
-"""What holds after every event? Checked by the tests and the simulator; a broken one is a bug of ours."""
+"""Invariants: what holds after every event? Checked by the tests and the simulator; a broken one is a bug of ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the words of people, and the plans of the scheduler, do to a job?"""
+"""Job events: how does the state change on submit, cancel, retry, priority, preemption (yield) and scaling?"""
 
 from __future__ import annotations
 

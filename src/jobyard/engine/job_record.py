@@ -1,4 +1,4 @@
-"""What does the engine remember of one job? Numbers and ranges; an object only for a task that runs or failed."""
+"""Job record: what does the engine remember of one job? Ranges of tasks; an object only for one that runs or failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arrows of one task. MOVES is the drawing, `advance` the behaviour; two tests hold them together."""
+"""Task state machine: which state follows which? MOVES is the table, `advance` the behaviour; tests compare them."""
 
 from __future__ import annotations
 

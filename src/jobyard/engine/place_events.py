@@ -1,4 +1,4 @@
-"""What happens to the yard when machines, clusters and their nodes come, go and are lost?"""
+"""Node and cluster events: how does the state change when machines and clusters join, drain, leave or are lost?"""
 
 from __future__ import annotations
 

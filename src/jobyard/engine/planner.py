@@ -1,4 +1,4 @@
-"""The planner: what does the engine itself want to happen next? It proposes events, which are handled like any others.
+"""Planner: which events does the engine itself want next? It proposes them, and they are handled like any others.
 
 What it keeps can be thrown away at any time: a new one looks at everything, and comes to the same plan.
 """

@@ -1,4 +1,4 @@
-"""What has the yard learned of a kind of job? Kept by what the job runs, so that the next of its kind starts wise."""
+"""Profiles: what was measured of a kind of job? Stored by what the job runs, for the next job of its kind."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Quarantine: an error of ours, or a damaged row, concerned a job. What may still happen to it? Only its cancelling.
+"""Quarantine: what may still happen to a job after an error of ours or a damaged row? It may only be cancelled.
 
-Its slots keep their room and what runs of it is left alone, because nobody knows what is true of it.
+Its slots keep their resources, and its running tasks are left alone, because its true state is not known.
 """
 
 from __future__ import annotations

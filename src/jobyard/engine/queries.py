@@ -1,4 +1,4 @@
-"""What does anybody want to know of the yard before a job is in it: what would it need, and could it ever run?"""
+"""Queries before a submit: which resources would a job need, and could it ever run?"""
 
 from __future__ import annotations
 

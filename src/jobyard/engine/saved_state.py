@@ -1,6 +1,6 @@
-"""A saved state: how does the whole yard become plain data, and come back? Only durable facts go along.
+"""Saved state (serialisation): how does the whole yard become plain data, and come back? Durable facts only.
 
-What is measured, and what is worked out from the rest, is left out: it is measured and worked out again.
+Measurements, and what is derived from the rest, are left out: they are measured and derived again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What happens to the yard when a slot is opened, fed, moved, measured and closed?"""
+"""Slot events: how does the state change when a slot opens, gets tasks, moves, is measured or closes?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stops a task, a job, and the jobs that wait for its success?"""
+"""Stopping: how are a task, a job, and the jobs that depend on its success stopped or cancelled?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does the engine know of jobs that report: how far they are, what they use, what it may ask of them?"""
+"""Training state: how far are jobs that report, what do they use, and can they be preempted or resized?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would each job open now, and what does the scheduler get to see of the yard?"""
+"""Requests and snapshot: which slots would each job open now, and what does the scheduler see of the yard?"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is the whole yard? Facts that events have made; `handling` is the only place that changes them.
+"""Yard state: what is the whole yard? Facts that events have made; only `handling` changes them.
 
-Replaying the journal rebuilds all of it but `quotas`, `awaits` and what jobs and nodes keep of measurements: these come
+A replay of the journal rebuilds everything except `quotas`, `awaits` and the measurements of jobs and nodes: these come
 again with the next measurement. What a planner works out is not here: it can be thrown away at any time.
 """
 

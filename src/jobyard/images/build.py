@@ -1,4 +1,4 @@
-"""From a directory to an image with a digest: the story of one build."""
+"""One image build: from a directory to an image with a digest. Which steps, in which order?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which builders are there? Name -> module and class, loaded on first use."""
+"""Builder registry: which builders are there? Name -> module and class, loaded on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With which name and password does this user reach a registry? As `docker login` and `podman login` left them."""
+"""Registry credentials: which user and password reach a registry? As `docker login` or `podman login` stored them."""
 
 from __future__ import annotations
 

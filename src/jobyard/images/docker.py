@@ -1,4 +1,4 @@
-"""How does Docker build an image? With buildx, or with the engine alone where buildx is missing."""
+"""Docker builder: how does Docker build an image? With buildx, or with the engine alone where buildx is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which state is a git tree: which commit, clean or dirty, pushed or not?"""
+"""Git state: which commit is a tree at, is it clean or dirty, and is it pushed?"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""How is an image built in a cluster? In a pod: git fetches the commit, kaniko builds and pushes it.
+"""Kaniko builder: how is an image built in a cluster? In a pod: git fetches the commit, kaniko builds and pushes it.
 
-Nothing of this machine goes there. What the pod needs to know of a private remote or registry lies in the namespace, in
-two Secrets that may be there: `yard-git` (`ssh-privatekey`, or `username` and `password`) and `yard-registry`
-(`.dockerconfigjson`).
+No file of this machine is sent there. What the pod needs for a private remote or registry is in the namespace, in two
+optional Secrets: `yard-git` (`ssh-privatekey`, or `username` and `password`) and `yard-registry` (`.dockerconfigjson`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is an image called, and in which registry does it stand? Rules as in the OCI distribution specification."""
+"""Image names: how is an image named, and in which registry is it? Rules of the OCI distribution specification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do podman and buildah build an image? Without a daemon, and without root where the user has a subuid range.
+"""Podman builder: how do podman and buildah build? No daemon, and no root where the user has a subuid range.
 
 Their own variables say how: BUILDAH_ISOLATION=chroot and STORAGE_DRIVER=vfs where containers cannot be had.
 """

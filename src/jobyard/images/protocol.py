@@ -1,4 +1,4 @@
-"""What does every builder promise?"""
+"""Builder protocol: what does every builder promise?"""
 
 from __future__ import annotations
 

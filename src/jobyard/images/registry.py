@@ -1,4 +1,4 @@
-"""Does a registry have an image already, and what is its digest?"""
+"""Image registry client: does a registry have an image already, and what is its digest?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a builder's program run: line by line, with its last lines kept?"""
+"""Builder subprocess: how does a builder's program run? Line by line, with its last lines kept."""
 
 from __future__ import annotations
 

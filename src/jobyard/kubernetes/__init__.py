@@ -1,6 +1,6 @@
-"""Kubernetes, as all who speak with a cluster need it: the executor, the manifests' reader, the command lines.
+"""Kubernetes client: what do the executor, the manifest reader and the command lines all need to ask a cluster?
 
-Here: how a cluster is asked, by whose identity, where its objects are and how it writes amounts. Not here: what a job
+Here: requests to a cluster, the identity for them, object paths, and how amounts are written. Not here: what a job
 becomes there (executors/kubernetes), what a manifest means (manifests), what is printed (cli, compat).
 
 Only `api`, `identity`, `blocking` and `watching` need the libraries of `jobyard[kubernetes]`; nothing imports these

@@ -1,5 +1,4 @@
-"""API of a cluster: how is it asked? Plain objects in and out, paths of the API itself; the official client brings the
-identity.
+"""API client: how is a cluster asked? Plain objects and the API's own paths; the official client brings the identity.
 
 The client's typed models are not used: they are large, and manifests are dictionaries anyway.
 """

@@ -1,4 +1,4 @@
-"""Blocking calls: how do callers without an event loop ask a cluster? Through a loop on a thread of its own."""
+"""Blocking API client: how do callers without an event loop ask a cluster? Through a loop on a thread of its own."""
 
 from __future__ import annotations
 

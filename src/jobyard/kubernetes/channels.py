@@ -1,4 +1,4 @@
-"""Channel: how does a command in a pod speak with us? By messages of a websocket that begin with a channel's number."""
+"""Websocket channels: how does a command in a pod send its streams? Each message begins with a channel's number."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How many GPUs has a pod of Kubernetes, and what is it with another number of them? Plain objects, as in its API.
+"""GPUs of a pod: how many does a pod spec ask for, and how is it rewritten for another number?
 
-The executor writes objects anew for each size; the views of the GenAI workload manager resize those that other hands
-made.
+The executor writes objects anew for each size; the views of the GenAI workload manager resize objects that others
+created.
 """
 
 from __future__ import annotations

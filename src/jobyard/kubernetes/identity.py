@@ -1,6 +1,6 @@
-"""Identity: as whom is a cluster asked? By a kubeconfig, or by the service account of the pod that we are in.
+"""Identity: as whom is a cluster asked? By a kubeconfig, or by the service account of the pod that we run in.
 
-The official client reads both, and asks programs that a kubeconfig names for tokens.
+The official client reads both, and runs the programs that a kubeconfig names to get tokens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which Kubernetes cluster do a caller's files and variables mean?"""
+"""Kubeconfig: which cluster do a caller's files and variables mean?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Label: how are objects of yards told from others, and pods found by what they belong to?"""
+"""Labels: how are objects of yards told from others, and pods found by what they belong to?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pace: how often may one client ask an API server?"""
+"""Rate limit: how often may one client ask an API server? A token bucket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Path: where in the API of a cluster is an object, or a collection of them?"""
+"""API paths: where in the API of a cluster is an object, or a collection of them?"""
 
 from __future__ import annotations
 

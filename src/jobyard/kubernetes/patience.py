@@ -1,4 +1,4 @@
-"""Patience: how often is a cluster asked that does not answer, and how long is waited for it?"""
+"""Retries and timeouts: how often is a cluster asked that does not answer, and how long is each answer awaited?"""
 
 from __future__ import annotations
 

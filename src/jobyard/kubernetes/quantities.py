@@ -1,4 +1,4 @@
-"""Quantity: how does Kubernetes write amounts? Read exactly, never as a float."""
+"""Quantities: how does Kubernetes write amounts (`500m`, `16Gi`)? Read exactly, never as a float."""
 
 from __future__ import annotations
 

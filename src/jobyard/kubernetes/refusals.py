@@ -1,4 +1,4 @@
-"""Refusal: what does an API server say when it does not do what was asked?"""
+"""Refusal: what does an API server say when it rejects a request?"""
 
 from __future__ import annotations
 

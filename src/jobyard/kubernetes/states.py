@@ -1,4 +1,4 @@
-"""State: what do a pod and an operator's object say of themselves? Pure: plain objects, as in the API."""
+"""States: what do a pod's phase and an operator's conditions say? Pure: plain objects, as in the API."""
 
 from __future__ import annotations
 

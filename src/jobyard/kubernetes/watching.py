@@ -1,4 +1,4 @@
-"""What is there in a cluster, now? A list, then every change to it; after any gap the list again."""
+"""Watch (list and watch): what is in a cluster now? A list, then every change to it; after any gap the list again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What job is an AIchorManifest? Every field of versions 0.2.1 to 0.2.3 is known."""
+"""AIchorManifest: which job does it describe? Every field of versions 0.2.1 to 0.2.3 is known."""
 
 from __future__ import annotations
 

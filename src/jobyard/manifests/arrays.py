@@ -1,4 +1,4 @@
-"""Which array ids did the user mean by `0-99%10`?"""
+"""Array notation: which array ids did the user mean by `0-99%10`?"""
 
 from __future__ import annotations
 

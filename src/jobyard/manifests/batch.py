@@ -1,7 +1,7 @@
-"""What job is a file with one bash command per line?
+"""Batch file: which job is a file with one bash command per line?
 
-Blank lines and lines that begin with `#` are skipped. `#YARD --gpus 1 --mem 4G` says for the whole file what the same
-flags of `yard run` would; such lines may stand anywhere, count for every command, and give way to the flags themselves.
+Blank lines and lines that begin with `#` are skipped. `#YARD --gpus 1 --mem 4G` sets for the whole file what the same
+flags of `yard run` would; such lines may stand anywhere, count for every command, and flags override them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What job is `yard run -- CMD ARGS`?"""
+"""Command: which job is `yard run -- CMD ARGS`?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who submits, and from where?"""
+"""Submit context: who submits, and from where?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a YAML (or JSON) file say, and on which line?"""
+"""YAML and JSON documents: what does a file say, and on which line?"""
 
 from __future__ import annotations
 

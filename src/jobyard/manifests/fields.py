@@ -1,4 +1,4 @@
-"""What may a manifest say? Fields that read a document's parts and print themselves as JSON Schema.
+"""Manifest fields (schema): what may a manifest say? They read a document's parts and print themselves as JSON Schema.
 
 One table of fields is the source of both, so that what an editor accepts is what `yard run` accepts. The reader is
 more generous in two ways: a field without a value counts as left out, and text may be a bare `true` or `42`.

@@ -1,4 +1,4 @@
-"""How is a user's text file read, and what is said when it cannot be?"""
+"""Text files: how is a user's file read, and what is said when it cannot be?"""
 
 from __future__ import annotations
 

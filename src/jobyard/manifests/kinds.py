@@ -1,4 +1,4 @@
-"""As which kind of Kubernetes object shall a job of ours run, and how are its tasks counted then?"""
+"""Kubernetes kinds: as which kind of object does a job of ours run, and how are its tasks counted then?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which way of writing a job down is this file?"""
+"""Job file: which kind of file is this (manifest, script, batch file), and which job is it?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What job is a native manifest? The tables here define it: reading and `yard schema` both follow them."""
+"""Native manifest: which job does it describe? The tables here define it: reading and `yard schema` both use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What job is a Kubernetes object that a user wrote? It is sent as it is; read is what it amounts to."""
+"""Kubernetes objects: which job is an object that a user wrote? It is sent unchanged; we only read what it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other files: which files are plainly no list of commands, and how are they run?"""
+"""Other files: which files are certainly no list of commands, and how are they run?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may flags and `#YARD` directives say about a job, and how do they change it?"""
+"""Overrides: what may flags and `#YARD` directives say about a job, and how do they change it?"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Script: what job is a file that begins with `#!`?
+"""Script: which job is a file that begins with `#!`?
 
 It runs whole, by the interpreter that its first line names. Its text is read once, when it is submitted, and travels
-with the job. `#YARD` lines count as in a batch file; `#SBATCH` lines are not honoured, and a note says which there are.
+with the job. `#YARD` lines count as in a batch file; `#SBATCH` lines are ignored, and a note says which there are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How is training written down: the sizes that a job may have, and what is known of its epochs?"""
+"""Training notation: how are a job's possible sizes (elastic ranges) and its epochs written down?"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The nouns: frozen values with no I/O, clock or randomness. Everything may import them; they import only errors."""
+"""Model: the nouns, as frozen values with no I/O, clock or randomness. All packages may import them."""

@@ -1,4 +1,4 @@
-"""Checks: is a noun within its limits? Asked of every request before the journal has it, and of nothing else."""
+"""Checks (validation): is a noun within its limits? Asked of every request before it is journalled, and only then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do nouns become JSON and come back? One codec for the journal, the wire and `-o json`.
+"""Codec (serialisation): how do nouns become JSON and come back? One for the journal, the wire and `-o json`.
 
 A frozen dataclass is an object with its defaults left out, a NamedTuple is a list, an enum is its value. Decoding is
 strict: an unknown or missing field, or a value of the wrong type, is a UserError that names it.

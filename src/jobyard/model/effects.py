@@ -1,4 +1,4 @@
-"""What the engine wants done: imperative values that executors carry out; safe to repeat."""
+"""Effects: what does the engine want done? Imperative values that executors carry out; safe to repeat."""
 
 from __future__ import annotations
 

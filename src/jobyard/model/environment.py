@@ -1,4 +1,4 @@
-"""Which variables are the yard's own?"""
+"""Environment variables: which are the yard's own?"""
 
 from __future__ import annotations
 

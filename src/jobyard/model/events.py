@@ -1,4 +1,4 @@
-"""What happened: past tense, journalled in order; replaying them rebuilds the whole yard.
+"""Events: what happened? Past tense, journalled in order; replaying them rebuilds the whole yard.
 
 `by` is the user or the holder of the token who asked for it.
 """

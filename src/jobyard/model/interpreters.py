@@ -1,6 +1,6 @@
-"""Interpreters: which words of a command would a program read as code, and not as data?
+"""Interpreters: which words of a command would a program run as code (injection), and not read as data?
 
-`model/substitution.py` asks this of every simple command in which a line of data stands. Whatever is not surely data is
+`model/substitution.py` asks this of every simple command that contains a line of data. What is not certainly data is
 code. A word is what a program would get, without quotes: HOLE stands for the line, UNKNOWN for what only bash can tell.
 """
 

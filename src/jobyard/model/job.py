@@ -1,4 +1,4 @@
-"""What did a user ask for? A job never changes after submit, apart from priority and scale."""
+"""Job: what did a user ask for? A job never changes after submit, apart from priority and scale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Schema: what does a noun look like as JSON? Made from the type hints that the codec decodes by."""
+"""JSON Schema: what does a noun look like as JSON? Generated from the type hints that the codec decodes by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits: how long, how many and how large may what people ask for be? Each number with its reason.
+"""Limits: how long, how many and how large may each field of a request be? Each number with its reason.
 
 A limit stands in a type hint. `checks` holds requests to it and `json_schema` writes it down; the codec does not look
 at it, so that what an older yard has journalled can always be read. Where a hint says nothing, DEFAULTS count.

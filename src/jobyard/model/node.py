@@ -1,4 +1,4 @@
-"""What is a machine, and what does it have?"""
+"""Node: what is a machine or a node of a cluster, what does it have (GPUs), and how is it reached?"""
 
 from __future__ import annotations
 

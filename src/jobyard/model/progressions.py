@@ -1,4 +1,4 @@
-"""Progressions: do ids like 0-9999999:2 and 1-9999999:4 have one in common? Answered without counting through them."""
+"""Progressions: do ids like 0-9999999:2 and 1-9999999:4 overlap? Answered without enumerating them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does the pod take that hands a RayJob's command to Ray? It has no slot of its own: the head's holds it too."""
+"""Ray submitter: which resources does the pod need that submits a RayJob's command? They are counted with the head."""
 
 from __future__ import annotations
 

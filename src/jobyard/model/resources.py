@@ -1,4 +1,4 @@
-"""How much does a task ask for, and where did it get it?"""
+"""Resources and placement: how much does a task ask for, and where did it get it?"""
 
 from __future__ import annotations
 

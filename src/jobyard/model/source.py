@@ -1,4 +1,4 @@
-"""From which source was a job's image made, and how is it to be made?"""
+"""Image source: from which git tree was a job's image built, and how is it to be built?"""
 
 from __future__ import annotations
 

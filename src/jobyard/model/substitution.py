@@ -1,4 +1,4 @@
-"""Substitution: what stands for `{}` in a command, so that no line of data becomes code?
+"""Substitution: what replaces `{}` in a command, so that no line of data becomes code (injection)?
 
 A line travels in the variable YARD_LINE, and bash expands that after it has read the command. In a command of bash
 `{}` is `"${YARD_LINE}"` outside quotes, `${YARD_LINE}` inside double and `'"${YARD_LINE}"'` inside single quotes. In

@@ -1,4 +1,4 @@
-"""What is one task doing now, and how did an attempt at it end?"""
+"""Task, attempt, slot: what is one task doing now, and how did an attempt at it end?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a training job say of itself: at submit, while it runs, and about the sizes that it can have?"""
+"""Training: what does a training job say about epochs, progress and the sizes that it can have?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do people write sizes, durations and cpu counts, and what do they mean?"""
+"""Units: how do people write sizes, durations and cpu counts, and what do they mean?"""
 
 from __future__ import annotations
 

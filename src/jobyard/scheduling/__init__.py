@@ -1,1 +1,1 @@
-"""The choices: pure functions from a Snapshot to a Plan. Nothing here runs anything, waits, or remembers."""
+"""Scheduler: pure functions from a Snapshot to a Plan. Nothing here runs anything, waits, or remembers."""

@@ -1,4 +1,4 @@
-"""The story of one cycle: order, place, make room, explain."""
+"""Scheduling cycle: which jobs start now? In order: place (with backfill), preempt, grow, explain."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which GPUs of a node can a task have?
+"""GPU allocation: which GPUs of a node can a task have, whole or shared?
 
-One that asks for neither memory nor compute has its GPUs for itself. Those who ask for a share are packed: memory never
-adds up to more than there is, compute to no more than 100 %, or 120 % where somebody asked to overcommit.
+A task that asks for neither GPU memory nor compute has its GPUs for itself. Tasks that ask for a share are packed:
+memory never adds up to more than there is, compute to no more than 100 %, or 120 % where a task allows overcommit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which running elastic job grows into free room, and does that pay?
+"""Elasticity (scale-up): which running elastic job grows into free room, and is the restart worth it?
 
 A checkpoint is on a machine, so a job grows on the nodes that it is on; on a cluster, wherever there is room. One job
-per cycle: higher priority first, then who lost least since its last checkpoint (it will be the first to come back),
-then who came first.
+per cycle: higher priority first, then the one that loses least since its last checkpoint (it will be back first), then
+the oldest.
 """
 
 from __future__ import annotations

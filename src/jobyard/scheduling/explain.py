@@ -1,4 +1,4 @@
-"""Why does a job wait, in words?"""
+"""Explanation: why does a job wait, or why can it never run? One sentence for people."""
 
 from __future__ import annotations
 

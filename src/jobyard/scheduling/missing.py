@@ -1,4 +1,4 @@
-"""What did a request not get?"""
+"""Unmet demand: which slots did a request not get?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is next? Higher priority first, then what is known to be short, then who came first."""
+"""Queue order: which job is next? Higher priority first, then jobs known to be short, then the oldest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where does it fit? Free room per node, best fit, and what must stay free for those who come first."""
+"""Placement: on which node does a task fit? Free resources per node, best fit, and what is kept for earlier jobs."""
 
 from __future__ import annotations
 

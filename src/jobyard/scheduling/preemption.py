@@ -1,8 +1,8 @@
-"""Who makes room for those who wait, at the least loss?
+"""Preemption: which running jobs stop or shrink for waiting ones, at the least loss?
 
-Jobs that stop at a checkpoint make room for a request of higher priority; elastic ones become smaller for any request
-that is not of lower priority, and where that is enough nobody is stopped for good. What jobs that were asked before
-will free counts as free: nobody is asked twice, and nobody without need.
+Jobs that stop at a checkpoint make room for a request of higher priority; elastic ones shrink for any request that is
+not of lower priority, and where that is enough no job stops completely. What jobs that were asked before will free
+counts as free: no job is asked twice, and none without need.
 """
 
 from __future__ import annotations

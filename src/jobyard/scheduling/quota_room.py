@@ -1,7 +1,7 @@
-"""Who gives up part of a cluster's quota for those whom it keeps out? By the same rules as room on nodes.
+"""Preemption for a quota: which jobs give up part of a cluster's quota for waiting ones? Same rules as on nodes.
 
-Elastic jobs become smaller for any request that is not of lower priority; others stop for one of higher priority. What
-jobs that were asked before will free counts as free: nobody is asked twice.
+Elastic jobs shrink for any request that is not of lower priority; others stop for one of higher priority. What jobs
+that were asked before will free counts as free: no job is asked twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much of a cluster may the yard still have? The sum of all that it holds there stays within a quota."""
+"""Quotas: how much of a cluster may the yard still use? The sum of all that it holds there stays within a quota."""
 
 from __future__ import annotations
 

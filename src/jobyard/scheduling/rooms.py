@@ -1,4 +1,4 @@
-"""Which node is best for one more task, without looking at a thousand of them each time?"""
+"""Node ranking (cache): which node is best for one more task, without looking at a thousand of them each time?"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How much memory of a GPU does a job that shares it reserve?
+"""GPU sharing: how much GPU memory does a job that shares its GPU reserve?
 
-What it declared, until it is known; then the most that it was ever seen to use, and some headroom.
+The declared amount, until its use is known; then the measured peak, and some headroom.
 """
 
 from __future__ import annotations

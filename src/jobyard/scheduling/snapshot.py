@@ -1,4 +1,4 @@
-"""What does the scheduler see in one cycle, and what may it answer?"""
+"""Snapshot and plan: what does the scheduler see in one cycle, and what may it answer?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What if running jobs gave something up: what would they keep, what would be free, and what would it cost?"""
+"""What-if: if running jobs gave something up, what would they keep, what would be free, and what would it cost?"""
 
 from __future__ import annotations
 

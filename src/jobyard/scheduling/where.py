@@ -1,4 +1,4 @@
-"""Which nodes may a task have at all, whatever room they have?"""
+"""Node constraints (affinity, labels, taints): which nodes may a task use at all, however much is free there?"""
 
 from __future__ import annotations
 

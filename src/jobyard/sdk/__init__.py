@@ -1,4 +1,4 @@
-"""Inside a job: how far it has come, where to save, whether to stop.
+"""SDK for training scripts: how far is the job, where does it save, and must it stop (preemption)?
 
     from jobyard.sdk import yard_job
 

@@ -1,8 +1,7 @@
-"""Do all ranks stop together? Rank 0 decides, and tells the others through the store that torch keeps for all of them.
+"""Agreement of ranks: do all ranks of a distributed training stop together? Rank 0 decides, through torch's store.
 
-Not by a collective: one of a GPU that nobody had chosen yet fails, and one that only rank 0 joins, because the script
-calls the yard there alone, never ends. Every time that they agree leaves one small key in the store: that is once an
-epoch or save.
+Not by a collective: one on a GPU that nobody has chosen yet fails, and one that only rank 0 joins, because the script
+calls the yard there alone, never ends. Each agreement leaves one small key in the store: once per epoch or save.
 """
 
 from __future__ import annotations

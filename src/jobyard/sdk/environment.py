@@ -1,4 +1,4 @@
-"""What do the variables say, and what if they say nothing, or nonsense?"""
+"""Environment variables of a task: what do they say, and what if they are missing or wrong?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does Hugging Face's `Trainer` talk with the yard?
+"""Hugging Face callback: how does a `Trainer` report epochs and checkpoints, and stop for a preemption?
 
 yard = YardCallback()
 args = TrainingArguments(output_dir=str(yard.job.checkpoint_dir), save_strategy="epoch", ...)

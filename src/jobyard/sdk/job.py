@@ -1,4 +1,4 @@
-"""How does a training script talk with the yard?"""
+"""Training job: how does a training script report epochs, steps and checkpoints, and learn that it must stop?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does Keras' `fit` talk with the yard?
+"""Keras callback: how does `fit` report epochs and checkpoints, and stop for a preemption?
 
 yard = YardCallback()
 backup = keras.callbacks.BackupAndRestore(yard.job.checkpoint_dir)

@@ -1,4 +1,4 @@
-"""How does a PyTorch Lightning trainer talk with the yard?
+"""PyTorch Lightning callback: how does a trainer report epochs and checkpoints, and stop for a preemption?
 
 yard = YardCallback()
 trainer = Trainer(max_epochs=10, default_root_dir=yard.job.checkpoint_dir, callbacks=[yard])

@@ -1,4 +1,4 @@
-"""How does a report reach the yard? As lines of JSON at the end of a file that the agent reads."""
+"""Report spool: how does a report reach the yard? As JSON lines at the end of a file that the agent reads."""
 
 from __future__ import annotations
 

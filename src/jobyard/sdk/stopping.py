@@ -1,4 +1,4 @@
-"""Has anybody asked this job to stop at its next checkpoint? By a file beside the spool, or by SIGTERM."""
+"""Stop signal: was this job asked to stop at its next checkpoint? By a file beside the spool, or by SIGTERM."""
 
 from __future__ import annotations
 

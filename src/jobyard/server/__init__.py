@@ -1,1 +1,1 @@
-"""The driver in real time: the one place that waits and writes. Observe, record, decide, act."""
+"""Server, the driver in real time: the one place that waits and writes. Observe, record, decide, act."""

@@ -1,4 +1,4 @@
-"""`python -m jobyard.server --yard DIR [--background | --listen HOST:PORT]`. Heavy imports wait until needed."""
+"""Command line: `python -m jobyard.server --yard DIR [--background | --listen HOST:PORT]`. Heavy imports come late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accepting: who gets a connection? Everybody until a bound; nobody makes us spin, also without free descriptors."""
+"""Accepting connections: which client gets one? Every client up to a limit; no busy loop when descriptors run out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access over TCP: is a request from the holder of a token, and not from a page in somebody's browser?"""
+"""Access over TCP (authentication): does a request hold a token, and does it not come from a page in a browser?"""
 
 from __future__ import annotations
 

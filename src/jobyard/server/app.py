@@ -1,4 +1,4 @@
-"""The HTTP face: routes, and errors as problem+json."""
+"""HTTP app: the routes, and errors as problem+json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Kubernetes clusters does a yard have, and which of them does a job go to?"""
+"""Clusters of a yard: which Kubernetes clusters are there, and which of them does a job go to?"""
 
 from __future__ import annotations
 

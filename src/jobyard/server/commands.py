@@ -1,4 +1,4 @@
-"""What do requests become? Each checks a request against the state and answers with the events that it makes."""
+"""Commands: which events does a request become? Each checks a request against the state and answers with events."""
 
 from __future__ import annotations
 

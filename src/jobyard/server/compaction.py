@@ -1,6 +1,6 @@
-"""Compaction: the journal does not grow for ever. Now and then a base is written, and rows that no start needs go.
+"""Compaction: how does the journal stay small? Now and then a base is written, and rows that no start needs go.
 
-The rows since the base before are kept: should the newest base be damaged, they and the other one still make the whole.
+The rows since the base before are kept: if the newest base is damaged, they and the older one still give the state.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Connection: one client's HTTP on one socket, and how long it is waited for in each of its states."""
+"""Connection: how long is one client's HTTP connection kept in each of its states (timeouts)?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can a job run in containers, and on which machines?"""
+"""Containers: can a job run in containers, and on which machines?"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Damages: what is replayed of a journal with rows that cannot be read, or carried out, and what must stand still?
+"""Damaged rows: what is replayed of a journal with rows that cannot be read or applied, and what is put on hold?
 
-The jobs that such a row concerns are held. Where nobody can say which they are, the yard can only be looked at, until
-somebody accepts that the row is lost.
+The jobs that such a row concerns are held. Where nobody can say which they are, the yard is read-only, until somebody
+accepts that the row is lost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How is a yard's database opened? SQLite in WAL mode with full syncs; new ones at once, older ones through Alembic."""
+"""Database: how is it opened? SQLite in WAL mode with full syncs; new ones directly, older ones through Alembic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would submitting do? The same checks and the same scheduler, and nothing kept."""
+"""Dry run: what would submitting do? The same checks and the same scheduler, and nothing is stored."""
 
 from __future__ import annotations
 

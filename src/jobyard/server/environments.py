@@ -1,9 +1,9 @@
-"""Environment files: which variables of the submitting shell does a job have? Beside the journal, and never in it.
+"""Environment files: which variables of the submitting shell does a job have? Stored beside the journal, never in it.
 
 A shell's environment is full of secrets, and a journal is copied, mailed and kept for years. Each file has the
 variables of one shell, mode 0600, under a random name that the job's spec carries; jobs of one shell share it. It is on
-disk before its job is acknowledged. It goes with the last job that needs it: some time after that has ended, because
-`yard retry` needs it again. What no job names was left by a crash, and is deleted at the next start.
+disk before its job is acknowledged. It is deleted some time after the last job that needs it has ended, because
+`yard retry` needs it again. A file that no job names was left by a crash, and is deleted at the next start.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Failed logins: how often did an address send wrong tokens lately, and how long is it kept waiting for the answer?
+"""Failed logins (rate limit): how often did an address send wrong tokens lately, and how long must it wait?
 
-Only refusals wait: a good token is let in at once, also from an address where others guess.
+Only refusals wait: a valid token is let in at once, also from an address where others guess.
 """
 
 from __future__ import annotations

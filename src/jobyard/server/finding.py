@@ -1,7 +1,7 @@
-"""Selector: which job is meant by `17`, `fba3`, `train` or `last`?
+"""Job selector: which job is meant by `17`, `fba3`, `train` or `last`?
 
 A command must never hit another job than the one that was meant. So all digits are a job's number and nothing else, and
-the beginning of an id needs a letter: of the ids, which are hexadecimal, half begin with a digit.
+the beginning of an id needs a letter: ids are hexadecimal, and many of them begin with a digit.
 """
 
 from __future__ import annotations

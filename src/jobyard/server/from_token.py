@@ -1,4 +1,4 @@
-"""Jobs that come with a token: what may they use of the server's own machine? Neither its files nor its account."""
+"""Jobs submitted with a token: what may they use of the server's own machine? Neither its files nor its account."""
 
 from __future__ import annotations
 

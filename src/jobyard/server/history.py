@@ -1,4 +1,4 @@
-"""History: a line for each job that has ended. It is kept longer than the journal's rows, for later simulations."""
+"""History (accounting): what is kept of a job that has ended? One line, for simulations, after its rows are gone."""
 
 from __future__ import annotations
 

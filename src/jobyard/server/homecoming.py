@@ -1,4 +1,4 @@
-"""Where do the results of tasks on other machines end up? Where their job was submitted, beside what is there."""
+"""Result collection: where do the results of tasks on other machines go? To where their job was submitted."""
 
 from __future__ import annotations
 

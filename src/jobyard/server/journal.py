@@ -1,4 +1,4 @@
-"""What has happened, on disk: a row is a batch of events, and what `append` has returned from is durable."""
+"""Journal: what has happened, on disk? A row is a batch of events; when `append` returns, its row is durable."""
 
 from __future__ import annotations
 

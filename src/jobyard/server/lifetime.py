@@ -1,4 +1,4 @@
-"""When does a background server leave? After an idle time, never while work is pending or someone is being answered."""
+"""Idle shutdown: when does a background server end? After an idle time, never while work or requests are pending."""
 
 from __future__ import annotations
 

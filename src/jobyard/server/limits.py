@@ -1,4 +1,4 @@
-"""Limits: how much may one caller take of the server, so that the others do not notice? Each number with its reason.
+"""Limits per client: how much of the server may one caller use, so that others do not notice? Numbers with reasons.
 
 What an administrator may want to change is a knob (`settings.ServerKnobs`); the rest follows from it here.
 """

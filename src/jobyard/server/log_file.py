@@ -1,4 +1,4 @@
-"""The server's log: a file that stays small, whatever happens how often.
+"""Log file of the server: how does it stay small, however often something happens? By rotation and a rate limit.
 
 Standard output and error are the file itself, so that the last words of a crash are in it too; when it is full they are
 moved to a new one.

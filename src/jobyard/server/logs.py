@@ -1,4 +1,4 @@
-"""Where do the bytes of a job's tasks come from? Files of attempts, read as they grow and complete once they ended."""
+"""Task logs: where do the bytes of a job's tasks come from? Files of attempts, read as they grow, to their end."""
 
 from __future__ import annotations
 

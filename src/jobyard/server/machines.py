@@ -1,4 +1,4 @@
-"""Which machines and clusters does a yard have, and how does its server talk to them? This one, and those added."""
+"""Executors of a yard: which machines and clusters does it have, and how does its server talk to them?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server's life: open the yard, listen, serve until it is over, close in order."""
+"""Server process: how does it start and end? Open the yard, listen, serve until it is over, close in order."""
 
 from __future__ import annotations
 

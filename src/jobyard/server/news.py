@@ -1,4 +1,4 @@
-"""News: what has happened that one subscriber has not read yet? Bounded by what it weighs, not by how often it came."""
+"""Subscription: which journalled events has one subscriber not read yet? Bounded by their number, then cut off."""
 
 from __future__ import annotations
 

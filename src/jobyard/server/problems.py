@@ -1,4 +1,4 @@
-"""How does an answer look on the wire? JSON of ASCII letters; an error is RFC 9457, with our stable code."""
+"""Problem responses: how does an answer look on the wire? ASCII JSON; an error is RFC 9457, with our stable code."""
 
 from __future__ import annotations
 

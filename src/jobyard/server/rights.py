@@ -1,4 +1,4 @@
-"""Rights: who makes a request, and may they?
+"""Rights (authorisation): who makes a request, and may they?
 
 Over the Unix socket it is the owner of the yard: the socket's directory lets in nobody else. Over TCP it is the holder
 of a token. Never what the request says of itself.

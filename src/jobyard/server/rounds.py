@@ -1,4 +1,4 @@
-"""A round: what do commands and observations that came together do to the state, and whose fault is an error?"""
+"""Round: what do the commands and observations of one pass of the loop do to the state, and whose fault is an error?"""
 
 from __future__ import annotations
 

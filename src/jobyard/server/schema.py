@@ -1,4 +1,4 @@
-"""Which tables does a yard have? The newest form; `migrations/` leads there from every older one."""
+"""Database schema: which tables does a yard have? The newest form; `migrations/` leads there from every older one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes along with a job to machines that do not share our disk? A frozen copy of where it was submitted."""
+"""Sending code: what is sent with a job to machines that do not share our disk? A frozen copy of its directory."""
 
 from __future__ import annotations
 

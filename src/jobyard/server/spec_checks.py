@@ -1,4 +1,4 @@
-"""Spec checks: does a job make sense by itself? What its fields say about each other; `model.checks` looks at each.
+"""Spec checks (validation): does a job make sense by itself? Fields against each other; `model.checks` looks at each.
 
 Asked of a request while it is read, in a thread where it is large: a hundred million lines take a while.
 """

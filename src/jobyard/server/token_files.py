@@ -1,4 +1,4 @@
-"""Which tokens stand in files? Those of a mounted Secret: a file NAME is a token of NAME, NAME.admin an admin's."""
+"""Token files: which tokens are in files of a mounted Secret? A file NAME is a token of NAME, NAME.admin an admin's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may talk to a server on TCP? Whoever has a token: 256 random bits, of which we keep only a hash."""
+"""Tokens: who may call a server on TCP? Holders of a token: 256 random bits, of which we store only a hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do requests about training become? As in `commands`: checked against the state, answered with events."""
+"""Training commands: which events do yield and scale requests become? Checked against the state, as in `commands`."""
 
 from __future__ import annotations
 

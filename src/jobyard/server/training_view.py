@@ -1,4 +1,4 @@
-"""What do people see of training: how far it is, how long it will take, what it costs?"""
+"""Training view: how far is the training, how long will it take (ETA), and what does it cost?"""
 
 from __future__ import annotations
 

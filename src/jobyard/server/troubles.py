@@ -1,4 +1,4 @@
-"""Troubles: which errors has the server survived? Counted by what they spoiled; each is in the log with its trace."""
+"""Error counters: which errors has the server survived? Counted by what they spoiled; each is logged with its trace."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Unheard: which words have broken the state, so that they are not heard again for a while?
+"""Ignored events: which observations have broken the state, so that they are ignored for a while?
 
-By kind and subject: what a node measures is never the same twice, and each time costs going back to the disk.
+By kind and subject: what a node measures is never the same twice, and each failure costs a reload from the disk.
 """
 
 from __future__ import annotations

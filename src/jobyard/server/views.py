@@ -1,4 +1,4 @@
-"""What do people and programs get to see? Views of the state, made on demand."""
+"""Views: what do people and programs see of jobs and tasks? Made from the state on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do routes work with? One open yard."""
+"""Open yard: what do routes work with? One open yard: its loop, database and knobs."""
 
 from __future__ import annotations
 

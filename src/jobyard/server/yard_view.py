@@ -1,4 +1,4 @@
-"""What may executors ask of the yard? Answers from the state, at any time: the loop's half of their YardView."""
+"""YardView: what may executors ask of the yard? Answers from the state, at any time: the loop's half of it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The driver in virtual time: the same engine and scheduler, a fake agent, one source of chance. Never the server."""
+"""Simulator, the driver in virtual time: same engine and scheduler, a fake agent, one random source. No server."""

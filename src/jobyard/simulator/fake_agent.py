@@ -1,4 +1,4 @@
-"""What does an agent do with the effects that it gets? The promises of the real one, without processes or a clock."""
+"""Fake agent: what does an agent do with its effects? The promises of the real one, without processes or a clock."""
 
 from __future__ import annotations
 

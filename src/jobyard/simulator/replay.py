@@ -1,4 +1,4 @@
-"""What would the yard do? Whole days in seconds: a clock that jumps from event to event."""
+"""Simulation: what would the yard do? Whole days in seconds: a clock that jumps from event to event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a training job go: epoch by epoch, faster with more, with a checkpoint after each, and memory that grows?"""
+"""Simulated training: how does a training job run? By epochs, with a checkpoint after each, and memory that grows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code on its way out and results on their way home, on the submitting machine: which files, packed how, put where.
+"""Staging: code that is sent out and results that come back, on the submitting machine: which files, packed how, where?
 
 No server, no connection and no agent here: this package reads and writes directories and archives, nothing else.
 """

@@ -1,4 +1,4 @@
-"""How is a tree written as a tar? GNU's format: any name as its bytes, any length, whole seconds, nobody's uid."""
+"""Archive: how is a tree written as a tar? In GNU's format: any name as its bytes, any length, whole seconds, uid 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the paths of --copy-forward and --copy-backwards name in the tree?"""
+"""Copied paths: what do the paths of --copy-forward and --copy-backwards name in the tree?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names do the lines of a .gitignore leave out? The same ones as with git, byte for byte, without git.
+"""Ignore rules: which names do the lines of a .gitignore leave out? The same ones as with git, byte for byte.
 
 Written after git's dir.c and wildmatch.c, and tested against git itself. A directory that is left out is not entered,
 so a name is only asked about when all directories above it stay: a rule matches that one name, and nothing below it.

@@ -1,4 +1,4 @@
-"""Which files did we hash before, and have not changed since? What git keeps in its index."""
+"""File hash cache: which files did we hash before, and have not changed since? As git does in its index."""
 
 from __future__ import annotations
 

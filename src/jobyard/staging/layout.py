@@ -1,4 +1,4 @@
-"""Where do the results and the output of a task go on the submitting machine?"""
+"""Results layout: where do the results and the output of a task go on the submitting machine?"""
 
 from __future__ import annotations
 

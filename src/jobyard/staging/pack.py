@@ -1,4 +1,4 @@
-"""How is a tree frozen at submit? As one archive under the hash of its content: the same tree is stored once."""
+"""Tree snapshot: how is a tree frozen at submit? As one archive under the hash of its content; stored once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a file put where another may be? Beside it: nothing is overwritten, and doing it twice changes nothing."""
+"""Placing files: how is a file put where another may be? Beside it: nothing is overwritten; safe to repeat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do results come home? Into their directory and nowhere else, and never over what is there."""
+"""Unpacking results: how are a task's results put in place? In their directory only, and never over existing files."""
 
 from __future__ import annotations
 

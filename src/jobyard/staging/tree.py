@@ -1,4 +1,4 @@
-"""Which files of a directory are sent along? All but what .gitignore and .yardignore name, `.git` and `job_results`."""
+"""Tree scan: which files of a directory are sent? All except `.git`, `job_results` and what ignore files name."""
 
 from __future__ import annotations
 

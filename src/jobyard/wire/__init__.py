@@ -1,1 +1,1 @@
-"""The words on the wire: what a client asks and what the server answers. Plain dataclasses, in model.codec's JSON."""
+"""Wire format: what may a client ask, and what does the server answer? Plain dataclasses, in model.codec's JSON."""

@@ -1,4 +1,4 @@
-"""Reading a request: which noun is in these bytes? JSON as the standard has it, and nothing that is only nearly so."""
+"""Request parsing: which noun is in these bytes? JSON as the standard has it, and nothing that is only nearly so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may a client ask?"""
+"""Requests: what may a client ask?"""
 
 from __future__ import annotations
 

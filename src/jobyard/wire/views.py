@@ -1,4 +1,4 @@
-"""What does the server answer? Read-only views, complete enough that no client needs to compute."""
+"""Views: what does the server answer? Read-only, complete enough that no client needs to compute."""
 
 from __future__ import annotations
 

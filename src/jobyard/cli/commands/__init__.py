@@ -1,1 +1,1 @@
-"""One module for each verb; each has `command`. They are named in `cli.group.VERBS` and imported when used."""
+"""Verbs: one module for each, with its `command`. `cli.group.VERBS` names them; each is imported when it is used."""

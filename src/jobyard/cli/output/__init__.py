@@ -1,1 +1,1 @@
-"""The one place that prints: tables and sentences for people, JSON for programs, the live display, tasks' output."""
+"""Output: the one place that prints. Tables and sentences for people, JSON for programs, live display, task output."""

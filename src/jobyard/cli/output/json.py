@@ -1,4 +1,4 @@
-"""How do programs read an answer? Every field written out, times as unix seconds."""
+"""JSON output: how do programs read an answer? Every field written out, times as unix seconds."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What does a person see of a job on a terminal? A bar, counts, rate, ETA, why it waits, and the first failure at once.
+"""Live display: what does a terminal show of a job? A bar, counts, rate, ETA, why it waits, the first failure.
 
-Imports rich, which costs a tenth of a second: only who draws imports this module.
+Imports rich, which costs a tenth of a second: only code that draws imports this module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What does a person see of a job where there is no terminal? Few plain lines on stderr."""
+"""Plain display: what does a person see of a job where there is no terminal? A few plain lines on stderr."""
 
 from __future__ import annotations
 

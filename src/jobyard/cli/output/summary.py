@@ -1,4 +1,4 @@
-"""How did a job end? The lines said at the end, and the exit code."""
+"""Summary: how did a job end? The last lines that are printed, and the exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do people read a list? Aligned columns, on a terminal cut to its width. No library: it must be quick."""
+"""Tables: how do people read a list? Aligned columns, cut to the terminal's width. No library: it must be quick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is the output of tasks shown? One task as it is; several merged, each line with its task before it."""
+"""Task output: how are logs shown? One task as it is; several merged, each line with its task before it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How are sentences, states, times and other people's text shown?
+"""Terminal text: how are sentences, states, times and text from outside printed safely (escape sequences removed)?
 
 Whatever is printed for people goes through `echo` or `say`, and there through `harmless`: names, messages and paths
-come from outside, and must not steer a terminal. Only what tasks wrote (`tasklog.py`) is passed on as it is.
+come from outside, and must not control a terminal. Only what tasks wrote (`tasklog.py`) is passed on as it is.
 """
 
 from __future__ import annotations

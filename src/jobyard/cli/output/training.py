@@ -1,4 +1,4 @@
-"""How does training go? Numbers with a small plot beside them."""
+"""Training display: how does training go (epochs, loss, ETA)? Numbers with a small plot beside them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A task's pod, reached from here with the caller's own identity. Needs the extra `kubernetes`; see `reaching`."""
+"""Pod access: a task's pod, reached with the caller's own identity. Needs the extra `kubernetes`; see `reaching`."""

@@ -1,4 +1,4 @@
-"""What may the caller make in a cluster? Pods that build images, and Secrets: with the rights of the own kubeconfig."""
+"""Cluster access for builds: how does the caller create pods and Secrets? With the rights of their own kubeconfig."""
 
 from __future__ import annotations
 

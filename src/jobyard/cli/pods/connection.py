@@ -1,4 +1,4 @@
-"""How is a pod asked? Through the API server."""
+"""Pod connection: how is one pod looked at and waited for? Through the API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a command run beside a task, with our terminal as its own?"""
+"""Exec in a pod: how does a command run beside a task, with our terminal as its own?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a port of a pod come here? A listener on loopback, and a websocket for each of its connections."""
+"""Port forwarding: how is a port of a pod reached from here? A listener on loopback, a websocket per connection."""
 
 from __future__ import annotations
 

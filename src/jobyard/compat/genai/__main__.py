@@ -1,4 +1,4 @@
-"""`python -m jobyard.compat.genai deploy|scale|delete|monitor|status`."""
+"""Command line: `python -m jobyard.compat.genai deploy|scale|delete|monitor|status`."""
 
 from __future__ import annotations
 

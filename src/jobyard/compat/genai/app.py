@@ -1,4 +1,4 @@
-"""The endpoints of the other system's three services, as one app: `uvicorn jobyard.compat.genai.app:app`."""
+"""HTTP app: the endpoints of the other system's three services in one: `uvicorn jobyard.compat.genai.app:app`."""
 
 from __future__ import annotations
 

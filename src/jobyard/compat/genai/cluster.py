@@ -1,4 +1,4 @@
-"""How is a cluster asked about what the yard does not tell: PyTorchJobs of others, what is left of jobs, quotas?"""
+"""Cluster queries: what does the yard not know? PyTorchJobs of others, objects that jobs left behind, quotas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What job is a manifest that is deployed, and what did it get?"""
+"""Deployment: which job does a deployed manifest describe, and what did it get?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be done with jobs, whoever made them?"""
+"""Service: what can be done with jobs, no matter who created them? Scale, report a checkpoint, delete, adopt."""
 
 from __future__ import annotations
 

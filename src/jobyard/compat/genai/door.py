@@ -1,4 +1,4 @@
-"""Who may come in? Whoever has the token; where there is none, this user's programs on this machine alone."""
+"""Token check: who may call these endpoints? Holders of the token; without one, only this user's local programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be in the way that is nobody's fault?"""
+"""Errors of this service: which requests are right, but cannot be met now?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many GPUs can a job have: the best fit over what is free, its own counted in?"""
+"""Best fit: how many GPUs can a job have, counting what is free and what it has already?"""
 
 from __future__ import annotations
 

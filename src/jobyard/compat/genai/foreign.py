@@ -1,4 +1,4 @@
-"""What does a PyTorchJob say that other hands made, and what is it with another number of GPUs? Pure: objects only."""
+"""Foreign PyTorchJobs: what do objects that others created say, and how are they resized? Pure: objects only."""
 
 from __future__ import annotations
 

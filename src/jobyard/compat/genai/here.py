@@ -1,4 +1,4 @@
-"""Which yard, which of its clusters, and when do jobs grow? As the environment says."""
+"""Configuration from the environment: which yard, which of its clusters, and when do jobs grow?"""
 
 from __future__ import annotations
 

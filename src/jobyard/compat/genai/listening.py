@@ -1,4 +1,4 @@
-"""Where does `monitor` listen? At MHOST:MPORT, and FLASK_PORT beside it; without a token on this machine only."""
+"""Listening address: where does `monitor` listen? MHOST:MPORT, and FLASK_PORT too; without a token on loopback only."""
 
 from __future__ import annotations
 

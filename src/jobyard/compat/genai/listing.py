@@ -1,7 +1,7 @@
-"""Which of a yard's jobs are listed? Those that have not ended, and for a while those that have.
+"""Job list: which of a yard's jobs are listed? Those that have not ended, and for a while those that have.
 
-Of a job that has ended on a cluster the record is there as long as its object is: whoever deletes that deletes the
-record, for everybody. That it was deleted here is written on the job in the yard: every process sees it at once.
+A job that ended on a cluster is listed as long as its object exists: whoever deletes the object deletes the record,
+for everybody. A deletion from here is written on the job in the yard, so that every process sees it at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is there: which jobs, whoever made them, which free GPUs, which quota?"""
+"""Lookup: which jobs (of the yard and of others), which free GPUs, which quota are there now?"""
 
 from __future__ import annotations
 

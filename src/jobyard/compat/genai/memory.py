@@ -1,4 +1,4 @@
-"""What does a process that serves remember? Who is to grow, and what it heard; it is gone when the process is."""
+"""Process memory: which jobs are to grow, and which checkpoints were reported? Lost when the process ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The endpoints of the job metadata manager. What the yard measures is shown here, and not overwritten by hand."""
+"""Job metadata endpoints: the job records over HTTP. What the yard measures is shown, and cannot be overwritten."""
 
 from __future__ import annotations
 

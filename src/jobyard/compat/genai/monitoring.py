@@ -1,4 +1,4 @@
-"""GET /freegpu and /resourcequota of the monitoring service, POST /scale of the manager."""
+"""Monitoring endpoints: GET /freegpu and /resourcequota of the monitoring service, POST /scale of the manager."""
 
 from __future__ import annotations
 

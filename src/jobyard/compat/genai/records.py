@@ -1,4 +1,4 @@
-"""What does the other system write down of a job, and in which orders does it list jobs?"""
+"""Job record: what does the other system store about a job, and in which orders does it list jobs?"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Checkpoints that a job told us of: how are they written on the job itself, where every process can read them?
+"""Checkpoint reports: how is what a job reported stored on the job itself, where every process can read it?
 
-On a job of the yard by the yard's own annotations, on a PyTorchJob of others by those of the object.
+On a job of the yard in the yard's annotations, on a PyTorchJob of others in those of the object.
 """
 
 from __future__ import annotations

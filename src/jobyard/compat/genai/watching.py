@@ -1,4 +1,4 @@
-"""Who has just ended, so that another one may grow? Looked at in a thread, while an app serves."""
+"""Watch for ended jobs: which job has just ended, so that another one may grow? A thread beside the HTTP app."""
 
 from __future__ import annotations
 

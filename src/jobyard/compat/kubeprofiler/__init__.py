@@ -1,1 +1,1 @@
-"""`run-scheduler` and its kin, of KubeProfiler's scheduler. What each flag becomes: docs/compat/kubeprofiler.md."""
+"""KubeProfiler compatibility: `run-scheduler` and its other commands. Flag by flag: docs/compat/kubeprofiler.md."""

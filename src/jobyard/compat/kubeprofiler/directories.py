@@ -1,4 +1,4 @@
-"""What are /custom, /snapshots and /data, in a container and without one?"""
+"""Directories: what are /custom, /snapshots and /data, in a container and without one?"""
 
 from __future__ import annotations
 

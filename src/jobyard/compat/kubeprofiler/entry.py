@@ -1,4 +1,4 @@
-"""Where the commands begin and end: each error is one sentence and an exit code, as with `yard`."""
+"""Entry points: how do the commands start and fail? Each error is one sentence and an exit code, as with `yard`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which flags does `run-scheduler` have, and what do they mean?"""
+"""Flags of `run-scheduler`: which are there, and what do they mean?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What job is a call of `run-scheduler`?"""
+"""Translation into a job: which JobSpec is a call of `run-scheduler`?"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`execute_batch` and `execute_remote` of ml-scheduler. What each flag becomes: docs/compat/ml-scheduler.md."""
+"""ml-scheduler compatibility: `execute_batch` and `execute_remote`. Flag by flag: docs/compat/ml-scheduler.md."""

@@ -1,4 +1,4 @@
-"""Which jobs is a batch file, and what are its lines called?"""
+"""Batch file: which jobs does it become, and how are its lines named?"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How is something said? ml-scheduler's lines on stdout, each at once; our own sentences on stderr.
+"""Console: how are lines printed? ml-scheduler's on stdout, each at once; our own sentences on stderr.
 
-Where nobody reads any more (`| head`) the work goes on to its end, and the rest is not told.
+Where nobody reads any more (`| head`) the work goes on to its end, and the rest is not printed.
 """
 
 from __future__ import annotations

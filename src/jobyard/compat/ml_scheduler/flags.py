@@ -1,4 +1,4 @@
-"""Which flags do `execute_batch` and `execute_remote` have, and what do they mean?"""
+"""Flags of `execute_batch` and `execute_remote`: which are there, and what do they mean?"""
 
 from __future__ import annotations
 

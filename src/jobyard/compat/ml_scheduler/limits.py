@@ -1,4 +1,4 @@
-"""How many lines does a machine take at once, and on which GPUs? ml-scheduler's rule, which its console shows."""
+"""Concurrency limits: how many lines does a machine run at once, and on which GPUs? ml-scheduler's own rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do the machines that a command names become nodes of the yard, for as long as it runs?"""
+"""Machines of a command: how do they become nodes of the yard, for as long as the command runs?"""
 
 from __future__ import annotations
 

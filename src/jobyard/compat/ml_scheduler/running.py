@@ -1,4 +1,4 @@
-"""How are jobs run to their end, and what is told meanwhile?"""
+"""Running jobs: how are the jobs of a command followed to their end, and what is printed meanwhile?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does the console say? ml-scheduler's lines, from what the yard tells."""
+"""Console lines: what does ml-scheduler print when a line starts, ends or fails?"""
 
 from __future__ import annotations
 

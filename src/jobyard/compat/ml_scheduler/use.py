@@ -1,4 +1,4 @@
-"""Use: which commands have machines of the yard now? A lock that they share; the system lets it go when one dies."""
+"""Use lock: which commands use machines of the yard now? A shared file lock; the system frees it when one dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection that it is handed."""
+"""Alembic environment: runs the migrations on the connection that it is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One small module per verb: parse, call, answer."""
+"""Routes: one small module for each verb: parse, call, answer."""
 
 from jobyard.server.routes import (
     annotate,

@@ -1,4 +1,4 @@
-"""POST /jobs/{selector}/annotations: keep words of another program with a job."""
+"""POST /jobs/{selector}/annotations: store annotations of another program with a job."""
 
 from __future__ import annotations
 

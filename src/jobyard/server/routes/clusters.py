@@ -1,4 +1,4 @@
-"""/clusters: the Kubernetes clusters of a yard; adding one and letting it go."""
+"""/clusters: the Kubernetes clusters of a yard; adding and removing them."""
 
 from __future__ import annotations
 

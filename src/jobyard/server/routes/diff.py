@@ -1,4 +1,4 @@
-"""GET /jobs/{selector}/diff: what the tree that a job's image was made from had beyond its commit."""
+"""GET /jobs/{selector}/diff: which uncommitted changes did the tree have that a job's image was built from?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/nodes: the machines, what they have and who holds it; adding, draining and letting them go."""
+"""/nodes: the machines, what they have and which jobs hold it; adding, draining and removing them."""
 
 from __future__ import annotations
 

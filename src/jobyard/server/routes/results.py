@@ -1,4 +1,4 @@
-"""GET /jobs/{selector}/results: what tasks on other machines brought home, as one tar."""
+"""GET /jobs/{selector}/results: the collected results of tasks on other machines, as one tar."""
 
 from __future__ import annotations
 

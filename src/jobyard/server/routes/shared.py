@@ -1,4 +1,4 @@
-"""What do routes share? Getting at the yard, reading a request, answering with a view, and server-sent events."""
+"""Shared by routes: getting at the yard, reading a request, answering with a view, and server-sent events."""
 
 from __future__ import annotations
 

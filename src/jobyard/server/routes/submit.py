@@ -1,4 +1,4 @@
-"""POST /jobs: submit, or look at what submitting would do."""
+"""POST /jobs: submit a job, or show what submitting would do (dry run)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GET, POST, DELETE /tokens: who may talk to this server on TCP."""
+"""GET, POST, DELETE /tokens: who may call this server on TCP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GET /jobs/{selector}/unit: where one task runs, for who wants to go there."""
+"""GET /jobs/{selector}/unit: where does one task run (node, pod)? For callers who want to go there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POST /jobs/{selector}/yield: stop a job at its next checkpoint, and let it wait again."""
+"""POST /jobs/{selector}/yield: preempt a job: stop it at its next checkpoint, and let it wait again."""
 
 from __future__ import annotations
 

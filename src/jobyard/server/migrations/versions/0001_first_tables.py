@@ -1,4 +1,4 @@
-"""The first tables: journal, tokens, facts."""
+"""Migration 1, the first tables: journal, tokens, facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the journal carry a checksum, and name the jobs that they concern. Old rows are stamped as they are now."""
+"""Migration 2, checksums: rows of the journal get one, and name their jobs. Old rows are stamped as they are now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens have a kind. Those from before are members: the yard's owner makes admins, over the Unix socket."""
+"""Migration 3, kinds of tokens: older tokens are members; the yard's owner makes admins, over the Unix socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row of the journal may be a base, the whole state, at which a replay begins. Jobs that end leave a line."""
+"""Migration 4, bases and history: a row may be a base (the whole state) to replay from; ended jobs leave a line."""
 
 from __future__ import annotations
 
