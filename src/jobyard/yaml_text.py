@@ -20,7 +20,7 @@ GROWTH_MOST = 4 << 20  # characters that aliases may add to what is written: som
 VALUE_WEIGHT = 16  # characters that a value counts beside its text, or a million empty ones would weigh nothing
 
 
-class Unreadable(UserError):
+class UnreadableYaml(UserError):
     """Not YAML, or none that is taken. It has the code of its parent: it never crosses the wire."""
 
 
@@ -44,44 +44,44 @@ class _Loader(yaml.SafeLoader):
 def nodes_of(text: str, most: int = TEXT_MOST) -> list[yaml.Node]:
     """The documents of a text that are not empty, as trees in which an alias is the node it stands for.
 
-    Whoever walks them, aliases included, meets at most `GROWTH_MOST` more than is written. Raises Unreadable.
+    Whoever walks them, aliases included, meets at most `GROWTH_MOST` more than is written. Raises UnreadableYaml.
     """
     if len(text) > most:
-        raise Unreadable(f"too long to be read as YAML; at most {most >> 20} MiB are taken")
+        raise UnreadableYaml(f"too long to be read as YAML; at most {most >> 20} MiB are taken")
     try:
         found = [node for node in yaml.compose_all(text, Loader=_Loader) if node is not None]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         hint = "; indent with blanks" if "'\\t'" in str(error.problem) else ""
-        raise Unreadable(f"{where}not valid YAML: {error.problem or error.context}{hint}") from None
+        raise UnreadableYaml(f"{where}not valid YAML: {error.problem or error.context}{hint}") from None
     except yaml.YAMLError as error:
         position = getattr(error, "position", None)
         where = f"line {text.count(chr(10), 0, position) + 1}: " if isinstance(position, int) else ""
-        raise Unreadable(f"{where}not valid YAML: {getattr(error, 'reason', error)}") from None
+        raise UnreadableYaml(f"{where}not valid YAML: {getattr(error, 'reason', error)}") from None
     for node in found:
         _Measure().check(node)
     return found
 
 
 def value_of(text: str) -> Any:
-    """The one document of a text as plain Python values; None where there is none. Raises Unreadable."""
+    """The one document of a text as plain Python values; None where there is none. Raises UnreadableYaml."""
     nodes = nodes_of(text)
     if len(nodes) > 1:
         line = nodes[1].start_mark.line + 1
-        raise Unreadable(f"line {line}: a second document; write one document per file")
+        raise UnreadableYaml(f"line {line}: a second document; write one document per file")
     if not nodes:
         return None
     try:
         return _Loader("").construct_document(nodes[0])
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none, as 2024-13-45
-        raise Unreadable(f"not valid YAML: {getattr(error, 'problem', None) or error}") from None
+        raise UnreadableYaml(f"not valid YAML: {getattr(error, 'problem', None) or error}") from None
 
 
 def check_files(paths: Iterable[str]) -> None:
     """Look at files that a library will read by itself; one that is not there is the library's to tell of.
 
-    Raises Unreadable with the name of the file.
+    Raises UnreadableYaml with the name of the file.
     """
     for path in paths:
         try:
@@ -89,8 +89,8 @@ def check_files(paths: Iterable[str]) -> None:
                 nodes_of(file.read(FILE_MOST + 1), FILE_MOST)
         except OSError:
             continue
-        except Unreadable as error:
-            raise Unreadable(f"{path}: {error}") from None
+        except UnreadableYaml as error:
+            raise UnreadableYaml(f"{path}: {error}") from None
 
 
 class _Measure:
@@ -107,7 +107,7 @@ class _Measure:
             raise _too_deep(document.start_mark.line + 1)
         growth = whole - self._written
         if growth > GROWTH_MOST:
-            raise Unreadable(
+            raise UnreadableYaml(
                 f"its aliases (*name) stand for too much: at most {GROWTH_MOST >> 20} MiB more than is written"
                 " are taken; write the values out where they are needed"
             )
@@ -117,7 +117,7 @@ class _Measure:
             return self._whole[id(node)]
         if id(node) in self._open:
             line = node.start_mark.line + 1
-            raise Unreadable(f"line {line}: an anchor that contains itself; write the value out")
+            raise UnreadableYaml(f"line {line}: an anchor that contains itself; write the value out")
         self._open.add(id(node))
         match node:
             case yaml.MappingNode():
@@ -136,5 +136,5 @@ class _Measure:
         return whole
 
 
-def _too_deep(line: int) -> Unreadable:
-    return Unreadable(f"line {line}: nested too deeply to be read; at most {DEPTH_MOST} levels are taken")
+def _too_deep(line: int) -> UnreadableYaml:
+    return UnreadableYaml(f"line {line}: nested too deeply to be read; at most {DEPTH_MOST} levels are taken")

@@ -16,8 +16,8 @@ from urllib.request import Request, urlopen
 import pytest
 import yaml
 
-from jobyard.compat.genai.cluster import Cluster as Asked
-from jobyard.compat.genai.desk import Desk
+from jobyard.compat.genai.cluster import NamespaceApi
+from jobyard.compat.genai.service import Service
 from jobyard.executors.kubernetes.kinds import KINDS
 from jobyard.model.node import ClusterConfig
 from tests.cluster.api import Object
@@ -137,13 +137,13 @@ def test_a_quota_is_kept_and_shown(yard: ClusterYard) -> None:
     path = f"/api/v1/namespaces/{yard.namespace}/resourcequotas"
     yard.cluster.api.create(path, {"metadata": {"name": "gpus"}, "spec": hard})
     yard.cluster.api.until(f"{path}/gpus", lambda seen: seen.get("status", {}).get("hard"))
-    assert desk(yard).quota(yard.namespace) == ("3", "0")
+    assert service(yard).quota(yard.namespace) == ("3", "0")
     until(lambda: yard.json("clusters")[0]["is_connected"])
     assert deploy(yard, sample("pytorchjob-2-4.yaml")).endswith("gets 3 GPUs of 2..4")
 
 
-def desk(yard: ClusterYard) -> Desk:
-    return Desk(lambda: yard.client)
+def service(yard: ClusterYard) -> Service:
+    return Service(lambda: yard.client)
 
 
 @pytest.mark.long
@@ -151,7 +151,7 @@ def test_a_job_of_other_hands_is_adopted_and_scaled(yard: ClusterYard) -> None:
     path = f"{PYTORCHJOBS}/namespaces/{yard.namespace}/pytorchjobs"
     yard.cluster.api.create(path, sample("scale.yaml", ["sh", "-c", "exec tail -f /dev/null # --num_processes=1"]))
     until(lambda: "running, not the yard's" in genai(yard, "status").stdout)
-    assert desk(yard).record("adopted-pytorchjob").gpu_assigned == 1
+    assert service(yard).record("adopted-pytorchjob").gpu_assigned == 1
     done = genai(yard, "scale")
     assert (done.returncode, done.stdout) == (0, "adopted-pytorchjob goes from 1 to 3 GPUs\n"), done.stderr
     until(lambda: gpus_of_pods(yard) == ["3"], 120)
@@ -159,7 +159,7 @@ def test_a_job_of_other_hands_is_adopted_and_scaled(yard: ClusterYard) -> None:
     (container,) = pod["spec"]["containers"]
     assert container["command"][-1].endswith("--num_processes=3")
     assert {"name": "NGPU", "value": "3"} in container["env"]
-    record = until(lambda: found if (found := desk(yard).record("adopted-pytorchjob")).gpu_assigned else None)
+    record = until(lambda: found if (found := service(yard).record("adopted-pytorchjob")).gpu_assigned else None)
     assert (record.gpu_assigned, record.restarts) == (3, 1)
     assert genai(yard, "delete", "-n", "adopted-pytorchjob").stdout == "adopted-pytorchjob is deleted\n"
     yard.cluster.api.until_none(path)
@@ -171,9 +171,9 @@ def test_a_job_without_annotations_is_adopted_when_it_is_added(yard: ClusterYard
     made = sample("scale.yaml")
     del made["metadata"]["annotations"]
     yard.cluster.api.create(path, made)
-    assert desk(yard).records() == []
-    assert desk(yard).adopt("adopted-pytorchjob", 1, 2, 1).gpu_lim == 2
-    assert [each.job_name for each in desk(yard).records()] == ["adopted-pytorchjob"]
+    assert service(yard).records() == []
+    assert service(yard).adopt("adopted-pytorchjob", 1, 2, 1).gpu_lim == 2
+    assert [each.job_name for each in service(yard).records()] == ["adopted-pytorchjob"]
 
 
 @pytest.mark.parametrize("name", ["pod.yaml", "job.yaml", "pytorchjob-2-4.yaml"])
@@ -198,7 +198,7 @@ def test_delete_of_a_job_that_has_ended_removes_it_for_everybody(yard: ClusterYa
 def test_delete_of_a_job_that_has_failed_shows_elsewhere_at_once(yard: ClusterYard) -> None:
     """Its object may be gone already, so that only the yard can say that it was deleted."""
     deploy(yard, sample("job.yaml", ["sh", "-c", "exit 3"]))
-    other = desk(yard)
+    other = service(yard)
     until(lambda: [each.status for each in other.records()] == ["failed"], 120)
     assert genai(yard, "delete", "-n", "sample-job").stdout.startswith("sample-job had ended (failed)")
     assert other.records() == []
@@ -208,10 +208,10 @@ def test_delete_of_a_job_that_has_failed_shows_elsewhere_at_once(yard: ClusterYa
 def test_an_adopted_job_that_ends_while_it_is_scaled_stands_in_nobodys_way(yard: ClusterYard) -> None:
     path = f"{PYTORCHJOBS}/namespaces/{yard.namespace}/pytorchjobs/adopted-pytorchjob"
     yard.cluster.api.create(path.rpartition("/")[0], sample("scale.yaml", ["sh", "-c", "exit 0"]))
-    until(lambda: [each.status for each in desk(yard).records()] == ["completed"], 120)
+    until(lambda: [each.status for each in service(yard).records()] == ["completed"], 120)
     broken: dict[str, Any] = {"metadata": {"annotations": {"jobyard.dev/scaling": "2"}}}
     yard.cluster.api.patch(path, {**broken, "spec": {"runPolicy": {"suspend": True}}})
-    looking = desk(yard)
+    looking = service(yard)
     (record,) = looking.records()
     assert (record.is_marked, record.is_resizing) == (True, False)
     looking.tidy([record])
@@ -224,7 +224,7 @@ def test_an_adopted_job_that_ends_while_it_is_scaled_stands_in_nobodys_way(yard:
 
 
 def tidied(yard: ClusterYard) -> list[str]:
-    looking = desk(yard)
+    looking = service(yard)
     looking.tidy(looking.records())
     return gpus_of_pods(yard)
 
@@ -237,7 +237,7 @@ def test_a_scaling_that_was_broken_off_is_finished_by_the_next_who_looks(yard: C
     until(lambda: gpus_of_pods(yard) == ["1"])
     broken: dict[str, Any] = {"metadata": {"annotations": {"jobyard.dev/scaling": "2"}}}
     yard.cluster.api.patch(path, {**broken, "spec": {"runPolicy": {"suspend": True}}})
-    asked = Asked(ClusterConfig("kubernetes", str(yard.kubeconfig), "", yard.namespace))
+    asked = NamespaceApi(ClusterConfig("kubernetes", str(yard.kubeconfig), "", yard.namespace))
     until(lambda: tidied(yard) == ["2"], 120)
     assert "jobyard.dev/scaling" not in asked.job("adopted-pytorchjob")["metadata"]["annotations"]
 

@@ -11,7 +11,7 @@ import pytest
 from jobyard.compat.genai.app import make_app
 from jobyard.compat.genai.foreign import resized
 from tests.originals.facts import genai
-from tests.unit.compat.genai_world import TOKEN, FakeCluster, FakeYard, a_desk, a_pytorchjob, an_object, answer_of
+from tests.unit.compat.genai_world import TOKEN, FakeCluster, FakeYard, a_pytorchjob, a_service, an_object, answer_of
 
 FACTS = genai()
 KEY = "requests.nvidia.com/gpu"
@@ -26,7 +26,7 @@ class Stage:
         self.yard = FakeYard()
         self.yard.free = {"node-1": (8, 6)}
         self.cluster = FakeCluster(Quota=[QUOTA])
-        self.app = make_app(lambda: a_desk(self.yard, self.cluster), TOKEN)
+        self.app = make_app(lambda: a_service(self.yard, self.cluster), TOKEN)
 
     def happens(self, step: Step) -> None:
         name, gpus = step.get("job", ""), step.get("gpus", 0)

@@ -16,7 +16,7 @@ from jobyard.kubernetes.kubeconfig import ClusterWords, config_here
 from jobyard.manifests.documents import parse_documents
 from jobyard.manifests.objects import plain
 from jobyard.model.node import ClusterConfig
-from jobyard.yaml_text import Unreadable, check_files, nodes_of, value_of
+from jobyard.yaml_text import UnreadableYaml, check_files, nodes_of, value_of
 
 
 def doubling(levels: int, first: str = "[x, x]") -> str:
@@ -33,7 +33,7 @@ BOMBS = {"lists": doubling(40), "merges": MERGES, "long text": LONG_TEXT}
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
 def test_a_few_lines_that_mean_a_billion_values_are_refused(bomb: str) -> None:
-    with pytest.raises(Unreadable, match=r"aliases \(\*name\) stand for too much"):
+    with pytest.raises(UnreadableYaml, match=r"aliases \(\*name\) stand for too much"):
         nodes_of(bomb)
 
 
@@ -70,18 +70,18 @@ def test_nothing_outside_the_one_reader_loads_yaml() -> None:
 
 @pytest.mark.parametrize("text", ["a: " + "[" * 5000, "a: " + "{b: " * 200, CHAIN], ids=["lists", "maps", "aliases"])
 def test_what_is_nested_too_deeply_is_refused_with_its_line(text: str) -> None:
-    with pytest.raises(Unreadable, match=r"^line \d+: nested too deeply to be read; at most 100 levels are taken"):
+    with pytest.raises(UnreadableYaml, match=r"^line \d+: nested too deeply to be read; at most 100 levels are taken"):
         nodes_of(text)
 
 
 def test_what_is_too_long_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_text, "_Loader", None)
-    with pytest.raises(Unreadable, match="too long to be read as YAML; at most 16 MiB are taken"):
+    with pytest.raises(UnreadableYaml, match="too long to be read as YAML; at most 16 MiB are taken"):
         nodes_of("#" * (yaml_text.TEXT_MOST + 1))
 
 
 def test_an_anchor_that_contains_itself_is_refused() -> None:
-    with pytest.raises(Unreadable, match="line 1: an anchor that contains itself"):
+    with pytest.raises(UnreadableYaml, match="line 1: an anchor that contains itself"):
         value_of("a: &a [*a]")
 
 
@@ -99,9 +99,9 @@ def test_a_long_file_without_aliases_is_taken() -> None:
 
 
 def test_a_date_that_is_none_and_a_second_document_are_sentences() -> None:
-    with pytest.raises(Unreadable, match="not valid YAML: month must be in"):
+    with pytest.raises(UnreadableYaml, match="not valid YAML: month must be in"):
         value_of("a: 2024-13-45")
-    with pytest.raises(Unreadable, match="line 3: a second document"):
+    with pytest.raises(UnreadableYaml, match="line 3: a second document"):
         value_of("a: 1\n---\nb: 2\n")
     assert value_of("# nothing\n") is None
 

@@ -12,7 +12,7 @@ from jobyard.cli.build_flags import BuildWords
 from jobyard.cli.default_cluster import add_default_cluster
 from jobyard.cli.interrupts import exit_on_hang_up
 from jobyard.cli.output.text import echo, harmless, say
-from jobyard.cli.reaching import place_named, pods_module
+from jobyard.cli.reaching import namespace_named, pods_module
 from jobyard.cli.session import Session
 from jobyard.errors import BuildFailed, NotFound, UserError
 from jobyard.images.build import BuildOptions, build_image
@@ -132,7 +132,7 @@ def _builder(session: Session, options: BuildOptions, on: str) -> Iterator[Build
         yield None
         return
     knobs = session.knobs
-    with pods_module("cluster").reached_cluster(place_named(session, on)) as cluster:
+    with pods_module("cluster").reached_cluster(namespace_named(session, on)) as cluster:
         yield KanikoBuilder(
             cluster,
             {"jobyard.dev/submitted-by": f"{options.user}@{platform.node()}"},

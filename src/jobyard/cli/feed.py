@@ -10,14 +10,14 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Ended:
+class StreamEnded:
     """A source has no more items."""
 
     source: str
 
 
 @dataclass(frozen=True)
-class Broken:
+class StreamBroken:
     """A source raised."""
 
     source: str
@@ -49,7 +49,7 @@ class Feed:
         self._items.put(item)
 
     def read(self, source: str, items: Callable[[], Iterable[Any]]) -> None:
-        """Read `items()` in a thread that does not keep the program alive; then put Ended or Broken."""
+        """Read `items()` in a thread that does not keep the program alive; then put StreamEnded or StreamBroken."""
 
         def work() -> None:
             try:
@@ -57,9 +57,9 @@ class Feed:
                     self._room.acquire()
                     self.put(_Read(item))
             except BaseException as error:
-                self.put(Broken(source, error))
+                self.put(StreamBroken(source, error))
             else:
-                self.put(Ended(source))
+                self.put(StreamEnded(source))
 
         threading.Thread(target=work, name=f"feed-{source}", daemon=True).start()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from jobyard.cli.feed import Broken, Ended, Feed
+from jobyard.cli.feed import Feed, StreamBroken, StreamEnded
 from jobyard.cli.interrupts import Interrupts
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.plain import PlainDisplay, QuietDisplay
@@ -61,7 +61,7 @@ def run_to_end(session: Session, submit: Callable[[], JobView], options: FollowO
         if interrupts.presses:
             pressed(1)
         # 2. Follow.
-        follower = Follower(session, client, feed, job, options)
+        follower = JobFollower(session, client, feed, job, options)
         ended = follower.follow()
     # 3. Sum up.
     if isinstance(ended, HungUp):
@@ -95,7 +95,7 @@ def _given_up(client: YardClient, job: JobView) -> Iterator[Any]:
     yield from ()
 
 
-class Follower:
+class JobFollower:
     """Reads the job's changes, and the output of a job of one task, until it has ended."""
 
     def __init__(self, session: Session, client: YardClient, feed: Feed, job: JobView, options: FollowOptions) -> None:
@@ -122,9 +122,9 @@ class Follower:
                 match item:
                     case HungUp() | Killed():
                         return item
-                    case Ended(source):
+                    case StreamEnded(source):
                         reading.discard(source)
-                    case Broken(source, error):
+                    case StreamBroken(source, error):
                         self._take_broken(source, error)
                         reading.discard(source)
                     case _:

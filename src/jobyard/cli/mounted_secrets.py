@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import click
 
 from jobyard.cli.output.text import warn
-from jobyard.cli.reaching import place_named, pods_module
+from jobyard.cli.reaching import namespace_named, pods_module
 from jobyard.cli.session import Session
 from jobyard.errors import Unreachable, UserError, YardError
 from jobyard.kubernetes.kubeconfig import DEFAULT
@@ -92,7 +92,7 @@ class MountedSecrets:
         if not self.files:
             return session.client.submit(spec)
         mounts = tuple(SecretMount(self.name, f"file-{index}", each.path) for index, each in enumerate(self.files))
-        with pods_module("cluster").reached_cluster(place_named(session, spec.on)) as cluster:
+        with pods_module("cluster").reached_cluster(namespace_named(session, spec.on)) as cluster:
             cluster.create_secret(_object(self.name, spec, self.files))
             try:
                 job = session.client.submit(replace(spec, secrets=mounts))
@@ -111,7 +111,7 @@ class MountedSecrets:
         """After the end, for who followed: of a job that was cancelled before it had any object, nobody owns it."""
         try:
             if self._job and session.client.job(self._job).state is State.CANCELLED:
-                with pods_module("cluster").reached_cluster(place_named(session, on)) as cluster:
+                with pods_module("cluster").reached_cluster(namespace_named(session, on)) as cluster:
                     cluster.remove_secret(self.name)
         except YardError as error:  # the job has ended, and its exit code is the caller's
             warn(f"Secret {self.name} may be left behind: {error}")

@@ -46,7 +46,7 @@ def target_of(session: Session, text: str, identity: ClusterWords | None = None)
     return Target(unit, own.kubeconfig, own.context)
 
 
-class Place(NamedTuple):
+class NamespaceAccess(NamedTuple):
     """A namespace of a cluster, and the kubeconfig by which the caller reaches it."""
 
     cluster: str
@@ -55,17 +55,17 @@ class Place(NamedTuple):
     namespace: str
 
 
-def place_named(session: Session, on: str = "") -> Place:
+def namespace_named(session: Session, on: str = "") -> NamespaceAccess:
     """The cluster that `on` names, or the first of the yard, or the one that kubectl would use. Raises UserError."""
     known = session.client.clusters()
     names = on.split(",")
     view = next((each for each in known if each.id in names), known[0] if known else None)
     if view is not None and not session.leaves_this_machine:
-        return Place(view.id, view.kubeconfig, view.context, view.namespace)
+        return NamespaceAccess(view.id, view.kubeconfig, view.context, view.namespace)
     own = config_here(ClusterWords(), os.environ)
     if view is None:
-        return Place(own.id, own.kubeconfig, own.context, own.namespace)
-    return Place(view.id, own.kubeconfig, own.context, view.namespace or own.namespace)
+        return NamespaceAccess(own.id, own.kubeconfig, own.context, own.namespace)
+    return NamespaceAccess(view.id, own.kubeconfig, own.context, view.namespace or own.namespace)
 
 
 def identity_flags(function: Callable[..., int]) -> Callable[..., int]:

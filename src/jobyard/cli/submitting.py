@@ -52,7 +52,7 @@ class FileOrCommand(click.Command):
 
 
 @dataclass(frozen=True)
-class Asked:
+class SubmitWords:
     """One submit as it was typed."""
 
     files: tuple[str, ...]
@@ -63,7 +63,7 @@ class Asked:
 
 
 def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
-    """The flags of `run` and `submit`; the verb gets them as one Asked."""
+    """The flags of `run` and `submit`; the verb gets them as one SubmitWords."""
 
     @click.argument("files", nargs=-1, metavar="FILE")
     @click.option("-n", "--name", help="The job's name.")
@@ -135,13 +135,13 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
     def with_flags(ctx: click.Context, /, session: Session, files: tuple[str, ...], **given: Any) -> int:
         overrides = Overrides(**{field.name: given.pop(field.name) for field in fields(Overrides)})
         verb, is_list = f"yard {ctx.info_name}", given.pop("is_list")
-        asked = Asked(files, ctx.meta.get(COMMAND_WORDS), overrides, verb, is_list)
+        asked = SubmitWords(files, ctx.meta.get(COMMAND_WORDS), overrides, verb, is_list)
         return function(session, asked, **given)
 
     return with_flags
 
 
-def spec_of(asked: Asked, session: Session) -> JobSpec:
+def spec_of(asked: SubmitWords, session: Session) -> JobSpec:
     """The job, complete. Raises UserError that names the way out. The shell's variables never go to another machine."""
     context = SubmitContext(workdir=_here(), environ=dict(os.environ), user=user_here())
     spec = replace(_spec_from_words(asked, context), host=platform.node())
@@ -152,7 +152,7 @@ def spec_of(asked: Asked, session: Session) -> JobSpec:
     return spec
 
 
-def _spec_from_words(asked: Asked, context: SubmitContext) -> JobSpec:
+def _spec_from_words(asked: SubmitWords, context: SubmitContext) -> JobSpec:
     if asked.files:
         return _spec_from_file(asked, context)
     if asked.is_list:
@@ -162,7 +162,7 @@ def _spec_from_words(asked: Asked, context: SubmitContext) -> JobSpec:
     return spec_from_command(asked.command, asked.overrides, context)
 
 
-def _spec_from_file(asked: Asked, context: SubmitContext) -> JobSpec:
+def _spec_from_file(asked: SubmitWords, context: SubmitContext) -> JobSpec:
     file, *words = asked.files
     if file == "-":
         file = "/dev/stdin"

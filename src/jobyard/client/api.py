@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from jobyard.client.address import Address
 from jobyard.client.sse import ServerEvent, events_of
-from jobyard.client.transport import Answer, Lost, NotSent, Transport
+from jobyard.client.transport import Answer, HttpTransport, Lost, NotSent
 from jobyard.errors import NotFound, Unreachable, UserError, YardError
 from jobyard.model import codec
 from jobyard.model.events import Event
@@ -75,7 +75,7 @@ class YardClient:
     def __init__(self, address: Address, knobs: ClientKnobs, revive: Revive | None = None) -> None:
         self.address = address
         self._knobs = knobs
-        self._transport = Transport(address)
+        self._transport = HttpTransport(address)
         self._revive = revive
         self._reviving = threading.Lock()
         self._has_answered = False

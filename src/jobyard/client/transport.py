@@ -77,7 +77,7 @@ class Answer:
             return piece
 
 
-class Transport:
+class HttpTransport:
     """One connection for each request: cheap on a Unix socket, and safe to use from several threads."""
 
     def __init__(self, address: Address) -> None:

@@ -37,9 +37,9 @@ def await_start(state: YardState, event: AttemptsAwaited) -> list[Effect]:
     for attempt, reason, sentence in event.items:
         found = state.current(attempt)
         if sentence and found and not found[1].started_at:
-            state.awaits[attempt] = (reason, sentence)
+            state.cluster_waits[attempt] = (reason, sentence)
         else:
-            state.awaits.pop(attempt, None)
+            state.cluster_waits.pop(attempt, None)
     return []
 
 
@@ -76,7 +76,7 @@ def finish(state: YardState, event: AttemptsFinished) -> list[Effect]:
             if outcome.message and tells_of_checkpoints(job, task.number):
                 job.missed_deadline = outcome.message
         if task.is_yielding or more:
-            job.slots[task.slot].is_void = True  # the scheduler looks anew
+            job.slots[task.slot].is_closing = True  # the scheduler looks anew
         step = advance_task(state, job, task, Ended(outcome, more), 0 if in_vain else retries)
         effects += after_end(state, job, step.task, outcome.finished_at, is_in_vain=bool(in_vain))
     return effects
@@ -172,7 +172,7 @@ def give_back(state: YardState, event: AttemptsWithdrawn) -> list[Effect]:
         job, task = found
         step = advance_task(state, job, task, GivenBack())
         if (record := job.slots.get(task.slot)) and not record.tasks:
-            record.is_void = True  # feeding it again would be refused again: the scheduler looks anew
+            record.is_closing = True  # feeding it again would be refused again: the scheduler looks anew
         effects += after_end(state, job, step.task, event.at)
         state.changes.plan = True
     return effects

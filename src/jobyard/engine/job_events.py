@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from jobyard.engine import quarantine
 from jobyard.engine.job_record import JobRecord
-from jobyard.engine.lifecycle import Ask, RetryAsked, StopAsked, YieldAsked
+from jobyard.engine.lifecycle import Action, RetryAsked, StopAsked, YieldAsked
 from jobyard.engine.stopping import advance_task, check_dependencies, end_job, stop_job, stop_tasks
 from jobyard.engine.training import tells_of_checkpoints, yield_seconds
 from jobyard.engine.yard_state import YardState
@@ -98,12 +98,12 @@ def ask_to_yield(state: YardState, event: YieldRequested) -> list[Effect]:
     asked = YieldAsked(event.reason, event.message)
     polite: defaultdict[tuple[str, bool], list[AttemptId]] = defaultdict(list)
     for task in list(job.active_tasks()):
-        if advance_task(state, job, task, asked).ask is Ask.YIELD:
+        if advance_task(state, job, task, asked).ask is Action.YIELD:
             at_once = not tells_of_checkpoints(job, task.number)
             node = job.slots[task.slot].slot.placement.node
             polite[node, at_once].append(AttemptId(job.id, task.number, task.attempt))
     for record in job.slots.values():
-        record.is_void = True
+        record.is_closing = True
     grace = job.spec.grace_seconds
     return [
         Yield(node, tuple(attempts), yield_seconds(job, state.trainings.profile_of(job)), grace, at_once)

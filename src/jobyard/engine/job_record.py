@@ -32,7 +32,8 @@ class SlotRecord:
     slot: Slot
     tasks: set[int] = field(default_factory=set)
     was_fed: bool = False
-    is_void: bool = False  # all that it had was given back unstarted: the room may not be there
+    # Takes no more tasks: its task was preempted, or its node refused what was sent. The scheduler places them anew.
+    is_closing: bool = False
     progress_at: float = 0.0  # when it last took up or ended something
 
     def is_stuck(self, now: float) -> bool:

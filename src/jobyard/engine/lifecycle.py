@@ -88,7 +88,7 @@ class RetryAsked:
 Happening = Assigned | Began | Ended | GivenBack | LostItsNode | StopAsked | YieldAsked | RetryAsked
 
 
-class Ask(Enum):
+class Action(Enum):
     """What a step wants of the executor."""
 
     NOTHING = "nothing"
@@ -100,7 +100,7 @@ class Ask(Enum):
 @dataclass(frozen=True, slots=True)
 class Step:
     task: Task
-    ask: Ask = Ask.NOTHING
+    ask: Action = Action.NOTHING
 
 
 # A task stopped for one of these waits again instead of ending.
@@ -114,7 +114,7 @@ def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
             begun = replace(
                 task, state=State.STARTING, attempt=task.attempt + 1, slot=slot, node=node, reason=None, message=""
             )
-            return Step(begun, Ask.LAUNCH)
+            return Step(begun, Action.LAUNCH)
         case State.PENDING, StopAsked(reason=reason, message=message):
             return Step(replace(task, state=State.CANCELLED, reason=reason, message=message))
         case State.STARTING, Began(at=at, unit=unit):
@@ -128,17 +128,17 @@ def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
         case State.STARTING | State.RUNNING, LostItsNode(message=message):
             return Step(_waiting(task, Reason.NODE_LOST, message))
         case State.STARTING | State.RUNNING, StopAsked(reason=reason, message=message):
-            return Step(replace(task, state=State.STOPPING, reason=reason, message=message), Ask.STOP)
+            return Step(replace(task, state=State.STOPPING, reason=reason, message=message), Action.STOP)
         case State.STARTING | State.RUNNING, YieldAsked(reason=reason, message=message):
             stopping = replace(task, state=State.STOPPING, reason=reason, message=message, is_yielding=True)
-            return Step(stopping, Ask.YIELD)
+            return Step(stopping, Action.YIELD)
         case State.STOPPING, YieldAsked():
             return Step(task)
         case State.STOPPING, StopAsked(reason=reason, message=message):
             # Asked again, perhaps with force. The first reason stays, unless it was to wait again and now must not.
             if task.reason in REQUEUED:
                 task = replace(task, reason=reason, message=message)
-            return Step(replace(task, is_yielding=False), Ask.STOP)
+            return Step(replace(task, is_yielding=False), Action.STOP)
         case State.STOPPING, Ended(outcome=outcome, wants_more=wants_more) if task.is_yielding:
             if outcome.reason is Reason.PREEMPTED:
                 told = "; ".join(filter(None, (task.message, outcome.message)))

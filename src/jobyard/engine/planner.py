@@ -49,7 +49,7 @@ class Planner:
         self.state = state
         self.wants = Wants(state)
         self.waits: dict[str, Wait] = {}  # why jobs wait, from the last cycle
-        self.yielding: frozenset[str] = frozenset()  # slots that take no more tasks, by the last cycle
+        self.draining_slots: frozenset[str] = frozenset()  # slots that take no more tasks, by the last cycle
         self._known_rooms = KnownRooms()
         self._asked_back_at: dict[str, float] = {}  # by slot: when what waits in it was last asked back
         state.changes = Changes(dict.fromkeys(state.slots), dict.fromkeys(state.unfinished), nodes=True, plan=True)
@@ -87,7 +87,7 @@ class Planner:
         effects: list[Effect] = []
         asked, self._asked_back_at = self._asked_back_at, {}
         for slot_id, (job, record) in self.state.slots.items():
-            if len(record.tasks) < 2 or job.quarantine or not (slot_id in self.yielding or record.is_stuck(now)):
+            if len(record.tasks) < 2 or job.quarantine or not (slot_id in self.draining_slots or record.is_stuck(now)):
                 continue
             self._asked_back_at[slot_id] = asked.get(slot_id, float("-inf"))
             if now - self._asked_back_at[slot_id] < STUCK_SECONDS:
@@ -124,8 +124,8 @@ class Planner:
         if job.quarantine:
             return
         slot = record.slot
-        able = job.stop is None and slot_id not in self.yielding and self._is_usable(slot.placement.node)
-        able = able and not record.is_void
+        able = job.stop is None and slot_id not in self.draining_slots and self._is_usable(slot.placement.node)
+        able = able and not record.is_closing
         if able and not (job.spec.gang and record.was_fed) and not record.is_stuck(now):
             backlog = job.backlog(slot.group)
             if len(record.tasks) > backlog // 2:
@@ -157,9 +157,9 @@ class Planner:
             _blame_one(shot)
             raise error
         self.waits = decided.waits
-        for slot_id in self.yielding - decided.yielding:
+        for slot_id in self.draining_slots - decided.draining_slots:
             self.state.changes.slots[slot_id] = None  # it may take tasks again
-        self.yielding = decided.yielding
+        self.draining_slots = decided.draining_slots
         yield from self._sized(decided.openings, now)
         for opening in decided.openings:
             slot = Slot(str(self.state.last_slot + 1), opening.job, opening.group, opening.placement, opening.replica)

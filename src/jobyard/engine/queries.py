@@ -46,9 +46,9 @@ def why_never(
     nodes = list(state.nodes.values())
     if cluster:
         return _why_never_on_cluster(state, job_groups, cluster)
-    if unknown := explain.why_unknown(nodes, state.awaited, on, state.clusters):
+    if unknown := explain.why_unknown(nodes, state.unreached, on, state.clusters):
         return unknown
-    if any(explain.may_match(config, on) for config in state.awaited):
+    if any(explain.may_match(config, on) for config in state.unreached):
         return None  # nobody knows yet what it has
     whys = (explain.why_never(nodes, m.resources, m.where(on, cluster), overcommit) for m in job_groups)
     return next(filter(None, whys), None)

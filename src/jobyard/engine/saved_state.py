@@ -29,7 +29,7 @@ class SavedSlot:
     slot: Slot
     tasks: tuple[int, ...]
     was_fed: bool = False
-    is_void: bool = False
+    is_void: bool = False  # SlotRecord.is_closing, by the name that older bases have
     progress_at: float = 0.0
 
 
@@ -173,7 +173,7 @@ def _saved_job(job: JobRecord) -> SavedJob:
         tasks=tuple(job.tasks.values()),
         set_aside=tuple(job.set_aside.values()),
         slots=tuple(
-            SavedSlot(each.slot, tuple(sorted(each.tasks)), each.was_fed, each.is_void, each.progress_at)
+            SavedSlot(each.slot, tuple(sorted(each.tasks)), each.was_fed, each.is_closing, each.progress_at)
             for each in job.slots.values()
         ),
     )

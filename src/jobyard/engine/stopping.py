@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from jobyard.engine.job_record import JobRecord
-from jobyard.engine.lifecycle import Ask, Happening, Step, StopAsked, advance
+from jobyard.engine.lifecycle import Action, Happening, Step, StopAsked, advance
 from jobyard.engine.yard_state import YardState
 from jobyard.model.effects import Effect, JobEnded, Stop
 from jobyard.model.job import Reason, State
@@ -15,8 +15,8 @@ from jobyard.model.task import AttemptId, Task
 def advance_task(state: YardState, job: JobRecord, task: Task, happening: Happening, retries: int = 0) -> Step:
     step = advance(task, happening, retries)
     job.put(step.task)
-    if state.awaits and (step.task.started_at or not step.task.slot):
-        state.awaits.pop(AttemptId(job.id, task.number, task.attempt), None)
+    if state.cluster_waits and (step.task.started_at or not step.task.slot):
+        state.cluster_waits.pop(AttemptId(job.id, task.number, task.attempt), None)
     if task.slot and not step.task.slot and (record := job.slots.get(task.slot)):
         record.tasks.discard(task.number)
         state.changes.slots[task.slot] = None
@@ -27,7 +27,7 @@ def stop_tasks(state: YardState, job: JobRecord, tasks: list[Task], asked: StopA
     by_node: defaultdict[str, list[AttemptId]] = defaultdict(list)
     for task in tasks:
         step = advance_task(state, job, task, asked)
-        if step.ask is Ask.STOP:
+        if step.ask is Action.STOP:
             node = job.slots[task.slot].slot.placement.node
             by_node[node].append(AttemptId(job.id, task.number, task.attempt))
     return [Stop(node, tuple(attempts), grace) for node, attempts in by_node.items()]

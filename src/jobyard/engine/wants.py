@@ -40,7 +40,7 @@ class Wants:
         asked = (job.asked_to_yield for job in jobs if job.asked_to_yield and job.asked_to_yield.claim)
         claims = tuple(placement for event in asked if state.jobs[event.job].is_yielding for placement in event.claim)
         nodes, held = tuple(state.nodes.values()), tuple(self._held.values())
-        return Snapshot(nodes, held, tuple(requests), state.awaited, training, claims, state.quotas)
+        return Snapshot(nodes, held, tuple(requests), state.unreached, training, claims, state.quotas)
 
     def _held_slot(self, job: JobRecord, record: SlotRecord) -> HeldSlot:
         """The one of the last cycle, where it still holds."""

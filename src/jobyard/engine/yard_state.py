@@ -1,7 +1,7 @@
 """Yard state: what is the whole yard? Facts that events have made; only `handling` changes them.
 
-A replay of the journal rebuilds everything except `quotas`, `awaits` and the measurements of jobs and nodes: these come
-again with the next measurement. What a planner works out is not here: it can be thrown away at any time.
+A replay of the journal rebuilds everything except `quotas`, `cluster_waits` and the measurements of jobs and nodes:
+these come again with the next measurement. What a planner works out is not here: it can be thrown away at any time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class YardState:
         self.last_slot = 0
         # Measured.
         self.quotas: dict[str, Quota] = {}  # by cluster
-        self.awaits: dict[AttemptId, tuple[Reason | None, str]] = {}  # why attempts that a cluster has do not run yet
+        # Why attempts that were handed to a cluster do not run yet, in the cluster's words.
+        self.cluster_waits: dict[AttemptId, tuple[Reason | None, str]] = {}
         self.changes = Changes()  # for the planner
         self._last_environment: Mapping[str, str] = {}
 
@@ -62,7 +63,7 @@ class YardState:
         return [node for node in self.nodes.values() if cluster_of(node.id) == cluster and not node.is_queue]
 
     @property
-    def awaited(self) -> tuple[NodeConfig, ...]:
+    def unreached(self) -> tuple[NodeConfig, ...]:
         """Machines that were added and of which nothing is known yet."""
         return tuple(config for name, config in self.configs.items() if name not in self.nodes)
 

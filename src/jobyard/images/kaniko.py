@@ -66,7 +66,7 @@ if [ -e .gitmodules ]; then git submodule update --init --recursive --depth=1; f
 """
 
 
-class Cluster(Protocol):
+class BuildCluster(Protocol):
     """What a builder asks of a cluster, with the rights of the caller.
 
     Raises UserError in the API server's words, and Unavailable where it does not answer.
@@ -87,7 +87,7 @@ class Cluster(Protocol):
         """Its lines from the first one on, as they come, until the container ends or the link does."""
 
 
-class Ended(NamedTuple):
+class EndedContainer(NamedTuple):
     """One of a pod's containers, after its end."""
 
     code: int
@@ -98,7 +98,7 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True)
 class KanikoBuilder:
-    cluster: Cluster
+    cluster: BuildCluster
     annotations: Mapping[str, str] = field(default_factory=dict)  # who builds, and where that was asked for
     kaniko_image: str = KANIKO_IMAGE
     git_image: str = GIT_IMAGE
@@ -161,7 +161,7 @@ class KanikoBuilder:
                 warn(f"warning: pod {name} may be left behind: {error}; remove it: kubectl {where} delete pod {name}")
                 return
 
-    def _finish(self, name: str, container: str, say: Say) -> Ended:
+    def _finish(self, name: str, container: str, say: Say) -> EndedContainer:
         """Raises UserError where the caller may not see its log."""
         last: deque[str] = deque(maxlen=LAST_LINES)
         self._await_begin(name, container, say)
@@ -175,7 +175,7 @@ class KanikoBuilder:
             state = self._state(name, container)
             if ended := state.get("terminated"):
                 code, message = int(ended["exitCode"]), str(ended.get("message") or "")
-                return Ended(code, tuple(last), message, self._why_ended(name, ended) if code else "")
+                return EndedContainer(code, tuple(last), message, self._why_ended(name, ended) if code else "")
             self.sleep(POLL_SECONDS)
 
     def _why_ended(self, name: str, ended: Object) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from jobyard.errors import UserError
 from jobyard.model.node import ClusterConfig
-from jobyard.yaml_text import Unreadable, value_of
+from jobyard.yaml_text import UnreadableYaml, value_of
 
 DEFAULT = "kubernetes"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -104,9 +104,9 @@ def _context_of(paths: list[Path], said: str) -> tuple[str, str]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         content = value_of(path.read_text())
-    except (OSError, UnicodeError, Unreadable) as error:
+    except (OSError, UnicodeError, UnreadableYaml) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
-        why = str(error) if isinstance(error, Unreadable) else why
+        why = str(error) if isinstance(error, UnreadableYaml) else why
         raise UserError(f"kubeconfig {path} cannot be read: {why}") from error
     if not isinstance(content, dict) or not isinstance(content.get("contexts") or [], list):
         raise UserError(f"kubeconfig {path} cannot be read: it is not a kubeconfig")

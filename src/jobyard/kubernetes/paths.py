@@ -6,7 +6,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 
-class Place(NamedTuple):
+class ApiResource(NamedTuple):
     """Of a kind of object. With the group of `api_version`, `plural` is what permissions are given for."""
 
     api_version: str
@@ -14,18 +14,18 @@ class Place(NamedTuple):
 
 
 # The kinds that a job can be.
-PLACES = {
-    "Pod": Place("v1", "pods"),
-    "Job": Place("batch/v1", "jobs"),
-    "JobSet": Place("jobset.x-k8s.io/v1alpha2", "jobsets"),
-    "PyTorchJob": Place("kubeflow.org/v1", "pytorchjobs"),
-    "RayJob": Place("ray.io/v1", "rayjobs"),
+RESOURCES = {
+    "Pod": ApiResource("v1", "pods"),
+    "Job": ApiResource("batch/v1", "jobs"),
+    "JobSet": ApiResource("jobset.x-k8s.io/v1alpha2", "jobsets"),
+    "PyTorchJob": ApiResource("kubeflow.org/v1", "pytorchjobs"),
+    "RayJob": ApiResource("ray.io/v1", "rayjobs"),
 }
 
 
 def path_of(kind: str, namespace: str, name: str = "") -> str:
     """Of one object of a kind above, or without a name of all of a namespace."""
-    return object_path(*PLACES[kind], namespace, name)
+    return object_path(*RESOURCES[kind], namespace, name)
 
 
 def object_path(api_version: str, plural: str, namespace: str, name: str = "") -> str:

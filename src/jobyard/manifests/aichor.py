@@ -13,14 +13,14 @@ from jobyard.manifests.fields import (
     Anything,
     Choice,
     Field,
+    FieldType,
     Flag,
-    Kind,
     ListOf,
     MapOf,
-    Number,
-    Record,
+    NumberType,
+    RecordType,
     Scalar,
-    Text,
+    TextType,
     Whole,
 )
 from jobyard.manifests.files import name_from_file
@@ -52,37 +52,37 @@ NOT_RUN = {"kuberay": _RAY_INSTEAD, "ray": _RAY_INSTEAD} | dict.fromkeys(
 )
 OPERATORS = (*RUN, *NOT_RUN)
 
-GPU = Record(
+GPU = RecordType(
     {
         "count": Field(Whole(), "GPUs of one task.", 0),
-        "type": Field(Text(), "gpu, or a MIG type.", "gpu"),
-        "product": Field(Text(), "The GPU's model, as the cluster labels it."),
+        "type": Field(TextType(), "gpu, or a MIG type.", "gpu"),
+        "product": Field(TextType(), "The GPU's model, as the cluster labels it."),
     }
 )
-TPU = Record(
+TPU = RecordType(
     {
-        "type": Field(Text(), "Such as tpu-v5-lite-podslice."),
-        "topology": Field(Text(r"^\d+(x\d+)+$", "chips by chips, as in 4x4"), "Chips of a slice, as in 4x4."),
+        "type": Field(TextType(), "Such as tpu-v5-lite-podslice."),
+        "topology": Field(TextType(r"^\d+(x\d+)+$", "chips by chips, as in 4x4"), "Chips of a slice, as in 4x4."),
         "tpuChipsCount": Field(Whole(1), "Chips in each pod."),
     }
 )
-TOLERATION = Record(
+TOLERATION = RecordType(
     {
-        "key": Field(Text(), "The taint's key."),
+        "key": Field(TextType(), "The taint's key."),
         "operator": Field(Choice(("Equal", "Exists")), "How the value is compared.", "Equal"),
         "value": Field(Scalar(), "The taint's value."),
         "effect": Field(Choice(("NoSchedule", "PreferNoSchedule", "NoExecute")), "Which effect is tolerated."),
     }
 )
-RESOURCES = Record(
+RESOURCES = RecordType(
     {
-        "cpus": Field(Number(above_zero=True), "Cores of one task.", 1),
-        "cpuLimitRatio": Field(Number(above_zero=True), "CPU limit = cpus x this.", 2),
-        "ramRatio": Field(Number(above_zero=True), "Memory in GB = cpus x this; or give memory."),
-        "memory": Field(Number(above_zero=True), "Memory in GB; or give ramRatio."),
-        "shmSizeGB": Field(Number(), "Size of /dev/shm.", 0),
-        "accelerators": Field(Record({"gpu": Field(GPU, "GPUs."), "tpu": Field(TPU, "TPUs.")}), "GPUs or TPUs."),
-        "rdma": Field(Record({"devices": Field(ListOf(Text()), "Such as sriov_a.")}), "RDMA devices."),
+        "cpus": Field(NumberType(above_zero=True), "Cores of one task.", 1),
+        "cpuLimitRatio": Field(NumberType(above_zero=True), "CPU limit = cpus x this.", 2),
+        "ramRatio": Field(NumberType(above_zero=True), "Memory in GB = cpus x this; or give memory."),
+        "memory": Field(NumberType(above_zero=True), "Memory in GB; or give ramRatio."),
+        "shmSizeGB": Field(NumberType(), "Size of /dev/shm.", 0),
+        "accelerators": Field(RecordType({"gpu": Field(GPU, "GPUs."), "tpu": Field(TPU, "TPUs.")}), "GPUs or TPUs."),
+        "rdma": Field(RecordType({"devices": Field(ListOf(TextType()), "Such as sriov_a.")}), "RDMA devices."),
         "extraSelectors": Field(MapOf(Scalar()), "Node selectors."),
         "extraTolerations": Field(ListOf(TOLERATION), "Tolerated taints."),
     },
@@ -92,8 +92,8 @@ RESOURCES = Record(
 _COUNT = Field(Whole(), "Replicas; 0: none.", 1)
 _RESOURCES = Field(RESOURCES, "what one task needs", required=True)
 _RAY_PARAMETERS = Field(MapOf(Scalar()), "Parameters of ray start.")
-WORKER = Record({"count": _COUNT, "resources": _RESOURCES})
-JOBSET_TYPE = Record(
+WORKER = RecordType({"count": _COUNT, "resources": _RESOURCES})
+JOBSET_TYPE = RecordType(
     {
         "count": _COUNT,
         "completions": Field(Whole(1), "Tasks in each replica.", 1),
@@ -101,79 +101,79 @@ JOBSET_TYPE = Record(
         "resources": _RESOURCES,
     }
 )
-RAY_HEAD = Record({"resources": _RESOURCES, "rayStartParams": _RAY_PARAMETERS})
-RAY_WORKER = Record(
+RAY_HEAD = RecordType({"resources": _RESOURCES, "rayStartParams": _RAY_PARAMETERS})
+RAY_WORKER = RecordType(
     {
-        "name": Field(Text(), "The worker group's name."),
+        "name": Field(TextType(), "The worker group's name."),
         "count": Field(Whole(), "Replicas.", 0),
         "resources": _RESOURCES,
         "rayStartParams": _RAY_PARAMETERS,
     }
 )
-_WORKERS = Record({"Master": Field(WORKER, ""), "Worker": Field(WORKER, ""), "worker": Field(WORKER, "")})
-_ONE_WORKER = Record({"Worker": Field(WORKER, ""), "worker": Field(WORKER, "")})
+_WORKERS = RecordType({"Master": Field(WORKER, ""), "Worker": Field(WORKER, ""), "worker": Field(WORKER, "")})
+_ONE_WORKER = RecordType({"Worker": Field(WORKER, ""), "worker": Field(WORKER, "")})
 _RAY = {"Head": Field(RAY_HEAD, "the head node", required=True), "Workers": Field(ListOf(RAY_WORKER), "Worker groups.")}
 
-TYPES: Mapping[str, Kind] = {
+TYPES: Mapping[str, FieldType] = {
     "jobset": MapOf(JOBSET_TYPE, GROUP_NAME, least=1),
     "pytorch": _WORKERS,
     "xgboost": _WORKERS,
     "jax": _ONE_WORKER,
     "tf": _ONE_WORKER,
     "batchjob": _ONE_WORKER,
-    "kuberay": Record(_RAY),
-    "ray": Record({**_RAY, "Job": Field(Record({"resources": _RESOURCES}), "")}),
-    "vertexai": Record({"workerPoolSpecs": Field(Anything(), "Read by Vertex AI.")}),
+    "kuberay": RecordType(_RAY),
+    "ray": RecordType({**_RAY, "Job": Field(RecordType({"resources": _RESOURCES}), "")}),
+    "vertexai": RecordType({"workerPoolSpecs": Field(Anything(), "Read by Vertex AI.")}),
 }
 
-SKIP_BUILD = Record(
+SKIP_BUILD = RecordType(
     {
         "enabled": Field(Flag(), "Use an earlier experiment's image.", False),
-        "experimentID": Field(Text(), "Whose image: a job's id; without it, the image of this name is there."),
+        "experimentID": Field(TextType(), "Whose image: a job's id; without it, the image of this name is there."),
         "failIfNotFound": Field(Flag(), "Fail instead of building.", False),
     }
 )
-BUILDER = Record(
+BUILDER = RecordType(
     {
-        "image": Field(Text(), "The image that is built; the same as spec.image."),
-        "dockerfile": Field(Text(), "Relative to the context."),
-        "context": Field(Text(), "The directory that is built.", "."),
-        "registry": Field(Text(), "Where the image is pushed."),
-        "target": Field(Text(), "The stage that is built."),
+        "image": Field(TextType(), "The image that is built; the same as spec.image."),
+        "dockerfile": Field(TextType(), "Relative to the context."),
+        "context": Field(TextType(), "The directory that is built.", "."),
+        "registry": Field(TextType(), "Where the image is pushed."),
+        "target": Field(TextType(), "The stage that is built."),
         "buildArgs": Field(MapOf(Scalar()), "Arguments of the build."),
         "skipBuild": Field(SKIP_BUILD, "Use an earlier image."),
     }
 )
-CLONE = Record(
+CLONE = RecordType(
     {
         "depth": Field(Whole(1), "Commits that are cloned.", 1),
         "includeDotGit": Field(Flag(), "Keep .git.", False),
         "submodules": Field(Choice(("false", "true", "recursive")), "Only with includeDotGit.", "false"),
     }
 )
-DEBUG = Record(
+DEBUG = RecordType(
     {
         "jupyter": Field(Flag(), "Start Jupyter.", False),
         "vscode": Field(
-            Record(
+            RecordType(
                 {
                     "enabled": Field(Flag(), "Start a VS Code tunnel.", False),
-                    "path": Field(Text(), "The directory it opens."),
-                    "provider": Field(Text(), "Who signs in."),
+                    "path": Field(TextType(), "The directory it opens."),
+                    "provider": Field(TextType(), "Who signs in."),
                 }
             ),
             "A VS Code tunnel.",
         ),
     }
 )
-STORAGE = Record(
+STORAGE = RecordType(
     {
         "sharedVolume": Field(
-            Record(
+            RecordType(
                 {
-                    "mountPoint": Field(Text(), "Where it is mounted."),
+                    "mountPoint": Field(TextType(), "Where it is mounted."),
                     "sizeGB": Field(Whole(1), "Its size."),
-                    "storageClass": Field(Text(), "Its storage class."),
+                    "storageClass": Field(TextType(), "Its storage class."),
                     "accessMode": Field(
                         Choice(("ReadWriteOnce", "ReadWriteOncePod", "ReadOnlyMany", "ReadWriteMany")),
                         "Its access mode.",
@@ -184,10 +184,10 @@ STORAGE = Record(
         ),
         "attachExistingPVCs": Field(
             ListOf(
-                Record(
+                RecordType(
                     {
-                        "name": Field(Text(), "the claim's name", required=True),
-                        "mountPoint": Field(Text(), "where it is mounted", required=True),
+                        "name": Field(TextType(), "the claim's name", required=True),
+                        "mountPoint": Field(TextType(), "where it is mounted", required=True),
                     }
                 )
             ),
@@ -195,26 +195,26 @@ STORAGE = Record(
         ),
     }
 )
-SPEC = Record(
+SPEC = RecordType(
     {
         "operator": Field(Choice(OPERATORS), "what runs it", required=True),
-        "image": Field(Text(r"\S", "an image's name"), "the container image", required=True),
-        "command": Field(Text(r"\S", "what to run"), "what every task runs", required=True),
+        "image": Field(TextType(r"\S", "an image's name"), "the container image", required=True),
+        "command": Field(TextType(r"\S", "what to run"), "what every task runs", required=True),
         "timeout": Field(DURATION, "How long the experiment may run; supersedes activeDeadlineSeconds."),
         "activeDeadlineSeconds": Field(Whole(1), "How long the experiment may run."),
         "env": Field(ENV, "Variables of all tasks."),
-        "tensorboard": Field(Record({"enabled": Field(Flag(), "Start TensorBoard.", False)}), "TensorBoard."),
-        "rayVersion": Field(Text(), "kuberay only."),
+        "tensorboard": Field(RecordType({"enabled": Field(Flag(), "Start TensorBoard.", False)}), "TensorBoard."),
+        "rayVersion": Field(TextType(), "kuberay only."),
         "debug": Field(DEBUG, "Debugging tools."),
         "storage": Field(STORAGE, "Volumes."),
         "types": Field(Anything(), "the kinds of workers", required=True),  # its shape depends on the operator
     }
 )
-MANIFEST = Record(
+MANIFEST = RecordType(
     {
         "kind": Field(Choice((KIND,)), "AIchorManifest.", KIND),
         "apiVersion": Field(Choice(API_VERSIONS), "The manifest's version.", API_VERSIONS[-1]),
-        "name": Field(Text(), "The experiment's name."),
+        "name": Field(TextType(), "The experiment's name."),
         "builder": Field(BUILDER, "how the image is built; may be empty", required=True),
         "clone": Field(CLONE, "How the repository is cloned."),
         "spec": Field(SPEC, "what runs", required=True),

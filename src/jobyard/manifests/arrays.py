@@ -6,7 +6,7 @@ import re
 
 from jobyard.errors import UserError
 from jobyard.model.job import ArrayRange
-from jobyard.model.progressions import TooMany, first_duplicate
+from jobyard.model.progressions import TooManyRanges, first_duplicate
 
 MAX_TASKS = 10_000_000  # a slip of the keyboard (`0-99999999999`) must not become a job
 
@@ -27,7 +27,7 @@ def parse_array(text: str, field: str = "--array") -> tuple[ArrayRange, int | No
         raise UserError(f"{field}: {text!r} has more than {MAX_TASKS:,} tasks; split it into several jobs")
     try:
         twice = first_duplicate(map(_range, pieces))
-    except TooMany:
+    except TooManyRanges:
         raise UserError(f"{field}: the pieces of {text[:40]!r} lie across each other; write them in order") from None
     if twice is not None:
         raise UserError(f"{field}: {text!r} names {twice} twice; each id may stand once")

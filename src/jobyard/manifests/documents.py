@@ -10,7 +10,7 @@ from typing import Literal
 import yaml
 
 from jobyard.errors import UserError
-from jobyard.yaml_text import Unreadable, nodes_of
+from jobyard.yaml_text import UnreadableYaml, nodes_of
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")  # as JSON writes them; YAML 1.1 takes 1e3 for text
 _SORTS: dict[str, Literal["text", "whole", "number", "flag", "null"]] = {
@@ -67,7 +67,7 @@ def parse_documents(text: str, file: str) -> list[Part]:
         text = text.replace("\t", " ")  # JSON may be indented with tabs, inside its strings they are not allowed
     try:
         nodes = nodes_of(text)
-    except Unreadable as error:
+    except UnreadableYaml as error:
         raise UserError(f"{file}: {error}") from None
     return [_Reader(file).part(node, node.start_mark.line + 1) for node in nodes]
 

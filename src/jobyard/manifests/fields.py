@@ -19,7 +19,7 @@ from jobyard.manifests.documents import Part
 Schema = dict[str, Any]
 
 
-class Kind(ABC):
+class FieldType(ABC):
     """One kind of value: how it is read, and how JSON Schema says so."""
 
     @abstractmethod
@@ -37,7 +37,7 @@ def _scalar(part: Part, path: str, wanted: str) -> str:
 
 
 @dataclass(frozen=True)
-class Text(Kind):
+class TextType(FieldType):
     pattern: str = ""
     wanted: str = "text"
 
@@ -52,7 +52,7 @@ class Text(Kind):
 
 
 @dataclass(frozen=True)
-class Scalar(Kind):
+class Scalar(FieldType):
     """Text, a number or true/false, taken as written: the value of a variable."""
 
     def read(self, part: Part, path: str) -> str:
@@ -63,7 +63,7 @@ class Scalar(Kind):
 
 
 @dataclass(frozen=True)
-class Whole(Kind):
+class Whole(FieldType):
     least: int | None = 0
     most: int = 2**31 - 1
 
@@ -82,7 +82,7 @@ class Whole(Kind):
 
 
 @dataclass(frozen=True)
-class Number(Kind):
+class NumberType(FieldType):
     above_zero: bool = False
 
     def read(self, part: Part, path: str) -> float:
@@ -100,7 +100,7 @@ class Number(Kind):
 
 
 @dataclass(frozen=True)
-class Flag(Kind):
+class Flag(FieldType):
     def read(self, part: Part, path: str) -> bool:
         if part.sort != "flag":
             raise part.error(path, f"must be true or false, not {part.shown}")
@@ -111,7 +111,7 @@ class Flag(Kind):
 
 
 @dataclass(frozen=True)
-class Choice(Kind):
+class Choice(FieldType):
     names: tuple[str, ...]
 
     def read(self, part: Part, path: str) -> str:
@@ -127,7 +127,7 @@ class Choice(Kind):
 
 
 @dataclass(frozen=True)
-class Parsed(Kind):
+class Parsed(FieldType):
     """Text in a notation of its own; `parse(text, path)` raises UserError that begins with the path."""
 
     parse: Callable[[str, str], Any]
@@ -148,8 +148,8 @@ class Parsed(Kind):
 
 
 @dataclass(frozen=True)
-class ListOf(Kind):
-    item: Kind
+class ListOf(FieldType):
+    item: FieldType
     or_one: bool = False  # a single item may stand without the list around it
     least: int = 0
 
@@ -172,9 +172,9 @@ class ListOf(Kind):
 
 
 @dataclass(frozen=True)
-class MapOf(Kind):
-    item: Kind
-    key: Text = field(default_factory=Text)
+class MapOf(FieldType):
+    item: FieldType
+    key: TextType = field(default_factory=TextType)
     least: int = 0
 
     def read(self, part: Part, path: str) -> dict[str, Any]:
@@ -197,7 +197,7 @@ class MapOf(Kind):
 
 
 @dataclass(frozen=True)
-class Anything(Kind):
+class Anything(FieldType):
     """Not looked into: what another executor will read."""
 
     def read(self, part: Part, path: str) -> Part:
@@ -209,7 +209,7 @@ class Anything(Kind):
 
 @dataclass(frozen=True)
 class Field:
-    kind: Kind
+    kind: FieldType
     description: str
     default: Any = None
     required: bool = False
@@ -220,7 +220,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Record(Kind):
+class RecordType(FieldType):
     """A mapping with known keys. What was not written is not in the result; `filled` adds the defaults."""
 
     fields: Mapping[str, Field]
@@ -236,7 +236,7 @@ class Record(Kind):
             if key not in self.fields:
                 raise UserError(f"{item.file}: line {item.line}: unknown key {key!r} in {inside}; {self._hint(key)}")
             known = self.fields[key]
-            if item.sort != "null" or isinstance(known.kind, Record):
+            if item.sort != "null" or isinstance(known.kind, RecordType):
                 found[key] = known.kind.read(item, f"{path}.{key}" if path else key)
         for key, known in self.fields.items():
             if known.required and key not in found:

@@ -13,22 +13,22 @@ from jobyard.manifests.documents import Part
 from jobyard.manifests.fields import (
     Choice,
     Field,
+    FieldType,
     Flag,
-    Kind,
     ListOf,
     MapOf,
     Parsed,
-    Record,
+    RecordType,
     Scalar,
     Schema,
-    Text,
+    TextType,
     Whole,
 )
 from jobyard.manifests.files import name_from_file
 from jobyard.manifests.kinds import KINDS, parse_kind
 from jobyard.manifests.overrides import (
-    Amounts,
     Overrides,
+    ResourceWords,
     apply,
     check_variable,
     parse_after,
@@ -58,7 +58,7 @@ from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_
 
 
 @dataclass(frozen=True)
-class CommandKind(Kind):
+class CommandKind(FieldType):
     """Text is a line of bash, a list is a program and its arguments."""
 
     def read(self, part: Part, path: str) -> Command:
@@ -67,7 +67,7 @@ class CommandKind(Kind):
             if not words[0].strip():
                 raise part.error(path, "the program's name is empty; write the program first")
             return Command(argv=tuple(words))
-        text = Text(wanted="a bash command, or a list of a program and its arguments").read(part, path)
+        text = TextType(wanted="a bash command, or a list of a program and its arguments").read(part, path)
         if not text.strip():
             raise part.error(path, "is empty; write what to run")
         return Command(shell=text)
@@ -102,7 +102,7 @@ SIZE = Parsed(_as_written(parse_size_mib), _AMOUNT, "a size such as 512M or 24GB
 CPUS = Parsed(_as_written(parse_cpu_millis), _AMOUNT, "a number of cores such as 2, 0.5 or 500m")
 SHARE = Parsed(_as_written(parse_percent), _AMOUNT, "a share such as 0.5 or 50%")
 DURATION = Parsed(parse_duration_seconds, _AMOUNT, "a duration such as 90s, 1h30m or 02:30:00")
-PATH = Text(r"\S", "a path inside the working directory")
+PATH = TextType(r"\S", "a path inside the working directory")
 
 
 def _span(least: int) -> Parsed:
@@ -112,12 +112,12 @@ def _span(least: int) -> Parsed:
     return Parsed(lambda text, path: parse_span(text, path, least=least), {"anyOf": [whole, span]}, wanted)
 
 
-ENV = MapOf(Scalar(), Text(r"^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name, such as SEED"))
-GROUP_NAME = Text(
+ENV = MapOf(Scalar(), TextType(r"^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name, such as SEED"))
+GROUP_NAME = TextType(
     r"^[a-z][a-z0-9-]{0,62}$", "lower-case letters, digits and hyphens, a letter first, at most 63 characters"
 )
 
-RESOURCES = Record(
+RESOURCES = RecordType(
     {
         "cpus": Field(CPUS, "Cores of one task; fractions and 500m are understood.", 1),
         "memory": Field(SIZE, "Memory of one task: 512M, 24GB, or a number of MiB. Left out: not reserved."),
@@ -133,7 +133,7 @@ RESOURCES = Record(
     }
 )
 
-GROUP = Record(
+GROUP = RecordType(
     {
         "count": Field(Whole(), "Replicas of this group; 0: none.", 1),
         "completions": Field(Whole(1), "Tasks in each replica.", 1),
@@ -144,7 +144,7 @@ GROUP = Record(
     }
 )
 
-TRAINING = Record(
+TRAINING = RecordType(
     {
         "epochs": Field(Whole(1), "How many epochs there are in all."),
         "batch_size": Field(Whole(1), "Samples in one step of one worker."),
@@ -165,9 +165,9 @@ TRAINING = Record(
     }
 )
 
-MANIFEST = Record(
+MANIFEST = RecordType(
     {
-        "$schema": Field(Text(), "For editors; not read."),
+        "$schema": Field(TextType(), "For editors; not read."),
         "name": Field(Parsed(parse_name, {"type": "string"}, "a name"), "The job's name. Left out: the file's."),
         "command": Field(
             CommandKind(), "What each task runs: text is a line of bash, a list a program and its arguments."
@@ -175,13 +175,13 @@ MANIFEST = Record(
         "resources": Field(RESOURCES, "What one task needs."),
         "env": Field(ENV, "Variables of all tasks."),
         "workdir": Field(
-            Text(), "Where the tasks run. Left out: the directory of submission, where a relative path starts."
+            TextType(), "Where the tasks run. Left out: the directory of submission, where a relative path starts."
         ),
         "array": Field(
             Parsed(_as_written(parse_array), {"type": ["string", "integer"]}, "array ids such as 0-99%10"),
             "One task per id: 0-99, 0-99%10 (10 at once), 1-9:2, 1,3,5-7.",
         ),
-        "each_line": Field(Text(), "A file; one task per line of it, which replaces {} and is in YARD_LINE."),
+        "each_line": Field(TextType(), "A file; one task per line of it, which replaces {} and is in YARD_LINE."),
         "priority": Field(Whole(None), "Higher goes first.", 0),
         "timeout": Field(DURATION, "How long each attempt at a task may take."),
         "deadline": Field(DURATION, "How long the whole job may take from its first start."),
@@ -212,7 +212,7 @@ MANIFEST = Record(
             Parsed(_grace, _AMOUNT, "a duration such as 10s"), "Time between the polite signal and the hard one.", 10
         ),
         "limit": Field(Whole(1), "At most so many tasks of the job at once."),
-        "image": Field(Text(), "A container image; on machines it is used only with container."),
+        "image": Field(TextType(), "A container image; on machines it is used only with container."),
         "container": Field(
             Flag(), "Run tasks in containers of the image on machines too, with docker or podman.", False
         ),
@@ -380,7 +380,7 @@ def _resources(inherited: Resources, own: Mapping[str, Any], document: Part, pat
     names = {"mem": "memory", "mem-limit": "memory_limit", "gpu-mem": "gpu_memory", "gpu-util": "gpu_utilization"}
     amounts = {**own, "gpus": own["gpus"][0]} if "gpus" in own else own  # of a range: the smallest
     try:
-        return resources_with(inherited, Amounts(**amounts), field="{}")
+        return resources_with(inherited, ResourceWords(**amounts), field="{}")
     except UserError as error:
         field, _, message = str(error).partition(": ")
         field = names.get(field, field)

@@ -10,7 +10,7 @@ from typing import Any
 from jobyard.errors import UserError
 from jobyard.kubernetes import quantities
 from jobyard.kubernetes.gpus import GPU
-from jobyard.kubernetes.paths import PLACES
+from jobyard.kubernetes.paths import RESOURCES
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.documents import Part
 from jobyard.manifests.files import name_from_file
@@ -87,7 +87,7 @@ def plain(part: Part) -> Any:
 
 def _kind(document: Part) -> str:
     kind, version = document.text_of("kind"), document.text_of("apiVersion")
-    taken = ", ".join(PLACES)
+    taken = ", ".join(RESOURCES)
     if kind == "List":
         items = document.get("items")
         inside = [each.text_of("kind") for each in items.value] if items and isinstance(items.value, list) else []
@@ -95,11 +95,11 @@ def _kind(document: Part) -> str:
         raise document.at("kind").error("kind", f"a List{words} is several objects; submit one of {taken} alone")
     if not kind:
         raise document.at("kind").error("kind", f"is missing; an object with an apiVersion is one of {taken}")
-    if kind not in PLACES:
+    if kind not in RESOURCES:
         raise document.at("kind").error("kind", f"{kind!r} is no job; a yard takes {taken}")
-    if version != PLACES[kind].api_version:
+    if version != RESOURCES[kind].api_version:
         raise document.at("apiVersion").error(
-            "apiVersion", f"{version!r} is not what a yard knows a {kind} by; write {PLACES[kind].api_version}"
+            "apiVersion", f"{version!r} is not what a yard knows a {kind} by; write {RESOURCES[kind].api_version}"
         )
     return kind
 

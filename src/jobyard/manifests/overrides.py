@@ -299,7 +299,7 @@ def parse_after(texts: tuple[str, ...], field: str = "--after") -> tuple[Depende
 
 
 @dataclass(frozen=True, slots=True)
-class Amounts:
+class ResourceWords:
     """What was written about one task's resources; None: nothing."""
 
     cpus: str | None = None
@@ -311,7 +311,7 @@ class Amounts:
     whole_node: bool | None = None
 
 
-def resources_with(resources: Resources, said: Amounts, field: str) -> Resources:
+def resources_with(resources: Resources, said: ResourceWords, field: str) -> Resources:
     """`resources` with what is said instead; `field` shows where it was written, as in `--{}`."""
     if said.cpus is not None:
         resources = replace(resources, cpu_millis=parse_cpu_millis(said.cpus, field.format("cpus")))
@@ -346,7 +346,7 @@ def _with_flags(group: GroupSpec, overrides: Overrides, env: Mapping[str, str]) 
     gpus = None if overrides.gpus is None else parse_span(overrides.gpus, "--gpus")[0]
     limit = None if overrides.mem_limit is None else parse_switch(overrides.mem_limit, "--mem-limit")
     amounts = (overrides.cpus, overrides.mem, limit, gpus, overrides.gpu_mem, overrides.gpu_util, overrides.whole_node)
-    said = Amounts(*amounts)
+    said = ResourceWords(*amounts)
     if overrides.min_gpu_mem is not None:
         group = replace(group, least_device_mib=parse_device_mib(overrides.min_gpu_mem, "--min-gpu-mem"))
     own_env = {name: value for name, value in group.env.items() if name not in env}  # a flag wins over a group too

@@ -8,19 +8,19 @@ from math import gcd
 COMPARED_MOST = 200_000  # pairs; about a fifth of a second
 
 
-class TooMany(Exception):
+class TooManyRanges(Exception):
     """The ranges lie across each other so often that comparing them would take too long."""
 
 
 def first_duplicate(ranges: Iterable[range]) -> int | None:
-    """An id that is in two of the ranges, each of which has one at least. Raises TooMany."""
+    """An id that is in two of the ranges, each of which has one at least. Raises TooManyRanges."""
     open_ranges: list[range] = []
     compared = 0
     for here in sorted(ranges, key=lambda each: each[0]):
         open_ranges = [other for other in open_ranges if other[-1] >= here[0]]
         compared += len(open_ranges)
         if compared > COMPARED_MOST:
-            raise TooMany
+            raise TooManyRanges
         for other in open_ranges:
             if (twice := first_common(here, other)) is not None:
                 return twice

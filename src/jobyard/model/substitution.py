@@ -50,7 +50,7 @@ class Substituted(NamedTuple):
     no_dash: str = ""  # the program for which a line that begins with a dash would be an option
 
 
-class Refused(UserError):
+class UnsafePlaceholder(UserError):
     """`{}` stands where a line would be code, or may be."""
 
     def __init__(self, where: str, way_out: str = _WAY_OUT) -> None:
@@ -77,7 +77,7 @@ def words_with(words: Sequence[str], line: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def substituted(shell: str) -> Substituted:
-    """The command of bash that finds its line in YARD_LINE. Raises Refused."""
+    """The command of bash that finds its line in YARD_LINE. Raises UnsafePlaceholder."""
     if PLACEHOLDER not in shell:
         return Substituted(shell)
     return _read(shell)
@@ -91,7 +91,7 @@ def _read(shell: str, *, is_inner: bool = False) -> Substituted:
         if reader.kept <= kept:
             return Substituted("".join(reader.pieces), reader.no_dash)
         kept |= reader.kept  # again: a function or a loop may use a variable before the place where it is set
-    raise Refused("is copied from variable to variable")
+    raise UnsafePlaceholder("is copied from variable to variable")
 
 
 def _of_words(argv: Sequence[str]) -> str:
@@ -102,7 +102,7 @@ def _of_words(argv: Sequence[str]) -> str:
 
 def _raise(verdict: Verdict) -> None:
     if verdict.refusal:
-        raise Refused(verdict.refusal, _way_out(verdict))
+        raise UnsafePlaceholder(verdict.refusal, _way_out(verdict))
 
 
 def _way_out(verdict: Verdict) -> str:
@@ -114,7 +114,7 @@ def _way_out(verdict: Verdict) -> str:
         return _WAY_OUT if _EVALUATES.search(code) else 'write os.environ["YARD_LINE"] for it in the code'
     try:
         return f"write {shlex.quote(_read(code.replace(HOLE, PLACEHOLDER), is_inner=True).shell)} for that word"
-    except Refused:
+    except UnsafePlaceholder:
         return _WAY_OUT
 
 
@@ -142,7 +142,7 @@ class _Reader:
             self._step(self.text[self._at])
         self._end_command()
         if self.kept and self._calculates:
-            raise Refused("is kept in a variable, and arithmetic reads variables as code")
+            raise UnsafePlaceholder("is kept in a variable, and arithmetic reads variables as code")
 
     def _step(self, char: str) -> None:
         text, at = self.text, self._at
@@ -198,7 +198,7 @@ class _Reader:
 
     def _hole(self, quote: str) -> None:
         if self._in_test:
-            raise Refused("is inside [[ ]]")
+            raise UnsafePlaceholder("is inside [[ ]]")
         self.pieces.append(_IN[quote])
         self._at += len(PLACEHOLDER)
         self._add(HOLE)
@@ -209,7 +209,7 @@ class _Reader:
 
     def _refuse_brace_expansion(self) -> None:
         if self._has_hole and self._has_brace:
-            raise Refused("is in a word with other braces")
+            raise UnsafePlaceholder("is in a word with other braces")
 
     # -- quotes and expansions -----------------------------------------------------------------------------------------
 
@@ -227,12 +227,12 @@ class _Reader:
         self._take(1, "")
         while (char := self.text[self._at : self._at + 1]) != '"':
             if not char:
-                raise Refused("is in a command with a quote that is not closed")
+                raise UnsafePlaceholder("is in a command with a quote that is not closed")
             if self.text.startswith(PLACEHOLDER, self._at):
                 self._hole('"')
             elif char == "\\":
                 if self.text.startswith(PLACEHOLDER, self._at + 1):
-                    raise Refused("stands after a backslash inside double quotes")
+                    raise UnsafePlaceholder("stands after a backslash inside double quotes")
                 self._take(2, self.text[self._at + 1 : self._at + 2])
             elif char in "$`":
                 self._expansion(in_quotes=True)
@@ -279,7 +279,7 @@ class _Reader:
 
     def _pass(self, end: int, where: str, meaning: str = UNKNOWN) -> None:
         if PLACEHOLDER in self.text[self._at : end]:
-            raise Refused(where, _QUOTED if where in _SUBSTITUTIONS else _WAY_OUT)
+            raise UnsafePlaceholder(where, _QUOTED if where in _SUBSTITUTIONS else _WAY_OUT)
         self._take(end - self._at, meaning)
 
     def _find(self, char: str, start: int, *, hides: bool = True) -> int:
@@ -318,7 +318,7 @@ class _Reader:
     def _unsure(self, of: str) -> None:
         """From here on the reader may be wrong about quotes."""
         if self._last_hole >= self._at:
-            raise Refused(f"is in or after {of}, which cannot be read with certainty")
+            raise UnsafePlaceholder(f"is in or after {of}, which cannot be read with certainty")
 
     # -- operators, words and commands ---------------------------------------------------------------------------------
 
@@ -332,7 +332,7 @@ class _Reader:
         match = re.compile(r"&>>?|<<<|<<-?|[<>]&|>>|>\||<>|[<>]").match(text, at)
         assert match is not None
         if match[0] in ("<<", "<<-") and self._last_hole >= at:
-            raise Refused("is in or after a here-document", _QUOTED)
+            raise UnsafePlaceholder("is in or after a here-document", _QUOTED)
         self._take(len(match[0]))
         self._redirects.append("text" if match[0] == "<<<" else "file")
 
@@ -369,10 +369,10 @@ class _Reader:
             return
         verdict = judge(words)
         if verdict.refusal and self._is_inner:
-            raise Refused(verdict.refusal)
+            raise UnsafePlaceholder(verdict.refusal)
         _raise(verdict)
         self.no_dash = self.no_dash or verdict.no_dash
         self.kept |= kept_by(words)
         self._calculates = self._calculates or calculates(words)
         if (self._is_piped or any(HOLE in text for text in texts)) and reads_code(words):
-            raise Refused("goes to a program that runs what it reads")
+            raise UnsafePlaceholder("goes to a program that runs what it reads")

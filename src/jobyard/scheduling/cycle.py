@@ -19,7 +19,7 @@ from jobyard.scheduling.preemption import make_room
 from jobyard.scheduling.quota_room import make_quota_room
 from jobyard.scheduling.quotas import Allowance, amounts_of
 from jobyard.scheduling.rooms import KnownRooms
-from jobyard.scheduling.snapshot import HeldSlot, Member, Opening, Plan, Request, Snapshot, StopOrder, Wait
+from jobyard.scheduling.snapshot import HeldSlot, Member, Opening, Plan, PreemptionOrder, Request, Snapshot, Wait
 from jobyard.scheduling.where import schedulable
 
 
@@ -38,7 +38,7 @@ def plan(snapshot: Snapshot, known: KnownRooms | None = None) -> Plan:
         cycle.place(request)
     cycle.enlarge()
     # 3. Running jobs that can come back later make room for who waits, or take what nobody waits for.
-    stops: tuple[StopOrder, ...] = ()
+    stops: tuple[PreemptionOrder, ...] = ()
     if snapshot.running:
         rooms = cycle.rooms.by_node
         made = make_room(rooms, snapshot, cycle.missing)
@@ -48,10 +48,10 @@ def plan(snapshot: Snapshot, known: KnownRooms | None = None) -> Plan:
         for job, note in (made.notes | of_quota.notes).items():
             cycle.waits[job] = Wait(cycle.waits[job].reason, f"{cycle.waits[job].sentence}; {note}")
     # 4. Slots of later jobs whose room an earlier job waits for take no new tasks.
-    yielding = _choose_yielding(cycle.rooms.by_node, snapshot.held, cycle.missing) if cycle.missing else frozenset()
+    draining = _choose_draining(cycle.rooms.by_node, snapshot.held, cycle.missing) if cycle.missing else frozenset()
     if cycle.over_quota:
-        yielding |= _choose_yielding_quota(cycle.allowances, snapshot.held, cycle.over_quota)
-    return Plan(tuple(cycle.openings), yielding, cycle.waits, stops)
+        draining |= _choose_draining_for_quota(cycle.allowances, snapshot.held, cycle.over_quota)
+    return Plan(tuple(cycle.openings), draining, cycle.waits, stops)
 
 
 class _Begun(NamedTuple):
@@ -73,7 +73,7 @@ class _Cycle:
         for placement in placements if self.allowances else ():
             if allowance := self.allowances.get(cluster_of(placement.node)):
                 allowance.give(placement.resources)
-        self.awaited = snapshot.awaited
+        self.unreached = snapshot.unreached
         self.openings: list[Opening] = []
         self.elastic: list[_Begun] = []  # of the priority whose turn it is
         self.missing: list[Missing] = []
@@ -186,7 +186,7 @@ class _Cycle:
         if allowance is not None and not allowance.allows(one):
             return allowance.why_not(one)
         rooms = list(self.rooms.by_node.values())
-        return why_not_now(rooms, *ask, ahead=self._ahead, awaited=self.awaited)
+        return why_not_now(rooms, *ask, ahead=self._ahead, unreached=self.unreached)
 
     def _find(self, request: Request, member: Member) -> list[Opening]:
         openings: list[Opening] = []
@@ -236,11 +236,11 @@ def _together(missing: list[Missing]) -> tuple[tuple[Ask, int], ...]:
     return tuple((each.ask, each.lacking) for each in missing)
 
 
-def _choose_yielding_quota(
+def _choose_draining_for_quota(
     allowances: dict[str, Allowance], held: tuple[HeldSlot, ...], missing: list[Missing]
 ) -> frozenset[str]:
     """Slots of the same cluster, last in order first, whose end would leave enough of its quota."""
-    yielding: set[str] = set()
+    draining: set[str] = set()
     last_first = sorted(held, key=rank, reverse=True)
     for request, items in groupby(missing, key=lambda each: each.request):
         allowance = allowances[request.cluster]
@@ -251,27 +251,27 @@ def _choose_yielding_quota(
             lacking = allowance.lacking(amounts)
             if not lacking or rank(item) <= rank(request):
                 break
-            if cluster_of(placement.node) == request.cluster and item.slot.id not in yielding:
+            if cluster_of(placement.node) == request.cluster and item.slot.id not in draining:
                 gives = amounts_of([(placement.resources, 1)])
                 if any(gives[name] for name in lacking):
                     allowance.take_back(placement.resources)
-                    yielding.add(item.slot.id)
+                    draining.add(item.slot.id)
         for resources, count in wanted:
             allowance.give(resources, count)
-    return frozenset(yielding)
+    return frozenset(draining)
 
 
-def _choose_yielding(rooms: dict[str, Room], held: tuple[HeldSlot, ...], missing: list[Missing]) -> frozenset[str]:
+def _choose_draining(rooms: dict[str, Room], held: tuple[HeldSlot, ...], missing: list[Missing]) -> frozenset[str]:
     """Few slots, last in order first, whose end would let the blocked requests in.
 
     Where no number of later slots makes enough room, all that hold some of it yield: the rest comes from earlier jobs.
     """
-    yielding: set[str] = set()
+    draining: set[str] = set()
     rooms = dict(rooms)  # one that changes is copied before
     left = sorted(held, key=rank, reverse=True)
     for each in missing:
         request, lacking, ask = each.request, each.lacking, each.ask
-        left = [item for item in left if item.slot.id not in yielding and rank(item) > rank(request)]
+        left = [item for item in left if item.slot.id not in draining and rank(item) > rank(request)]
         if not left:
             break  # nobody who comes after it, or after those behind it, has anything
         usable = [
@@ -289,19 +289,19 @@ def _choose_yielding(rooms: dict[str, Room], held: tuple[HeldSlot, ...], missing
         while lacking and (found := [(len(items), name) for name, items in options.items() if items is not None]):
             name = min(found)[1]
             rooms[name] = rooms[name].copy()
-            yielding |= _end(rooms[name], options[name] or [])
+            draining |= _end(rooms[name], options[name] or [])
             if placement := rooms[name].place(ask.resources, ask.overcommit):
                 rooms[name].give(placement)
             lacking -= 1
-            later[name] = [item for item in later[name] if item.slot.id not in yielding]
+            later[name] = [item for item in later[name] if item.slot.id not in draining]
             options[name] = _fewest(rooms[name], later[name], ask)
         if lacking:
             for name in usable:
                 rooms[name] = rooms[name].copy()
                 for item in later[name]:
                     if _helps(rooms[name], item, ask):
-                        yielding |= _end(rooms[name], [item])
-    return frozenset(yielding)
+                        draining |= _end(rooms[name], [item])
+    return frozenset(draining)
 
 
 def _fewest(room: Room, later: list[HeldSlot], ask: Ask) -> list[HeldSlot] | None:

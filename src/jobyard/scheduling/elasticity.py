@@ -18,7 +18,7 @@ from jobyard.model.training import Size
 from jobyard.scheduling.missing import Missing
 from jobyard.scheduling.placement import Protected, Room, choose_node
 from jobyard.scheduling.quotas import Allowance, amounts_of
-from jobyard.scheduling.snapshot import Running, Snapshot, StopOrder
+from jobyard.scheduling.snapshot import PreemptionOrder, Running, Snapshot
 from jobyard.scheduling.where import Where
 
 MARGIN = 2.0  # what is gained, over what the restart costs: predictions are not that good
@@ -32,7 +32,7 @@ def choose_growth(
     snapshot: Snapshot,
     missing: Sequence[Missing] = (),
     allowances: Mapping[str, Allowance] = NO_QUOTAS,
-) -> tuple[StopOrder, ...]:
+) -> tuple[PreemptionOrder, ...]:
     """At most one job that stops in order to come back larger. It takes nothing that anybody in `missing` waits for.
 
     So one that became smaller because somebody waits does not grow back while he does.
@@ -56,7 +56,7 @@ def choose_growth(
             claim = _room_to_grow(near, has, running, size, protected)
             if claim and _is_allowed(allowances.get(running.where.cluster), claim):
                 sentence = f"goes from {running.size} to {size} at its next checkpoint: there is room for it"
-                return (StopOrder(running.job, Reason.RESIZING, sentence, size, claim),)
+                return (PreemptionOrder(running.job, Reason.RESIZING, sentence, size, claim),)
     return ()
 
 

@@ -70,7 +70,7 @@ def why_no_container(nodes: Iterable[Node], where: Where) -> str | None:
 
 
 def why_unknown(
-    nodes: Iterable[Node], awaited: Iterable[NodeConfig], on: str, clusters: Iterable[str] = ()
+    nodes: Iterable[Node], unreached: Iterable[NodeConfig], on: str, clusters: Iterable[str] = ()
 ) -> str | None:
     """A sentence if `on` has a name that is no node, executor or label; it says which there are."""
     names: set[str] = set(clusters)
@@ -80,7 +80,7 @@ def why_unknown(
             continue  # whoever wants to go there names its cluster
         names |= {node.id, node.executor}
         labels |= set(node.labels)
-    for config in awaited:
+    for config in unreached:
         names |= {config.id, SSH}
         labels |= set(config.labels)
     unknown = [name for name in on.split(",") if on and name not in names | labels]
@@ -111,7 +111,7 @@ def why_not_now(
     overcommit: bool = False,
     *,
     ahead: str = "",
-    awaited: Sequence[NodeConfig] = (),
+    unreached: Sequence[NodeConfig] = (),
 ) -> Wait:
     """It does not fit now. `ahead` is the earlier job whose room it may not take, if that is why."""
     rooms = [room for room in rooms if cluster_of(room.node.id) == where.cluster]
@@ -120,7 +120,7 @@ def why_not_now(
     able = [room for room in allowed if room.node.state is NodeState.UP]
     unable = [f"{room.node.id} is {room.node.state.lower()}" for room in allowed if room.node.state is not NodeState.UP]
     if not where.cluster:
-        unable += [f"{config.id} has not been reached yet" for config in awaited if may_match(config, where.on)]
+        unable += [f"{config.id} has not been reached yet" for config in unreached if may_match(config, where.on)]
     if not able and unable:
         return Wait(Reason.NODE_DOWN, f"no node can take it now: {_some_of(unable)}")
     if not rooms:

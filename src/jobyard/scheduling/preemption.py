@@ -18,7 +18,7 @@ from jobyard.scheduling.devices import slice_mib
 from jobyard.scheduling.missing import Ask, Missing
 from jobyard.scheduling.ordering import rank
 from jobyard.scheduling.placement import Protected, Room
-from jobyard.scheduling.snapshot import Request, Snapshot, StopOrder
+from jobyard.scheduling.snapshot import PreemptionOrder, Request, Snapshot
 from jobyard.scheduling.what_if import (
     Change,
     Rooms,
@@ -38,7 +38,7 @@ from jobyard.scheduling.where import Where
 
 @dataclass(slots=True)
 class Made:
-    stops: tuple[StopOrder, ...] = ()
+    stops: tuple[PreemptionOrder, ...] = ()
     notes: dict[str, str] = field(default_factory=dict)  # by waiting job: who makes room for it
 
 
@@ -60,7 +60,7 @@ def make_room(rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[M
 class _Making:
     def __init__(self, rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[Missing]) -> None:
         everyone = changes_of(snapshot)
-        self.stops: list[StopOrder] = []
+        self.stops: list[PreemptionOrder] = []
         self.notes: dict[str, str] = {}
         self._able = [each for each in everyone if not (each.running.is_stopping or each.running.is_last_epoch)]
         waiting = {each.request.job for each in missing}

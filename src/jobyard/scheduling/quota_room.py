@@ -15,7 +15,7 @@ from jobyard.scheduling.missing import Missing
 from jobyard.scheduling.placement import Room
 from jobyard.scheduling.preemption import Made
 from jobyard.scheduling.quotas import Allowance, Amounts, amounts_of
-from jobyard.scheduling.snapshot import Request, Snapshot, StopOrder
+from jobyard.scheduling.snapshot import PreemptionOrder, Request, Snapshot
 from jobyard.scheduling.what_if import (
     Change,
     after,
@@ -35,7 +35,7 @@ def make_quota_room(
     snapshot: Snapshot,
     over_quota: Sequence[Missing],
     allowances: Mapping[str, Allowance],
-    asked: Iterable[StopOrder],
+    asked: Iterable[PreemptionOrder],
 ) -> Made:
     """Whom to stop for the requests that a quota keeps out, in their order. `asked` are stopped already, for others.
 
@@ -54,7 +54,7 @@ class _Making:
         self, rooms: Mapping[str, Room], snapshot: Snapshot, allowances: Mapping[str, Allowance], asked: set[str]
     ) -> None:
         everyone = changes_of(snapshot)
-        self.stops: list[StopOrder] = []
+        self.stops: list[PreemptionOrder] = []
         self.notes: dict[str, str] = {}
         self._able = [
             each

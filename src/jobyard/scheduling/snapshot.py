@@ -81,7 +81,7 @@ class Snapshot:
     nodes: tuple[Node, ...]
     held: tuple[HeldSlot, ...]
     requests: tuple[Request, ...]
-    awaited: tuple[NodeConfig, ...] = ()  # machines that were added and have never been reached
+    unreached: tuple[NodeConfig, ...] = ()  # machines that were added and have never been reached
     running: tuple[Running, ...] = ()
     claims: tuple[Placement, ...] = ()  # room kept for jobs that stop in order to grow
     quotas: Mapping[str, Quota] = field(default_factory=dict)  # by cluster
@@ -104,7 +104,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class StopOrder:
+class PreemptionOrder:
     """This running job is to stop at its next checkpoint: to make room, or to come back with another size."""
 
     job: str
@@ -118,6 +118,6 @@ class StopOrder:
 @dataclass(frozen=True, slots=True)
 class Plan:
     openings: tuple[Opening, ...] = ()
-    yielding: frozenset[str] = frozenset()  # slots that take no new task, because an earlier job waits for their room
+    draining_slots: frozenset[str] = frozenset()  # they take no new task: an earlier job waits for their room
     waits: dict[str, Wait] = field(default_factory=dict)
-    stops: tuple[StopOrder, ...] = ()
+    stops: tuple[PreemptionOrder, ...] = ()

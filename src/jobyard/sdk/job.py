@@ -9,8 +9,8 @@ from time import perf_counter, time
 from jobyard.agent_protocol.exit_codes import PREEMPTED_EXIT_CODE
 from jobyard.sdk.agreement import agree, torch_ranks
 from jobyard.sdk.environment import flag, is_rank_zero, number_or, rank, warn, whole_number
-from jobyard.sdk.spool import Spool, as_numbers
-from jobyard.sdk.stopping import LOOK_SECONDS, StopRequest, listen
+from jobyard.sdk.spool import SpoolWriter, as_numbers
+from jobyard.sdk.stopping import LOOK_SECONDS, StopListener, listen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class YardJob:
         self._reports = reports
         self._stops_in_first_step = stops_in_first_step
         self._pid = os.getpid()
-        self._spool = Spool(os.environ.get("YARD_SPOOL", ""))
-        self._stop_request = StopRequest(os.environ.get("YARD_STOP_FILE", ""))
+        self._spool = SpoolWriter(os.environ.get("YARD_SPOOL", ""))
+        self._stop_request = StopListener(os.environ.get("YARD_STOP_FILE", ""))
         self._has_yard = bool(os.environ.get("YARD_SPOOL") or os.environ.get("YARD_STOP_FILE"))
         # What has been said
         self._has_greeted = False

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Record = dict[str, object]
 
 
-class Spool:
+class SpoolWriter:
     """The file of one attempt. Nothing here raises: reports may be lost, training goes on."""
 
     def __init__(self, path: str) -> None:

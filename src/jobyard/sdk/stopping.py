@@ -17,7 +17,7 @@ _before: Any = None
 _path = ""
 
 
-class StopRequest:
+class StopListener:
     """The stop file of one attempt, and the signal."""
 
     def __init__(self, path: str) -> None:

@@ -13,7 +13,7 @@ from http import HTTPStatus
 
 import uvicorn
 
-from jobyard.server.connection import Connection
+from jobyard.server.connection import ClientConnection
 from jobyard.server.limits import ACCEPT_PAUSE_SECONDS, Limits
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class BoundedServer(uvicorn.Server):
 
     async def _connect(self, taken: socket.socket, peer: str) -> None:
         loop = asyncio.get_running_loop()
-        connection = Connection(
+        connection = ClientConnection(
             config=self.config,
             server_state=self.server_state,
             app_state=self.lifespan.state,

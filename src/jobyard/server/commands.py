@@ -90,7 +90,7 @@ def check_gang(state: YardState, spec: JobSpec) -> None:
 def _is_awaited(state: YardState, spec: JobSpec) -> bool:
     if spec.cluster:
         return not nodes_of(state, spec.cluster)
-    return any(may_match(config, spec.on) for config in state.awaited)
+    return any(may_match(config, spec.on) for config in state.unreached)
 
 
 def _resolve(state: YardState, dependency: Dependency) -> Dependency:

@@ -15,7 +15,7 @@ from jobyard.server.limits import BODY_BYTES_A_SECOND, DISCARDED_OF_MOST, Limits
 Awaited = Literal["header", "body"]
 
 
-class Connection(H11Protocol):
+class ClientConnection(H11Protocol):
     """Closes a client that begins a request and does not go on, or asks for an answer and does not read it.
 
     uvicorn bounds only the time between two requests.

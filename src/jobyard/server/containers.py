@@ -32,7 +32,7 @@ def machines_for(state: YardState, spec: JobSpec) -> list[Node]:
 
 def check_runtime(state: YardState, spec: JobSpec) -> None:
     """Raises UserError where no machine that the job may have can run containers."""
-    if not spec.container or any(may_match(config, spec.on) for config in state.awaited):
+    if not spec.container or any(may_match(config, spec.on) for config in state.unreached):
         return
     if why := why_no_container(state.nodes.values(), where_of(spec, spec.groups[0])):
         raise UserError(f"--container: {why}; install or start one there, or leave --container out")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from jobyard.engine import concerns, quarantine, saved_state
 from jobyard.engine.handling import handle
 from jobyard.engine.yard_state import YardState
-from jobyard.server.journal import Journal, Row
+from jobyard.server.journal import Journal, JournalRow
 
 
 class Damage(NamedTuple):
@@ -75,7 +75,7 @@ def why_read_only(damages: Iterable[Damage]) -> str:
     return ""
 
 
-def _carried_out(state: YardState, row: Row) -> list[Damage]:
+def _carried_out(state: YardState, row: JournalRow) -> list[Damage]:
     damages = []
     for event in row.events:
         jobs = concerns.jobs_of(state, event)

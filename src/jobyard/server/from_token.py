@@ -34,7 +34,7 @@ def submitted_by(caller: Caller, spec: JobSpec) -> JobSpec:
 
 def check_machines(state: YardState, spec: JobSpec) -> None:
     """Raises UserError where only machines that are the owner's alone could run it."""
-    if not spec.submitted_with or any(may_match(config, spec.on) for config in state.awaited):
+    if not spec.submitted_with or any(may_match(config, spec.on) for config in state.unreached):
         return
     if why := why_owners_alone(state.nodes.values(), where_of(spec, spec.groups[0])):
         raise UserError(f"job {spec.name!r} cannot run: {why}; {OWNERS_ALONE}")

@@ -26,7 +26,7 @@ KINDS: dict[str, type[Event]] = {
 _ACCEPTED = "accepted row "
 
 
-class Row(NamedTuple):
+class JournalRow(NamedTuple):
     """As it was found. With `trouble`, in words, it is not what was written, and has no events."""
 
     seq: int
@@ -63,7 +63,7 @@ class Journal:
         assert key is not None
         return int(key[0])
 
-    def rows(self, after: int = 0) -> Iterator[Row]:
+    def rows(self, after: int = 0) -> Iterator[JournalRow]:
         """The rows after a number, in order; damaged and missing ones too.
 
         Raises UserError at a row that a newer yard has written.
@@ -77,11 +77,11 @@ class Journal:
                 seq = found["seq"]
                 if seq > after + 1:
                     missing = f"row {after + 1} is" if seq == after + 2 else f"rows {after + 1} to {seq - 1} are"
-                    yield Row(seq - 1, [], f"{missing} missing")
+                    yield JournalRow(seq - 1, [], f"{missing} missing")
                 if found["begin"] == ("{" if found["covers"] is None else "["):  # events are a list, a base is none
-                    yield Row(seq, [], f"row {seq} is damaged", jobs_of(str(found["jobs"])))
+                    yield JournalRow(seq, [], f"row {seq} is damaged", jobs_of(str(found["jobs"])))
                 else:
-                    yield _row(found) if found["covers"] is None else Row(seq, [], "", frozenset())
+                    yield _row(found) if found["covers"] is None else JournalRow(seq, [], "", frozenset())
                 after = seq
 
     def read(self, after: int = 0) -> Iterator[tuple[int, list[Event]]]:
@@ -161,14 +161,14 @@ def _base(found: RowMapping) -> Base:
     return Base(seq, data["covers"], data["state"])
 
 
-def _row(found: RowMapping) -> Row:
+def _row(found: RowMapping) -> JournalRow:
     seq, version, jobs = found["seq"], found["version"], jobs_of(str(found["jobs"]))
     if found["checksum"] != row_checksum(version, found["at"], found["events"]):
-        return Row(seq, [], f"row {seq} is damaged", jobs)
+        return JournalRow(seq, [], f"row {seq} is damaged", jobs)
     if version > VERSION:
         raise UserError(f"the journal {_newer(seq)} (its format is {version}, ours {VERSION}); {_WAY_OUT}")
     try:
-        return Row(seq, [_event(kind, data) for kind, data in json.loads(found["events"])], "", jobs)
+        return JournalRow(seq, [_event(kind, data) for kind, data in json.loads(found["events"])], "", jobs)
     except UserError as error:
         raise UserError(f"the journal {_newer(seq)} ({error}); {_WAY_OUT}") from error
 

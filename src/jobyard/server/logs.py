@@ -133,7 +133,7 @@ def _offset_of_tail(path: Path, lines: int) -> int:
     return 0
 
 
-class Request:
+class LogRequest:
     """Which logs of a job are wanted."""
 
     def __init__(
@@ -168,7 +168,7 @@ class Request:
 class LogStream:
     """The logs of a job as one resumable stream: everything there is, and with `follow` everything there will be."""
 
-    def __init__(self, loop: YardLoop, request: Request, *, follow: bool, cursor: str = "") -> None:
+    def __init__(self, loop: YardLoop, request: LogRequest, *, follow: bool, cursor: str = "") -> None:
         self._loop = loop
         self._request = request
         self._follow = follow

@@ -24,8 +24,8 @@ from jobyard.executors.ssh import SshAgent, SshTarget
 from jobyard.model.events import NodeRemoved
 from jobyard.model.node import ClusterConfig, NodeConfig, place_of
 from jobyard.model.task import AttemptId
-from jobyard.server.homecoming import bring_home, tidy_up
 from jobyard.server.loop import YardLoop
+from jobyard.server.result_collection import collect_results, tidy_up
 from jobyard.settings import ServerKnobs
 
 log = logging.getLogger(__name__)
@@ -99,11 +99,18 @@ class Machines:
         """Its tasks are another user's: they may be anybody's, and what they wrote comes as from another machine."""
         agent, hello = RunAsAgent(self.this_machine, account, self._yard_id), {"yard": self._yard_id}
         machine: MachineExecutor = executor_class("local")(
-            "local", self.this_machine, agent, self._loop, hello, self.mirror.directory, self._home(), shares_disk=True
+            "local",
+            self.this_machine,
+            agent,
+            self._loop,
+            hello,
+            self.mirror.directory,
+            self._collection(),
+            shares_disk=True,
         )
         return machine
 
-    def _home(self) -> Homecoming:
+    def _collection(self) -> Homecoming:
         return Homecoming(self.mirror, self._directory / "snapshots", self._settle, self._knobs.lease_seconds)
 
     def add(self, config: NodeConfig) -> None:
@@ -114,7 +121,7 @@ class Machines:
         self._links[config.id] = config.link
         agent, hello = self.agent(config), {"yard": self._yard_id}  # it cannot bring this server back
         self._loop.add(
-            executor_class("ssh")("ssh", config.id, agent, self._loop, hello, self.mirror.directory, self._home())
+            executor_class("ssh")("ssh", config.id, agent, self._loop, hello, self.mirror.directory, self._collection())
         )
 
     def add_cluster(self, config: ClusterConfig) -> None:
@@ -142,7 +149,7 @@ class Machines:
     def _settle(self, attempt: AttemptId) -> None:
         """In a thread: a job's record never changes, and the mirror's files of an ended attempt do not either."""
         with self._one_at_a_time:
-            bring_home(self.mirror, self._loop.job(attempt.job), attempt)
+            collect_results(self.mirror, self._loop.job(attempt.job), attempt)
 
 
 def this_host() -> str:

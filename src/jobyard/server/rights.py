@@ -18,7 +18,7 @@ from jobyard.errors import NotAllowed
 CALLER = "caller"  # in the state of a request that came over TCP
 
 
-class Kind(StrEnum):
+class TokenKind(StrEnum):
     """Of a token."""
 
     ADMIN = "admin"  # may also make and revoke tokens, change nodes and clusters, and stop the server
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 class Caller:
     name: str
     token: str = ""  # the id of the token; empty: the yard's owner, over the Unix socket
-    kind: Kind = Kind.ADMIN
+    kind: TokenKind = TokenKind.ADMIN
 
     @property
     def is_owner(self) -> bool:
@@ -54,7 +54,7 @@ def user_of(uid: int) -> str:
 def admin_of(request: Request, act: str) -> Caller:
     """Who asks, if they may do what is the admins' alone. Raises NotAllowed; `act` is said as in "stop the server"."""
     caller = caller_of(request)
-    if caller.kind is not Kind.ADMIN:
+    if caller.kind is not TokenKind.ADMIN:
         raise NotAllowed(
             f"the token of {caller.name!r} may not {act}: that needs an admin token,"
             " which the yard's owner makes on the server's machine: yard token create NAME --admin"

@@ -15,7 +15,7 @@ from jobyard.model import substitution
 from jobyard.model.environment import YARD_NAMES
 from jobyard.model.job import ArrayRange, GroupSpec, JobSpec, Lines
 from jobyard.model.limits import GANG_MOST, OBJECT_MOST, TASKS_MOST, WORD_BYTES_MOST
-from jobyard.model.progressions import TooMany, first_duplicate
+from jobyard.model.progressions import TooManyRanges, first_duplicate
 from jobyard.wire.requests import SubmitJob
 
 OBJECT_FIELDS = {"apiVersion": str, "kind": str, "metadata": dict, "spec": dict}
@@ -87,7 +87,7 @@ def _check_array(group: GroupSpec, array: ArrayRange, named: str) -> None:
     try:
         if (twice := first_duplicate(ranges)) is not None:
             raise UserError(f"{named}: array id {twice} stands twice; each id may stand once")
-    except TooMany:
+    except TooManyRanges:
         raise UserError(
             f"{named}: the pieces of its array lie across each other; write them one after another"
         ) from None

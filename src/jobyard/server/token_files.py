@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import Engine, delete, insert, select, update
 
 from jobyard.errors import UserError
-from jobyard.server.rights import Kind
+from jobyard.server.rights import TokenKind
 from jobyard.server.schema import tokens
 from jobyard.server.tokens import hash_of
 
@@ -29,7 +29,7 @@ def adopt_tokens(engine: Engine, directory: Path) -> None:
         for digest, name in found.items():
             said = {
                 "name": name.removesuffix(ADMIN) or name,
-                "kind": Kind.ADMIN if name.endswith(ADMIN) else Kind.MEMBER,
+                "kind": TokenKind.ADMIN if name.endswith(ADMIN) else TokenKind.MEMBER,
             }
             if digest in known:  # the file may have another name now
                 is_it = (tokens.c.hash == digest) & tokens.c.id.startswith(ID)

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from jobyard.errors import NotFound, UserError
-from jobyard.server.rights import Caller, Kind
+from jobyard.server.rights import Caller, TokenKind
 from jobyard.server.schema import tokens
 from jobyard.wire.views import TokenView
 
@@ -21,7 +21,7 @@ PREFIX = "yard_"
 USE_SECONDS = 60.0  # the last use is written down this often at most
 
 
-def create_token(engine: Engine, name: str, kind: Kind = Kind.MEMBER) -> TokenView:
+def create_token(engine: Engine, name: str, kind: TokenKind = TokenKind.MEMBER) -> TokenView:
     if not name.strip() or len(name) > 200:
         raise UserError(f"token name {name!r}: give 1 to 200 characters, like the machine that will use it")
     secret = PREFIX + secrets.token_urlsafe(32)
@@ -56,7 +56,7 @@ def holder_of(engine: Engine, secret: str) -> Caller | None:
     now = time.time()
     if found.last_used_at is None or not 0 <= now - found.last_used_at < USE_SECONDS:
         _note_use(engine, found.id, now)
-    return Caller(found.name, found.id, Kind(found.kind))
+    return Caller(found.name, found.id, TokenKind(found.kind))
 
 
 def _note_use(engine: Engine, token_id: str, now: float) -> None:

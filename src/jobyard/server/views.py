@@ -158,7 +158,7 @@ def held_up(state: YardState, job: JobRecord) -> tuple[Reason | None, str] | Non
     found = Counter(
         said
         for task in job.active_tasks()
-        if (said := state.awaits.get(AttemptId(job.id, task.number, task.attempt))) and said[1]
+        if (said := state.cluster_waits.get(AttemptId(job.id, task.number, task.attempt))) and said[1]
     )
     if not found:
         return None
@@ -226,7 +226,7 @@ def awaited_view(state: YardState, job: JobRecord, number: int) -> TaskView:
 
 def _with_awaited(state: YardState, job: JobRecord, view: TaskView) -> TaskView:
     """With the cluster's words, where it was handed over and does not run yet."""
-    reason, sentence = state.awaits.get(AttemptId(job.id, view.number, view.attempt), (None, ""))
+    reason, sentence = state.cluster_waits.get(AttemptId(job.id, view.number, view.attempt), (None, ""))
     return replace(view, reason=reason, message=sentence) if sentence and view.state.is_active else view
 
 

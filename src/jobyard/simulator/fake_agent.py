@@ -12,16 +12,16 @@ from jobyard.model.task import AttemptId
 
 
 @dataclass
-class Done:
+class EffectResult:
     """What an effect led to: these started, these were asked to stop while they ran, these will never start.
 
-    `yielding` are asked to stop at their next checkpoint.
+    `preempted` are asked to stop at their next checkpoint.
     """
 
     started: list[AttemptId] = field(default_factory=list)
     stopped: list[AttemptId] = field(default_factory=list)
     withdrawn: list[AttemptId] = field(default_factory=list)
-    yielding: list[AttemptId] = field(default_factory=list)
+    preempted: list[AttemptId] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -34,7 +34,7 @@ class FakeAgent:
     placements: dict[str, Placement] = field(default_factory=dict)  # by slot: what it holds
     _slots: dict[AttemptId, str] = field(default_factory=dict)  # every attempt it ever heard of
 
-    def perform(self, effect: Effect) -> Done:
+    def perform(self, effect: Effect) -> EffectResult:
         match effect:
             case Launch(slot=slot, attempts=attempts):
                 self.placements[slot.id] = slot.placement
@@ -42,22 +42,22 @@ class FakeAgent:
                 self._slots.update(dict.fromkeys(fresh, slot.id))
                 self.queues.setdefault(slot.id, deque()).extend(fresh)
                 following = self._start_next(slot.id)
-                return Done(started=[following] if following else [])
+                return EffectResult(started=[following] if following else [])
             case Stop(attempts=attempts):
                 running = [attempt for attempt in attempts if self.is_running(attempt)]
-                return Done(stopped=running, withdrawn=self._withdraw(attempts))
+                return EffectResult(stopped=running, withdrawn=self._withdraw(attempts))
             case Yield(attempts=attempts):
                 running = [attempt for attempt in attempts if self.is_running(attempt)]
-                return Done(yielding=running, withdrawn=self._withdraw(attempts))
+                return EffectResult(preempted=running, withdrawn=self._withdraw(attempts))
             case Reserve(slot=slot):
                 self.placements[slot.id] = slot.placement
             case Withdraw(attempts=attempts):
-                return Done(withdrawn=self._withdraw(attempts))
+                return EffectResult(withdrawn=self._withdraw(attempts))
             case CloseSlot(slot=slot_id):
                 self.queues.pop(slot_id, None)
                 if slot_id not in self.running:
                     self.placements.pop(slot_id, None)
-        return Done()
+        return EffectResult()
 
     def refuse(self, launch: Launch) -> None:
         """Start none of these, now or ever."""

@@ -119,7 +119,7 @@ class Simulation:
             for attempt in done.stopped:
                 self._later(self.now + STOPPING_SECONDS, lambda a=agent, t=attempt: self._end(a, t, 143))  # type: ignore[misc]
             if isinstance(effect, Yield):
-                for attempt in done.yielding:
+                for attempt in done.preempted:
                     self._ask_to_yield(agent, attempt, effect)
             if done.withdrawn:
                 self._tell(AttemptsWithdrawn(tuple(done.withdrawn), self.now))

@@ -8,11 +8,11 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 
-from jobyard.staging.tree import Entry, Kind
+from jobyard.staging.tree import Entry, EntryKind
 
 _HEADER = struct.Struct("100s 8s 8s 8s 12s 12s 8s 1s 100s 8s 32s 32s 8s 8s 155s 12x")
 _CHECKSUM_AT = 148
-_TYPES = {Kind.FILE: tarfile.REGTYPE, Kind.DIRECTORY: tarfile.DIRTYPE, Kind.LINK: tarfile.SYMTYPE}
+_TYPES = {EntryKind.FILE: tarfile.REGTYPE, EntryKind.DIRECTORY: tarfile.DIRTYPE, EntryKind.LINK: tarfile.SYMTYPE}
 _NAME_BYTES = 100
 _OCTAL_LIMIT = 8**11
 
@@ -23,7 +23,7 @@ def tar_of(entries: Iterable[Entry], content_of: Callable[[Entry], Iterator[byte
     for entry in entries:
         header = header_of(entry)
         yield header
-        if entry.kind is Kind.FILE:
+        if entry.kind is EntryKind.FILE:
             yield from content_of(entry)
         padding = -entry.size % tarfile.BLOCKSIZE
         if padding:
@@ -34,7 +34,7 @@ def tar_of(entries: Iterable[Entry], content_of: Callable[[Entry], Iterator[byte
 
 def header_of(entry: Entry) -> bytes:
     """The bytes that tarfile would write, which takes five times as long."""
-    name = entry.path + b"/" if entry.kind is Kind.DIRECTORY else entry.path
+    name = entry.path + b"/" if entry.kind is EntryKind.DIRECTORY else entry.path
     seconds = max(0, entry.mtime_ns // 1_000_000_000)
     if max(len(name), len(entry.target)) > _NAME_BYTES or max(entry.size, seconds) >= _OCTAL_LIMIT:
         return _long_header(entry, seconds)

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from jobyard.staging.tree import Entry, Kind, Tree
+from jobyard.staging.tree import Entry, EntryKind, Tree
 
 _FORM = 1
 # A change within one tick of the file system's clock leaves the times as they were (FAT ticks every two seconds), so a
@@ -34,7 +34,7 @@ class KnownFiles:
         fresh = {
             os.fsdecode(entry.path): [*_stamp(entry), digests[entry.path]]
             for entry in tree.entries
-            if entry.kind is Kind.FILE
+            if entry.kind is EntryKind.FILE
             and entry.path in digests
             and max(entry.mtime_ns, entry.ctime_ns) < self._began_ns - _TICK_NS
         }

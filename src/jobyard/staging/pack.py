@@ -14,7 +14,7 @@ from tempfile import NamedTemporaryFile
 from jobyard.errors import Unwritable, UserError
 from jobyard.staging.archive import tar_of
 from jobyard.staging.known_files import KnownFiles
-from jobyard.staging.tree import LIMIT_BYTES, LIMIT_FILES, Entry, Kind, Tree, scan, shown, unreadable
+from jobyard.staging.tree import LIMIT_BYTES, LIMIT_FILES, Entry, EntryKind, Tree, scan, shown, unreadable
 
 _CHUNK = 1024 * 1024
 _HELD_BYTES = 64 * 1024**2  # what was read for the hash stays in memory for the archive, up to here
@@ -22,7 +22,7 @@ _TRIES = 3  # a tree that an editor or a build writes to settles soon, or not at
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class TreeSnapshot:
     """A frozen tree. `archive` is a tar with paths relative to the tree; `listing` says what is in it, see `pack`."""
 
     hash: str
@@ -45,7 +45,7 @@ def snapshot(
     *,
     limit_bytes: int = LIMIT_BYTES,
     limit_files: int = LIMIT_FILES,
-) -> Snapshot:
+) -> TreeSnapshot:
     """Freeze what `scan` finds in `workdir` in the yard's store. Edits after this change nothing. Raises UserError."""
     store = store_of(yard)
     for attempt in range(_TRIES):
@@ -62,7 +62,7 @@ def store_of(yard: str | os.PathLike[str]) -> Path:
     return Path(yard) / "snapshots"
 
 
-def pack(tree: Tree, store: Path, *, believe_known: bool = True) -> Snapshot:
+def pack(tree: Tree, store: Path, *, believe_known: bool = True) -> TreeSnapshot:
     """The tree's snapshot in `store`, written unless it is there. An archive that has its name is complete and on disk.
 
     The hash is the SHA-256 of the listing: for each entry, sorted by path, `KIND MODE DIGEST PATH` and a NUL.
@@ -75,7 +75,7 @@ def pack(tree: Tree, store: Path, *, believe_known: bool = True) -> Snapshot:
         reader.digests[entry.path] = (believe_known and known.digest_of(entry)) or reader.digest(entry)
     listing = b"".join(_line(entry, reader.digests[entry.path]) for entry in tree.entries)
     name = hashlib.sha256(listing).hexdigest()
-    found = Snapshot(name, store / f"{name}.tar", store / f"{name}.list", len(tree.entries), tree.size, tree.notes)
+    found = TreeSnapshot(name, store / f"{name}.tar", store / f"{name}.list", len(tree.entries), tree.size, tree.notes)
     try:
         # 2. Is it there already? Then it counts as fresh, so that nobody prunes it before its job is known.
         with suppress(FileNotFoundError):
@@ -126,7 +126,7 @@ class _Reader:
     room: int = _HELD_BYTES
 
     def digest(self, entry: Entry) -> str:
-        if entry.kind is not Kind.FILE:
+        if entry.kind is not EntryKind.FILE:
             return hashlib.sha256(entry.target).hexdigest()
         if entry.size > min(self.room, _CHUNK):
             return _digest_of(self._read(entry))

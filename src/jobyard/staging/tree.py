@@ -22,7 +22,7 @@ LIMIT_FILES = 200_000  # more is somebody's home directory, not a program
 _NAMED_IN_A_NOTE = 3
 
 
-class Kind(Enum):
+class EntryKind(Enum):
     FILE = b"f"
     DIRECTORY = b"d"
     LINK = b"l"
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
     """One file, directory or symbolic link of a tree. `path` is relative to the tree, in the file system's bytes."""
 
     path: bytes
-    kind: Kind
+    kind: EntryKind
     mode: int  # permission bits only
     size: int = 0
     mtime_ns: int = 0
@@ -151,16 +151,16 @@ class _Walk:
     def _keep(self, path: bytes, status: os.stat_result) -> bool:
         """Whether it is a directory to go into."""
         if path in self.found:
-            return self.found[path].kind is Kind.DIRECTORY
+            return self.found[path].kind is EntryKind.DIRECTORY
         mode, size, target = stat.S_IMODE(status.st_mode) & 0o777, 0, b""
         if stat.S_ISDIR(status.st_mode):
             if (status.st_dev, status.st_ino) in self.left_out:
                 return False
-            kind = Kind.DIRECTORY
+            kind = EntryKind.DIRECTORY
         elif stat.S_ISREG(status.st_mode):
-            kind, size = Kind.FILE, status.st_size
+            kind, size = EntryKind.FILE, status.st_size
         elif stat.S_ISLNK(status.st_mode):
-            kind, mode = Kind.LINK, 0o777
+            kind, mode = EntryKind.LINK, 0o777
             try:
                 target = os.readlink(os.path.join(self.root, path))
             except OSError:  # deleted or replaced since
@@ -174,7 +174,7 @@ class _Walk:
         self.size += size
         if self.size > self.limit_bytes or len(self.found) > self.limit_files:
             raise self._too_much()
-        return kind is Kind.DIRECTORY
+        return kind is EntryKind.DIRECTORY
 
     def _too_much(self) -> UserError:
         by_top = Counter[bytes]()

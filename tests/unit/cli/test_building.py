@@ -15,7 +15,7 @@ from tests.unit.client.standin import Asked, Said, StandIn, problem
 from tests.unit.client.views import a_job_view
 
 from jobyard.cli import building
-from jobyard.cli.reaching import Place
+from jobyard.cli.reaching import NamespaceAccess
 from jobyard.errors import BuildFailed
 from jobyard.images.build import BuildOptions
 from jobyard.images.protocol import Built, Say
@@ -133,12 +133,12 @@ def test_a_manifests_registry_and_then_its_images_go_before_the_environment(
 
 
 @pytest.fixture
-def places(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> list[Place]:
+def places(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> list[NamespaceAccess]:
     """Where kaniko was to build, of a yard with two clusters."""
-    found: list[Place] = []
+    found: list[NamespaceAccess] = []
 
     @contextmanager
-    def reached_cluster(place: Place) -> Iterator[object]:
+    def reached_cluster(place: NamespaceAccess) -> Iterator[object]:
         found.append(place)
         yield object()
 
@@ -148,7 +148,7 @@ def places(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> list[Place]:
 
 
 def test_kaniko_builds_in_the_cluster_that_on_names_or_in_the_first(
-    yard: Yard, built: list[BuildOptions], places: list[Place]
+    yard: Yard, built: list[BuildOptions], places: list[NamespaceAccess]
 ) -> None:
     for words in ([], ["--on", "lab"], ["--on", "kubernetes"]):
         result = yard("build", "--registry", "lab", "--builder", "kaniko", *words)
@@ -167,7 +167,7 @@ def test_kaniko_builds_in_the_cluster_that_on_names_or_in_the_first(
     ],
 )
 def test_a_cluster_that_is_misspelt_or_for_nothing_is_refused(
-    yard: Yard, built: list[BuildOptions], places: list[Place], words: list[str], sentence: str
+    yard: Yard, built: list[BuildOptions], places: list[NamespaceAccess], words: list[str], sentence: str
 ) -> None:
     result = yard("build", "--registry", "lab", *words)
     assert (result.code, result.err) == (2, sentence)

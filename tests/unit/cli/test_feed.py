@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-from jobyard.cli.feed import WAITING_MOST, Ended, Feed
+from jobyard.cli.feed import WAITING_MOST, Feed, StreamEnded
 
 PATIENCE_SECONDS = 60.0
 
@@ -24,7 +24,7 @@ def test_a_source_waits_while_nobody_takes_its_items() -> None:
 
     feed.read("source", items)
     assert is_ahead.wait(PATIENCE_SECONDS)
-    while not isinstance(item := feed.next(PATIENCE_SECONDS), Ended):
+    while not isinstance(item := feed.next(PATIENCE_SECONDS), StreamEnded):
         assert item == taken
         assert made <= taken + WAITING_MOST + 1
         taken += 1

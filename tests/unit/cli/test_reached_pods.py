@@ -14,8 +14,8 @@ from tests.unit.kubernetes.played_server import PlayedServer, Reply, played_serv
 
 from jobyard.cli.pods import connection
 from jobyard.cli.pods.cluster import ReachedCluster, reached_cluster
-from jobyard.cli.pods.connection import Pod
-from jobyard.cli.reaching import Place, Target
+from jobyard.cli.pods.connection import ReachedPod
+from jobyard.cli.reaching import NamespaceAccess, Target
 from jobyard.errors import Unavailable, UserError
 from jobyard.kubernetes.api import OPENED, Api
 from jobyard.kubernetes.refusals import Refused
@@ -66,7 +66,7 @@ def server(tmp_path: Path) -> Iterator[PlayedServer]:
 @pytest.fixture
 def cluster(server: PlayedServer) -> Iterator[ReachedCluster]:
     config = server.config()
-    with reached_cluster(Place("lab", config.kubeconfig, "", "ml")) as reached:
+    with reached_cluster(NamespaceAccess("lab", config.kubeconfig, "", "ml")) as reached:
         yield reached
 
 
@@ -126,7 +126,7 @@ def test_a_cluster_that_cannot_answer_now_may_be_asked_again_later(
         cluster.pod("p")
 
 
-class PlayedPod(Pod):
+class PlayedPod(ReachedPod):
     """Its watches bring these events, one list each; between them it is looked at."""
 
     name = "p"

@@ -13,8 +13,8 @@ from fastapi import FastAPI
 from tests.unit.client.views import a_job_view
 
 from jobyard.client.api import YardClient
-from jobyard.compat.genai.cluster import Cluster
-from jobyard.compat.genai.desk import Desk
+from jobyard.compat.genai.cluster import NamespaceApi
+from jobyard.compat.genai.service import Service
 from jobyard.errors import NotFound, Unavailable, UserError, YardError
 from jobyard.model.job import State
 from jobyard.model.node import NodeState
@@ -46,7 +46,7 @@ def a_group(gpus: int) -> GroupView:
 
 
 class FakeYard:
-    """As far as the desk asks a yard: jobs on nodes of one cluster."""
+    """As far as the service asks a yard: jobs on nodes of one cluster."""
 
     def __init__(self) -> None:
         self.list: list[JobView] = []
@@ -115,7 +115,7 @@ class FakeYard:
         self.end(next(job for job in self.list if job.id == selector), State.CANCELLED)
 
 
-class FakeCluster(Cluster):
+class FakeCluster(NamespaceApi):
     """The real class, above an API that is a dictionary."""
 
     def __init__(self, **objects: list[Object]) -> None:
@@ -213,8 +213,8 @@ def a_pod_of(name: str, node: str, phase: str = "Running") -> Object:
     }
 
 
-def a_desk(yard: FakeYard, cluster: FakeCluster | None = None, **how: Any) -> Desk:
-    return Desk(lambda: cast(YardClient, yard), reach=lambda _: cluster or FakeCluster(), **how)
+def a_service(yard: FakeYard, cluster: FakeCluster | None = None, **how: Any) -> Service:
+    return Service(lambda: cast(YardClient, yard), reach=lambda _: cluster or FakeCluster(), **how)
 
 
 TOKEN = "secret"

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from tests.unit.compat.genai_world import TOKEN, FakeCluster, FakeYard, a_desk, a_pytorchjob, an_object, answer_of
+from tests.unit.compat.genai_world import TOKEN, FakeCluster, FakeYard, a_pytorchjob, a_service, an_object, answer_of
 
 from jobyard.cli.main import guarded
 from jobyard.compat.genai.__main__ import group, row_of
 from jobyard.compat.genai.app import app as importable
 from jobyard.compat.genai.app import make_app
-from jobyard.compat.genai.desk import Desk
-from jobyard.compat.genai.here import grows_at_once
+from jobyard.compat.genai.configuration import grows_at_once
+from jobyard.compat.genai.service import Service
 from jobyard.errors import UserError
 from jobyard.model.job import State
 
@@ -29,8 +29,8 @@ def asked(app: FastAPI, *calls: tuple[str, str, Any]) -> list[tuple[int, Any]]:
     return asyncio.run(all_of())
 
 
-def an_app(desk: Desk) -> FastAPI:
-    return make_app(lambda: desk, TOKEN)
+def an_app(service: Service) -> FastAPI:
+    return make_app(lambda: service, TOKEN)
 
 
 # -- answers
@@ -42,7 +42,7 @@ def test_a_status_that_is_so_is_answered_with_200_though_nobody_can_grow() -> No
     yard.put("full", 1, (1, 4), saved_at=1500.0)
     done = yard.put("done", 3)
     yard.end(done)
-    app = an_app(a_desk(yard, FakeCluster(Pod=[an_object(done)])))
+    app = an_app(a_service(yard, FakeCluster(Pod=[an_object(done)])))
     told = {"job_name": "done", "status": "completed"}
     first, second, wrong = asked(
         app,
@@ -62,10 +62,10 @@ def test_telling_of_one_end_twice_lets_one_job_wait_for_its_checkpoint() -> None
         yard.put(name, 1, (1, 4))
     done = yard.put("done", 3)
     yard.end(done)
-    desk = a_desk(yard, FakeCluster(Pod=[an_object(done)]))
+    service = a_service(yard, FakeCluster(Pod=[an_object(done)]))
     told = ("PUT", "/update_job_status", {"job_name": "done", "status": "completed"})
-    assert [status for status, _ in asked(an_app(desk), told, told, told)] == [200, 200, 200]
-    assert sum(desk.memory.is_waiting(each) for each in desk.records()) == 1
+    assert [status for status, _ in asked(an_app(service), told, told, told)] == [200, 200, 200]
+    assert sum(service.state.is_waiting(each) for each in service.records()) == 1
 
 
 def test_delete_job_removes_what_is_left_of_it() -> None:
@@ -75,7 +75,7 @@ def test_delete_job_removes_what_is_left_of_it() -> None:
     yard.end(done, State.FAILED)
     cluster = FakeCluster(Pod=[an_object(done)], PyTorchJob=[a_pytorchjob(condition="Running")])
     deleted, runs, theirs, all_jobs = asked(
-        an_app(a_desk(yard, cluster)),
+        an_app(a_service(yard, cluster)),
         ("DELETE", "/delete_job", {"job_name": "done"}),
         ("DELETE", "/delete_job", {"job_name": "runs"}),
         ("DELETE", "/delete_job", {"job_name": "theirs"}),
@@ -91,13 +91,13 @@ def test_a_checkpoint_is_in_the_answer_to_who_told_of_it() -> None:
     yard = FakeYard()
     yard.put("x", 1, (1, 4))
     body = {"job_name": "x", "last_checkpoint_time": 2000.5, "completed_epochs": 1.5, "total_epochs": 3}
-    ((status, data),) = asked(an_app(a_desk(yard)), ("PUT", "/update_last_checkpoint", body))
+    ((status, data),) = asked(an_app(a_service(yard)), ("PUT", "/update_last_checkpoint", body))
     assert (status, data["job"]["last_checkpoint_time"], data["job"]["completed_epochs"]) == (200, 2000.5, 1.5)
 
 
-def shown(desk: Desk, name: str) -> str:
+def shown(service: Service, name: str) -> str:
     """What `status` has of a job in its table."""
-    return " ".join(row_of(desk.record(name), 2010.0))
+    return " ".join(row_of(service.record(name), 2010.0))
 
 
 def test_epochs_that_one_process_was_told_show_in_the_status_of_another() -> None:
@@ -108,9 +108,9 @@ def test_epochs_that_one_process_was_told_show_in_the_status_of_another() -> Non
     later = {"job_name": "x", "last_checkpoint_time": 2004.5, "completed_epochs": 2}
     theirs = {**told, "job_name": "theirs", "last_checkpoint_time": 1767225700}
     calls = [("PUT", "/update_last_checkpoint", body) for body in ({**told, "job_name": "x"}, later, later, theirs)]
-    answers = asked(an_app(a_desk(yard, cluster)), *calls)
+    answers = asked(an_app(a_service(yard, cluster)), *calls)
     assert [status for status, _ in answers] == [200] * 4
-    other = a_desk(yard, cluster)
+    other = a_service(yard, cluster)
     assert shown(other, "x") == "x 1/4 1..4 2/3 5.5s ago 0 running "
     assert other.record("x").shown() == answers[2][1]["job"]
     assert other.record("x").time_bw_checkpoints == 4
@@ -120,17 +120,17 @@ def test_epochs_that_one_process_was_told_show_in_the_status_of_another() -> Non
 def test_epochs_that_were_said_when_a_job_was_added_show_elsewhere_too() -> None:
     cluster = FakeCluster(PyTorchJob=[a_pytorchjob(condition="Running")])
     body = {"job_name": "theirs", "gpu_req": 1, "gpu_lim": 3, "gpu_assigned": 1, "total_epochs": 20}
-    ((status, _),) = asked(an_app(a_desk(FakeYard(), cluster)), ("POST", "/add_job", body))
-    assert (status, a_desk(FakeYard(), cluster).record("theirs").total_epochs) == (201, 20)
+    ((status, _),) = asked(an_app(a_service(FakeYard(), cluster)), ("POST", "/add_job", body))
+    assert (status, a_service(FakeYard(), cluster).record("theirs").total_epochs) == (201, 20)
 
 
 def test_where_a_checkpoint_cannot_be_written_down_this_process_shows_it_and_says_so() -> None:
     yard, said = FakeYard(), list[str]()
     yard.put("x", 1, (1, 4))
     yard.problem = UserError("read-only")
-    desk = a_desk(yard, warn=said.append)
+    service = a_service(yard, warn=said.append)
     body = {"job_name": "x", "last_checkpoint_time": 2000.5, "completed_epochs": 1}
-    ((status, data),) = asked(an_app(desk), ("PUT", "/update_last_checkpoint", body))
+    ((status, data),) = asked(an_app(service), ("PUT", "/update_last_checkpoint", body))
     assert (status, data["job"]["completed_epochs"]) == (200, 1)
     assert said == ["the checkpoint of job x is shown by this process alone: read-only"]
 
@@ -181,6 +181,6 @@ def test_a_number_that_is_none_is_refused_in_a_sentence(key: str, value: float) 
     body = {"job_name": "x", "last_checkpoint_time": 2000.5, "completed_epochs": 1.5, key: value}
     yard = FakeYard()
     yard.put("x", 1, (1, 4))
-    ((status, answer),) = asked(an_app(a_desk(yard)), ("PUT", "/update_last_checkpoint", body))
+    ((status, answer),) = asked(an_app(a_service(yard)), ("PUT", "/update_last_checkpoint", body))
     assert status == 400
     assert f"{key}: " in str(answer)

@@ -12,7 +12,7 @@ from tests.unit.compat.genai_world import FakeCluster, Object, a_pod_of, a_pytor
 from tests.unit.kubernetes.played_server import Reply, played_server
 
 from jobyard.compat.genai import cluster as module
-from jobyard.compat.genai.cluster import MOST_NAMED, Cluster
+from jobyard.compat.genai.cluster import MOST_NAMED, NamespaceApi
 from jobyard.compat.genai.errors import Conflict, NotPossible
 from jobyard.errors import NotFound, Unavailable, UserError, YardError
 
@@ -122,7 +122,7 @@ def test_nothing_is_left_of_a_kind_that_a_cluster_does_not_know() -> None:
 def test_what_a_cluster_refuses_is_told_in_its_own_words(status: int, error: type[YardError], tmp_path: Path) -> None:
     with played_server(tmp_path) as server:
         server.on("GET /apis/kubeflow.org/v1/namespaces/ml/pytorchjobs/x", Reply(status, {"message": "so not"}))
-        with closing(Cluster(server.config())) as cluster, pytest.raises(error, match="so not"):
+        with closing(NamespaceApi(server.config())) as cluster, pytest.raises(error, match="so not"):
             cluster.job("x")
         assert len(server.asked) == 1
 
@@ -131,7 +131,7 @@ def test_only_labels_are_asked_for_and_a_change_is_merged(tmp_path: Path) -> Non
     with played_server(tmp_path) as server:
         server.on("GET /api/v1/namespaces/ml/pods", Reply(200, {"items": None}))
         server.on("PATCH /apis/kubeflow.org/v1/namespaces/ml/pytorchjobs/x", Reply(200, {"kind": "PyTorchJob"}))
-        with closing(Cluster(server.config())) as cluster:
+        with closing(NamespaceApi(server.config())) as cluster:
             assert cluster.left_of("Pod", ["a"]) == []
             assert cluster.annotate("x", replicas="1") == {"kind": "PyTorchJob"}
     listed, changed = server.asked

@@ -11,13 +11,12 @@ import pytest
 from tests.unit.client.views import a_job_view
 from tests.unit.compat.genai_world import a_pytorchjob
 
-from jobyard.compat.genai.door import Door, is_loopback
+from jobyard.compat.genai.checkpoint_reports import Report, annotation_of, report_in
 from jobyard.compat.genai.fitting import best_fit
 from jobyard.compat.genai.foreign import gpus_of, is_adopted, record_of_foreign, resized, status_of
 from jobyard.compat.genai.listening import address_of
-from jobyard.compat.genai.memory import Memory
 from jobyard.compat.genai.records import (
-    Record,
+    JobMetadata,
     by_arrival,
     by_checkpoint_limit,
     by_difference,
@@ -25,7 +24,8 @@ from jobyard.compat.genai.records import (
     record_of,
     scale_down,
 )
-from jobyard.compat.genai.told import Report, annotation_of, report_in
+from jobyard.compat.genai.service_state import ServiceState
+from jobyard.compat.genai.token_check import TokenCheck, is_loopback
 from jobyard.errors import UserError
 from jobyard.model.job import Reason, State
 from jobyard.model.resources import Resources
@@ -39,7 +39,7 @@ FIELDS = (
 TRAINING = TrainingView(epochs_done=3, epochs_total=10, gpus=3, gpus_range=(2, 4), saved_at=1100.5, restarts=2)
 
 
-def a_record(name: str, assigned: int = 2, *, arrival: int = 1000, saved: float = 0, **changes: Any) -> Record:
+def a_record(name: str, assigned: int = 2, *, arrival: int = 1000, saved: float = 0, **changes: Any) -> JobMetadata:
     view = a_job_view(name=name, id=name, submitted_at=arrival, training=replace(TRAINING, gpus=assigned))
     record = record_of(view, 8)
     return replace(record, last_checkpoint_time=saved or arrival, has_saved=bool(saved), **changes)
@@ -91,23 +91,23 @@ def test_who_stops_for_another_size_is_being_resized() -> None:
 
 
 def test_the_time_between_two_reports_is_that_between_checkpoints() -> None:
-    memory = Memory()
-    memory.tell("a", Report(1010, 1000, 1, 5))
-    memory.tell("a", Report(1030, 1010, 2, 0))
-    seen = memory.see(a_record("a"))
+    state = ServiceState()
+    state.tell("a", Report(1010, 1000, 1, 5))
+    state.tell("a", Report(1030, 1010, 2, 0))
+    seen = state.see(a_record("a"))
     assert (seen.last_checkpoint_time, seen.time_bw_checkpoints, seen.total_epochs) == (1030, 20, 5)
 
 
 def test_a_report_that_is_older_than_what_is_known_changes_nothing() -> None:
-    memory = Memory()
-    memory.tell("a", Report(1010, 1000, 9, 9))
-    assert memory.see(a_record("a", saved=1200)).last_checkpoint_time == 1200
+    state = ServiceState()
+    state.tell("a", Report(1010, 1000, 9, 9))
+    assert state.see(a_record("a", saved=1200)).last_checkpoint_time == 1200
 
 
 def test_what_an_earlier_job_of_the_name_told_is_forgotten() -> None:
-    memory = Memory()
-    memory.tell("a", Report(1010, 1000, 9, 9))
-    assert memory.see(a_record("a", arrival=2000)).last_checkpoint_time == 2000
+    state = ServiceState()
+    state.tell("a", Report(1010, 1000, 9, 9))
+    assert state.see(a_record("a", arrival=2000)).last_checkpoint_time == 2000
 
 
 @pytest.mark.parametrize("report", [Report(1010.25), Report(1010, 1000.5, 1.5, 3)])
@@ -158,7 +158,7 @@ def test_lists_are_in_the_orders_of_the_original() -> None:
     assert scale_down(jobs, 0) == [full, saved, old]
 
 
-def names_of(records: list[Record]) -> list[str]:
+def names_of(records: list[JobMetadata]) -> list[str]:
     return [each.job_name for each in records]
 
 
@@ -272,7 +272,7 @@ def test_one_is_being_resized_while_it_is_marked_and_has_not_ended(
     assert (record.is_resizing, record.is_marked) == (is_resizing, mark.isdigit())
 
 
-# -- the door
+# -- the token check
 
 
 @pytest.mark.parametrize(
@@ -295,20 +295,20 @@ def test_one_is_being_resized_while_it_is_marked_and_has_not_ended(
     ],
 )
 def test_a_page_in_a_browser_of_this_machine_is_not_served(headers: dict[str, str], status: int) -> None:
-    assert status_at_the_door("127.0.0.1", headers) == status
+    assert status_of_token_check("127.0.0.1", headers) == status
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_loopback_of_either_kind_is_served_to_this_user_alone(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     try:
-        assert status_at_the_door(address, {}) == 200
+        assert status_of_token_check(address, {}) == 200
     except OSError as error:
         pytest.skip(f"{address} cannot be listened on: {error}")
     monkeypatch.setattr("jobyard.agent_protocol.local_connections.uid_between", lambda theirs, ours: 65534)
-    assert status_at_the_door(address, {}) == 403
+    assert status_of_token_check(address, {}) == 403
 
 
-def status_at_the_door(address: str, headers: dict[str, str]) -> int:
+def status_of_token_check(address: str, headers: dict[str, str]) -> int:
     """Of a request by a program of ours that is connected to this address."""
     said: list[int] = []
 
@@ -327,7 +327,7 @@ def status_at_the_door(address: str, headers: dict[str, str]) -> int:
         socket.create_connection(listener.getsockname()[:2]) as client,
     ):
         ends = {"client": client.getsockname()[:2], "server": client.getpeername()[:2]}
-        asyncio.run(Door(app)({"type": "http", **ends, "headers": lines}, receive, send))
+        asyncio.run(TokenCheck(app)({"type": "http", **ends, "headers": lines}, receive, send))
     (status,) = said
     return status
 

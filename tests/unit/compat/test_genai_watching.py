@@ -6,22 +6,22 @@ import threading
 from dataclasses import replace
 
 import pytest
-from tests.unit.compat.genai_world import FORBIDDEN, UNANSWERED, FakeCluster, FakeYard, Object, a_desk, a_pytorchjob
+from tests.unit.compat.genai_world import FORBIDDEN, UNANSWERED, FakeCluster, FakeYard, Object, a_pytorchjob, a_service
 
-from jobyard.compat.genai.desk import Desk
-from jobyard.compat.genai.records import Record
+from jobyard.compat.genai.records import JobMetadata
+from jobyard.compat.genai.service import Service
 from jobyard.compat.genai.watching import CHANCES, Watch
 from jobyard.model.job import Reason
 
 
 class Grown:
-    """How often somebody was to grow at a desk where there is always room."""
+    """How often somebody was to grow at a service where there is always room."""
 
-    def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
         self.times = 0
-        monkeypatch.setattr(desk, "make_use_of_room", self._use)
+        monkeypatch.setattr(service, "make_use_of_room", self._use)
 
-    def _use(self, records: list[Record]) -> str:
+    def _use(self, records: list[JobMetadata]) -> str:
         self.times += 1
         return "somebody grows"
 
@@ -33,8 +33,8 @@ def completed(job: Object) -> None:
 def test_each_adopted_job_that_completes_lets_somebody_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of them has a key."""
     jobs = [a_pytorchjob(name, condition="Running") for name in ("one", "two", "three")]
-    desk = a_desk(FakeYard(), FakeCluster(PyTorchJob=jobs))
-    grown, watch = Grown(desk, monkeypatch), Watch(desk)
+    service = a_service(FakeYard(), FakeCluster(PyTorchJob=jobs))
+    grown, watch = Grown(service, monkeypatch), Watch(service)
     watch.look()
     for number, job in enumerate(jobs, 1):
         completed(job)
@@ -45,8 +45,8 @@ def test_each_adopted_job_that_completes_lets_somebody_grow(monkeypatch: pytest.
 
 def test_another_job_of_the_same_name_is_another_end(monkeypatch: pytest.MonkeyPatch) -> None:
     job = a_pytorchjob(condition="Succeeded")
-    desk = a_desk(FakeYard(), FakeCluster(PyTorchJob=[job]))
-    grown, watch = Grown(desk, monkeypatch), Watch(desk)
+    service = a_service(FakeYard(), FakeCluster(PyTorchJob=[job]))
+    grown, watch = Grown(service, monkeypatch), Watch(service)
     watch.look()
     assert grown.times == 0  # it ended before anybody looked
     job["metadata"]["creationTimestamp"] = "2026-02-02T00:00:00Z"
@@ -57,8 +57,8 @@ def test_another_job_of_the_same_name_is_another_end(monkeypatch: pytest.MonkeyP
 def test_a_cluster_that_was_away_does_not_make_its_jobs_end_again(monkeypatch: pytest.MonkeyPatch) -> None:
     job = a_pytorchjob(condition="Running")
     cluster = FakeCluster(PyTorchJob=[job])
-    desk = a_desk(FakeYard(), cluster)
-    grown, watch = Grown(desk, monkeypatch), Watch(desk)
+    service = a_service(FakeYard(), cluster)
+    grown, watch = Grown(service, monkeypatch), Watch(service)
     watch.look()
     completed(job)
     for problem in (None, UNANSWERED, None, UNANSWERED, None):
@@ -70,8 +70,8 @@ def test_a_cluster_that_was_away_does_not_make_its_jobs_end_again(monkeypatch: p
 def test_two_that_end_between_two_looks_let_two_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     yard = FakeYard()
     jobs = [yard.put(name, 1) for name in ("a", "b")]
-    desk = a_desk(yard)
-    grown, watch = Grown(desk, monkeypatch), Watch(desk)
+    service = a_service(yard)
+    grown, watch = Grown(service, monkeypatch), Watch(service)
     watch.look()
     for job in jobs:
         yard.end(job)
@@ -83,9 +83,9 @@ def test_two_that_end_between_two_looks_let_two_grow(monkeypatch: pytest.MonkeyP
 def test_an_end_that_is_told_and_seen_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     yard = FakeYard()
     job = yard.put("a", 1)
-    desk = a_desk(yard)
-    (record,) = desk.records()
-    grown, watch = Grown(desk, monkeypatch), Watch(desk)
+    service = a_service(yard)
+    (record,) = service.records()
+    grown, watch = Grown(service, monkeypatch), Watch(service)
     watch.look()
     yard.end(job)
     watch.completed(record)
@@ -98,10 +98,10 @@ def test_an_end_that_is_told_and_seen_counts_once(monkeypatch: pytest.MonkeyPatc
 def test_one_that_ended_before_anybody_looked_counts_when_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     yard = FakeYard()
     job = yard.put("a", 1)
-    desk = a_desk(yard)
-    (record,) = desk.records()
+    service = a_service(yard)
+    (record,) = service.records()
     yard.end(job)
-    grown, watch = Grown(desk, monkeypatch), Watch(desk)
+    grown, watch = Grown(service, monkeypatch), Watch(service)
     watch.completed(record)
     watch.completed(record)
     assert grown.times == 1
@@ -111,9 +111,9 @@ def test_telling_of_an_end_fails_for_nobody(monkeypatch: pytest.MonkeyPatch) -> 
     """Neither where nobody fits nor where the yard does not answer."""
     yard = FakeYard()
     job = yard.put("a", 1)
-    desk = a_desk(yard)
-    (record,) = desk.records()
-    watch = Watch(desk)
+    service = a_service(yard)
+    (record,) = service.records()
+    watch = Watch(service)
     watch.look()
     yard.end(job)
     watch.completed(record)
@@ -121,7 +121,7 @@ def test_telling_of_an_end_fails_for_nobody(monkeypatch: pytest.MonkeyPatch) -> 
     def fail() -> None:
         raise UNANSWERED
 
-    monkeypatch.setattr(desk, "look", fail)
+    monkeypatch.setattr(service, "look", fail)
     watch.completed(record)
 
 
@@ -132,9 +132,9 @@ def test_who_tells_while_another_looks_chooses_nobody_beside_it(monkeypatch: pyt
     for name in ("x", "y"):
         yard.put(name, 1, (1, 4))
     job = yard.put("done", 1)
-    desk = a_desk(yard)
-    done = next(each for each in desk.records() if each.job_name == "done")
-    watch = Watch(desk)
+    service = a_service(yard)
+    done = next(each for each in service.records() if each.job_name == "done")
+    watch = Watch(service)
     watch.look()
     yard.end(job)
     threads = [threading.Thread(target=watch.completed, args=(done,)) for _ in range(8)]
@@ -142,7 +142,7 @@ def test_who_tells_while_another_looks_chooses_nobody_beside_it(monkeypatch: pyt
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(desk.memory.is_waiting(each) for each in desk.records()) == 1
+    assert sum(service.state.is_waiting(each) for each in service.records()) == 1
 
 
 def test_room_that_is_not_free_yet_is_looked_for_again_and_then_given_up() -> None:
@@ -150,8 +150,8 @@ def test_room_that_is_not_free_yet_is_looked_for_again_and_then_given_up() -> No
     yard.free = {"a": (4, 0)}
     yard.put("x", 1, (1, 4), saved_at=1500.0)
     job = yard.put("done", 3)
-    desk = a_desk(yard)
-    watch = Watch(desk)
+    service = a_service(yard)
+    watch = Watch(service)
     watch.look()
     yard.end(job)
     watch.look()
@@ -176,8 +176,8 @@ def test_a_turn_that_nobody_may_take_ends(monkeypatch: pytest.MonkeyPatch) -> No
     job = yard.put("done", 1)
     cluster = FakeCluster(PyTorchJob=[a_pytorchjob(condition="Running")])
     cluster.refused["PATCH", "PyTorchJob"] = FORBIDDEN
-    desk = a_desk(yard, cluster, at_once=True)
-    watch = Watch(desk)
+    service = a_service(yard, cluster, at_once=True)
+    watch = Watch(service)
     watch.look()
     yard.end(job)
     for _ in range(CHANCES + 2):
@@ -185,11 +185,11 @@ def test_a_turn_that_nobody_may_take_ends(monkeypatch: pytest.MonkeyPatch) -> No
     assert len([each for each in cluster.asked if each.startswith("PATCH")]) == CHANCES
     asked = list[str]()
 
-    def lose(_: list[Record]) -> str:
+    def lose(_: list[JobMetadata]) -> str:
         asked.append("room")
         raise FORBIDDEN
 
-    monkeypatch.setattr(desk, "make_use_of_room", lose)
+    monkeypatch.setattr(service, "make_use_of_room", lose)
     yard.end(yard.put("another", 1))
     for _ in range(CHANCES + 2):
         watch.look()
@@ -202,8 +202,8 @@ def test_while_somebody_is_resized_no_chance_is_lost() -> None:
     yard.put("x", 1, (1, 4), saved_at=1500.0)
     resized = yard.put("resized", 1, (1, 2), reason=Reason.RESIZING)
     job = yard.put("done", 1)
-    desk = a_desk(yard)
-    watch = Watch(desk)
+    service = a_service(yard)
+    watch = Watch(service)
     watch.look()
     yard.end(job)
     for _ in range(CHANCES + 1):
@@ -218,11 +218,11 @@ def test_a_checkpoint_that_the_yard_heard_of_is_a_turn_too() -> None:
     yard = FakeYard()
     yard.free = {"a": (4, 3)}
     job = yard.put("x", 1, (1, 4))
-    desk = a_desk(yard)
-    watch = Watch(desk)
+    service = a_service(yard)
+    watch = Watch(service)
     watch.look()
-    (record,) = desk.records()
-    desk.memory.let_wait(record)
+    (record,) = service.records()
+    service.state.let_wait(record)
     watch.look()
     assert yard.scaled == []
     assert job.training

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from jobyard.compat.ml_scheduler.batch import Line, Place, Run, runs_of
+from jobyard.compat.ml_scheduler.batch import BatchContext, Line, Run, runs_of
 from jobyard.compat.ml_scheduler.flags import Copies
 from jobyard.compat.ml_scheduler.story import Story, limit_lines, skip_line
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, Event, Finished, SlotOpened, Started, TasksAssigned
@@ -16,7 +16,7 @@ LINES = [
 
 
 def a_run() -> Run:
-    (run,) = runs_of("example_batch_script.sh", LINES, Resources(gpus=1), "m", Place("/", "/tmp"))
+    (run,) = runs_of("example_batch_script.sh", LINES, Resources(gpus=1), "m", BatchContext("/", "/tmp"))
     return run
 
 

@@ -174,16 +174,16 @@ def test_why_an_attempt_does_not_run_yet_is_known_until_it_does() -> None:
     first, second, third = yard.active(job)
     told = [Awaited(attempt, Reason.RESOURCES, "0/2 nodes are available") for attempt in (first, second, third)]
     yard.apply(AttemptsAwaited((*told, Awaited(AttemptId("x", 0, 1), None, "unheard of")), yard.now))
-    assert set(yard.state.awaits) == {first, second, third}
+    assert set(yard.state.cluster_waits) == {first, second, third}
     yard.apply(AttemptsAwaited((Awaited(third, None, ""),), yard.now))
     yard.start(first)
-    assert yard.state.awaits == {second: (Reason.RESOURCES, "0/2 nodes are available")}
+    assert yard.state.cluster_waits == {second: (Reason.RESOURCES, "0/2 nodes are available")}
     yard.apply(AttemptsAwaited(tuple(told[:1]), yard.now))  # an old word: it runs
     yard.finish(second, exit_code=1)
-    assert yard.state.awaits == {}
+    assert yard.state.cluster_waits == {}
     yard.apply(AttemptsAwaited((Awaited(third, None, "ErrImagePull"),), yard.now))
     yard.withdraw(third)
-    assert yard.state.awaits == {}
+    assert yard.state.cluster_waits == {}
 
 
 # -- room --------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from jobyard.engine.lifecycle import (
     MEANING,
     MOVES,
-    Ask,
+    Action,
     Assigned,
     Began,
     Ended,
@@ -56,7 +56,7 @@ def test_random_happenings_take_only_drawn_arrows(story: list[Happening], retrie
         assert after.attempt == task.attempt + (isinstance(happening, Assigned))
         assert bool(after.slot) == after.state.is_active
         assert not after.is_yielding or after.state is State.STOPPING
-        assert (step.ask is Ask.LAUNCH) == (task.state is State.PENDING and after.state is State.STARTING)
+        assert (step.ask is Action.LAUNCH) == (task.state is State.PENDING and after.state is State.STARTING)
         assert step == advance(task, happening, retries), "it is not pure"
         task = after
 

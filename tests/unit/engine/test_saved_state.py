@@ -29,7 +29,7 @@ def test_every_field_of_a_job_is_saved_or_named_as_not_lasting() -> None:
 def test_every_field_of_the_yard_is_saved_or_named_as_not_lasting() -> None:
     kept = {field.name for field in fields(SavedState)} - {"profiles", "storages"}  # both are in `trainings`
     worked_out = {"trainings", "quarantined", "changes", "_last_environment"}
-    assert set(vars(YardState())) == kept | worked_out | {"quotas", "awaits"}
+    assert set(vars(YardState())) == kept | worked_out | {"quotas", "cluster_waits"}
 
 
 def replayed(yard: TrainingYard) -> TrainingYard:

@@ -301,7 +301,7 @@ class YardMachine(RuleBasedStateMachine):
 
     @invariant()
     def only_what_has_not_begun_is_awaited(self) -> None:
-        for attempt in self.world.yard.awaits:
+        for attempt in self.world.yard.cluster_waits:
             task = self.world.yard.jobs[attempt.job].task(attempt.task)
             assert (task.attempt, task.started_at) == (attempt.number, 0.0)
             assert task.state.is_active

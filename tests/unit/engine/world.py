@@ -171,7 +171,7 @@ class World:
             for attempt in done.stopped:
                 if agent.is_running(attempt):
                     self.end(node, attempt, signal=15)
-            self.yielding.update((attempt, node) for attempt in done.yielding)
+            self.yielding.update((attempt, node) for attempt in done.preempted)
             if done.withdrawn:
                 self.incoming[node].append(AttemptsWithdrawn(tuple(done.withdrawn), self.now))
 

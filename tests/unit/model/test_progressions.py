@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobyard.model.progressions import TooMany, first_common, first_duplicate
+from jobyard.model.progressions import TooManyRanges, first_common, first_duplicate
 
 RANGES = st.builds(
     lambda first, count, step: range(first, first + count * step, step),
@@ -33,6 +33,6 @@ def test_long_progressions_are_not_counted_through() -> None:
 
 
 def test_thousands_that_lie_across_each_other_are_not_compared() -> None:
-    with pytest.raises(TooMany):
+    with pytest.raises(TooManyRanges):
         first_duplicate(range(n, 10**9, 10_000) for n in range(10_000))
     assert first_duplicate(range(n, n + 1) for n in range(100_000)) is None

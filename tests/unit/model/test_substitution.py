@@ -16,7 +16,7 @@ from jobyard.errors import UserError
 from jobyard.model import substitution
 from jobyard.model.interpreters import HOLE
 from jobyard.model.job import Command, Lines, Script
-from jobyard.model.substitution import Refused, check, substituted, words_with
+from jobyard.model.substitution import UnsafePlaceholder, check, substituted, words_with
 
 EVIL = "$(touch bad)`touch bad`;touch bad;\"';touch bad'\";a[$(touch bad)]\n|touch bad&${x:=$(touch bad)}*"
 
@@ -119,7 +119,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("template", REFUSED)
 def test_where_a_line_would_be_code_the_command_is_refused(template: str) -> None:
-    with pytest.raises(Refused, match="a line could be run as a command there; "):
+    with pytest.raises(UnsafePlaceholder, match="a line could be run as a command there; "):
         substituted(template)
 
 
@@ -139,7 +139,7 @@ RUN_BY_OTHERS = [
 
 @pytest.mark.parametrize("template", RUN_BY_OTHERS)
 def test_a_line_that_is_run_by_way_of_a_variable_or_of_a_known_program_is_refused(template: str) -> None:
-    with pytest.raises(Refused, match="a line could be run as a command there; "):
+    with pytest.raises(UnsafePlaceholder, match="a line could be run as a command there; "):
         substituted(template)
 
 
@@ -152,17 +152,17 @@ def test_a_line_that_is_run_by_way_of_a_variable_or_of_a_known_program_is_refuse
     ],
 )  # fmt: skip
 def test_a_refusal_does_not_advise_what_would_run_the_line(template: str) -> None:
-    with pytest.raises(Refused, match="lines that are commands go as a list") as refused:
+    with pytest.raises(UnsafePlaceholder, match="lines that are commands go as a list") as refused:
         substituted(template)
     assert "YARD_LINE" not in str(refused.value)
 
 
 def test_a_refusal_shows_the_code_in_which_the_line_is_data() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(UnsafePlaceholder) as refused:
         substituted('bash -c "printf %s {}"')
     assert str(refused.value).endswith("""; write 'printf %s "${YARD_LINE}"' for that word""")
     assert run("""bash -c 'printf %s "${YARD_LINE}"'""", EVIL) == (EVIL.encode(), [])
-    with pytest.raises(Refused, match=r'write os.environ\["YARD_LINE"\] for it in the code'):
+    with pytest.raises(UnsafePlaceholder, match=r'write os.environ\["YARD_LINE"\] for it in the code'):
         check(Command(argv=("python3", "-c", "print('{}')"), entries=Lines.of(["x"])))
 
 
@@ -217,7 +217,7 @@ fragments = st.lists(
 def test_no_command_that_is_accepted_runs_its_line(template: str) -> None:
     try:
         shell = substituted(template).shell
-    except Refused:
+    except UnsafePlaceholder:
         return
     if shell != template:
         assert "bad" not in run(shell, EVIL)[1]
@@ -241,7 +241,7 @@ def test_words_without_a_shell_get_the_line_itself() -> None:
     ],
 )
 def test_words_that_an_interpreter_reads_are_refused(argv: tuple[str, ...]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(UnsafePlaceholder):
         check(Command(argv=argv, entries=Lines.of(["x"])))
 
 

@@ -132,7 +132,7 @@ def test_it_is_pure_gangs_are_whole_and_everyone_left_out_knows_why(snapshot: Sn
     last = max((rank(request) for request in snapshot.requests if request.job in found.waits), default=None)
     first = min((rank(request) for request in snapshot.requests if request.job in found.waits), default=None)
     for item in snapshot.held:
-        if item.slot.id in found.yielding:
+        if item.slot.id in found.draining_slots:
             assert first is not None
             assert last is not None
             assert rank(item) > first

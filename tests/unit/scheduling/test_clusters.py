@@ -179,14 +179,14 @@ def test_a_job_above_the_whole_quota_waits_and_is_in_nobodys_way() -> None:
     assert opened(found) == [("b", "prod/n1")]
     expected = "needs 8 GPUs, and there is never more than 4 GPUs in the quota of cluster prod"
     assert found.waits["a"].sentence == expected
-    assert not found.yielding
+    assert not found.draining_slots
 
 
 def test_slots_of_later_jobs_take_nothing_new_while_an_earlier_one_waits_for_their_quota() -> None:
     node = a_cluster_node("n1", cpus=64, gpus=8)
     held = (holds("1", 0), holds("2", 8), holds("3", 9), holds("4", 7, gpus=0))
     found = planned([node], wants("a", 1, gpus=2), held=held, gpus=4)
-    assert found.yielding == {"3"}
+    assert found.draining_slots == {"3"}
 
 
 def test_who_waits_for_room_keeps_its_part_of_the_quota_too() -> None:

@@ -210,7 +210,7 @@ def test_few_slots_make_way_and_only_those_of_later_jobs() -> None:
         holds("4", "here", ask(1), age=7),
     )
     found = planned([a_node(cpus=4)], wants("j", 1, (1, ask(2))), held=held)
-    assert found.yielding == {"3", "4"}
+    assert found.draining_slots == {"3", "4"}
 
 
 def test_the_node_where_the_fewest_make_way_is_chosen() -> None:
@@ -220,19 +220,19 @@ def test_the_node_where_the_fewest_make_way_is_chosen() -> None:
         holds("b1", "b", ask(2), age=9),
     )
     found = planned([a_node("a", cpus=4), a_node("b", cpus=4)], wants("j", 1, (1, ask(2))), held=held)
-    assert len(found.yielding) == 1
-    assert found.yielding < {"b0", "b1"}
+    assert len(found.draining_slots) == 1
+    assert found.draining_slots < {"b0", "b1"}
 
 
 def test_nobody_makes_way_on_a_node_that_takes_nothing() -> None:
     draining = Node("old", "local", 8000, 1000, state=NodeState.DRAINING)
     held = (holds("1", "old", ask(1), age=9), holds("2", "here", ask(2), age=9))
-    assert planned([draining, a_node(cpus=2)], wants("j", 1, (1, ask(2))), held=held).yielding == {"2"}
+    assert planned([draining, a_node(cpus=2)], wants("j", 1, (1, ask(2))), held=held).draining_slots == {"2"}
 
 
 def test_nobody_makes_way_for_an_equal_or_a_later_job() -> None:
     held = (holds("1", "here", ask(1), age=1), holds("2", "here", ask(1), age=3, priority=2))
-    assert not planned([a_node(cpus=2)], wants("j", 2, (1, ask(1))), held=held).yielding
+    assert not planned([a_node(cpus=2)], wants("j", 2, (1, ask(1))), held=held).draining_slots
 
 
 def test_only_who_holds_what_is_lacking_makes_way() -> None:
@@ -240,7 +240,7 @@ def test_only_who_holds_what_is_lacking_makes_way() -> None:
         holds("cpu", "here", ask(1), age=9),
         holds("gpu", "here", ask(1, gpus=1), (DeviceSlice(0, 80000),), age=8),
     )
-    assert planned([a_node(cpus=8, gpus=1)], wants("j", 1, (1, ask(1, gpus=1))), held=held).yielding == {"gpu"}
+    assert planned([a_node(cpus=8, gpus=1)], wants("j", 1, (1, ask(1, gpus=1))), held=held).draining_slots == {"gpu"}
 
 
 # -- short ones first --------------------------------------------------------------------------------------------------

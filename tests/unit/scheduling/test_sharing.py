@@ -193,13 +193,13 @@ def test_all_slots_of_later_jobs_make_way_for_a_whole_node_on_the_node_with_the_
         *(holds(f"b{i}", "b", Resources(0), age=9) for i in range(2)),
     )
     found = planned([a_node("a"), a_node("b")], wants("whole", 1, 1, WHOLE), held=held)
-    assert found.yielding == {"b0", "b1"}
+    assert found.draining_slots == {"b0", "b1"}
 
 
 def test_a_whole_node_makes_way_for_an_earlier_job() -> None:
     everything = Resources(4000, 16384, whole_node=True)
     found = planned([a_node()], wants("early", 1, 1, Resources(0)), held=(holds("1", "here", everything, age=9),))
-    assert found.yielding == {"1"}
+    assert found.draining_slots == {"1"}
 
 
 # -- where -------------------------------------------------------------------------------------------------------------

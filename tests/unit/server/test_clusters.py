@@ -27,8 +27,7 @@ from jobyard.server.clusters import for_cluster, with_cluster
 from jobyard.server.commands import checked_spec
 from jobyard.server.environments import Environments
 from jobyard.server.lifetime import Lifetime
-from jobyard.server.logs import LogStream
-from jobyard.server.logs import Request as LogRequest
+from jobyard.server.logs import LogRequest, LogStream
 from jobyard.server.machines import Machines
 from jobyard.server.routes import clusters as routes
 from jobyard.server.routes import nodes as node_routes
@@ -347,7 +346,7 @@ async def test_why_and_show_tell_the_clusters_words(tmp_path: Path, monkeypatch:
         sentence = "image demo cannot be pulled (ErrImagePull); check its name"
         awaited = tuple(Awaited(AttemptId(job.id, number, 1), Reason.HELD, sentence) for number in (0, 1))
         server.loop.report([AttemptsAwaited(awaited, time.time())])
-        await server.running.until(lambda: bool(server.loop.state.awaits))
+        await server.running.until(lambda: bool(server.loop.state.cluster_waits))
         state, planner = server.loop.state, server.loop.planner
         assert why_view(planner, job).sentences == (f"2 of 2 tasks wait on lab: {sentence}",)
         assert why_view(planner, job).reason is Reason.HELD

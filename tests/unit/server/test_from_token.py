@@ -12,10 +12,10 @@ from jobyard.errors import NotAllowed, UserError
 from jobyard.model.events import NodeAdded
 from jobyard.model.node import NodeConfig
 from jobyard.server.from_token import check_machines, submitted_by
-from jobyard.server.rights import Caller, Kind
+from jobyard.server.rights import Caller, TokenKind
 from tests.builders import a_job, a_node, joined
 
-OWNER, ANN = Caller("root"), Caller("ann", "t1", Kind.ADMIN)
+OWNER, ANN = Caller("root"), Caller("ann", "t1", TokenKind.ADMIN)
 
 
 def test_whose_it_is_and_which_tree_it_has_is_not_for_the_request_to_say() -> None:

@@ -16,7 +16,7 @@ from jobyard.errors import NotFound, UserError
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
 from jobyard.server.lifetime import Lifetime
-from jobyard.server.logs import LogStream, Reader, Request, open_log, tail_lines
+from jobyard.server.logs import LogRequest, LogStream, Reader, open_log, tail_lines
 from jobyard.server.routes.logs import _pieces
 from tests.unit.server.running import RunningYard, a_yard
 
@@ -24,8 +24,10 @@ DEEP = base64.b64encode(b"[" * 5000).decode()  # Python counts this deep no more
 TEXT = "grün 😀 \u2028 漢字\n"
 
 
-def wanted(yard: RunningYard, job: str, task: str = "", attempt: int | None = None, tail: int | None = None) -> Request:
-    return Request(yard.job(job), task, attempt, ["out", "err"], tail)
+def wanted(
+    yard: RunningYard, job: str, task: str = "", attempt: int | None = None, tail: int | None = None
+) -> LogRequest:
+    return LogRequest(yard.job(job), task, attempt, ["out", "err"], tail)
 
 
 async def read_all(stream: LogStream) -> list[tuple[str, int, str, str]]:

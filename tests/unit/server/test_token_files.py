@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 
 from jobyard.errors import UserError
 from jobyard.server.database import open_database
-from jobyard.server.rights import Caller, Kind
+from jobyard.server.rights import Caller, TokenKind
 from jobyard.server.token_files import adopt_tokens
 from jobyard.server.tokens import create_token, hash_of, holder_of, list_tokens
 
@@ -71,7 +71,7 @@ def test_a_file_whose_name_ends_so_is_an_admins(engine: Engine, secret: Path) ->
     adopt_tokens(engine, secret)
     (secret / "alice").rename(secret / "alice.admin")
     adopt_tokens(engine, secret)
-    assert holder_of(engine, ALICE) == Caller("alice", "file-" + hash_of(ALICE)[:8], Kind.ADMIN)
+    assert holder_of(engine, ALICE) == Caller("alice", "file-" + hash_of(ALICE)[:8], TokenKind.ADMIN)
     assert [(token.name, token.kind) for token in list_tokens(engine)] == [("alice", "admin"), ("bob", "member")]
     (secret / "alice.admin").rename(secret / "alice")
     adopt_tokens(engine, secret)

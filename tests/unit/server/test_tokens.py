@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from jobyard.errors import NotFound, UserError
 from jobyard.server.access import NeedsToken, Revocations
 from jobyard.server.database import open_database
-from jobyard.server.rights import Caller, Kind, caller_of
+from jobyard.server.rights import Caller, TokenKind, caller_of
 from jobyard.server.tokens import create_token, holder_of, list_tokens, revoke_token
 
 
@@ -74,7 +74,7 @@ def test_the_last_use_is_written_once_a_minute(engine: Engine, monkeypatch: pyte
     now = time.time()
     for later, noted in ((0, 0), (59, 0), (61, 61), (62, 61)):
         monkeypatch.setattr("jobyard.server.tokens.time.time", lambda later=later: now + later)
-        assert holder_of(engine, token.secret) == Caller("laptop", token.id, Kind.MEMBER)
+        assert holder_of(engine, token.secret) == Caller("laptop", token.id, TokenKind.MEMBER)
         assert list_tokens(engine)[0].last_used_at == now + noted
 
 
@@ -83,7 +83,7 @@ def test_a_database_that_cannot_be_written_keeps_nobody_out(engine: Engine) -> N
     with engine.begin() as connection:
         words = "CREATE TRIGGER full BEFORE UPDATE ON tokens BEGIN SELECT RAISE(ABORT, 'disk full'); END"
         connection.execute(text(words))
-    assert holder_of(engine, token.secret) == Caller("laptop", token.id, Kind.MEMBER)
+    assert holder_of(engine, token.secret) == Caller("laptop", token.id, TokenKind.MEMBER)
 
 
 async def test_a_call_knows_whose_token_it_came_with(engine: Engine) -> None:
@@ -101,4 +101,4 @@ async def test_a_call_knows_whose_token_it_came_with(engine: Engine) -> None:
     await guarded(dict(scope), nothing, nothing)
     await guarded({**scope, "headers": []}, nothing, nothing)
     await app(scope, nothing, nothing)
-    assert callers == [Caller("laptop", token.id, Kind.MEMBER), Caller(pwd.getpwuid(os.getuid()).pw_name)]
+    assert callers == [Caller("laptop", token.id, TokenKind.MEMBER), Caller(pwd.getpwuid(os.getuid()).pw_name)]

@@ -56,7 +56,7 @@ def test_the_agent_asks_what_runs_and_gives_back_the_rest() -> None:
     agent = FakeAgent()
     agent.perform(Launch("here", SLOT, (FIRST, SECOND)))
     done = agent.perform(Yield("here", (FIRST, SECOND), 600.0, 10.0))
-    assert (done.yielding, done.withdrawn, done.stopped) == ([FIRST], [SECOND], [])
+    assert (done.preempted, done.withdrawn, done.stopped) == ([FIRST], [SECOND], [])
 
 
 def test_a_reservation_that_is_set_anew_counts() -> None:

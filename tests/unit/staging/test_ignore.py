@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobyard.staging.tree import Kind, scan
+from jobyard.staging.tree import EntryKind, scan
 from tests.unit.staging.trees import plant
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -33,7 +33,7 @@ def _git(directory: Path, *arguments: str) -> bytes:
 
 
 def _sent(root: Path) -> set[bytes]:
-    return {entry.path for entry in scan(root).entries if entry.kind is not Kind.DIRECTORY}
+    return {entry.path for entry in scan(root).entries if entry.kind is not EntryKind.DIRECTORY}
 
 
 def _not_ignored_by_git(root: Path, ignore_file: str = ".gitignore") -> set[bytes]:

@@ -18,7 +18,7 @@ from jobyard.staging import known_files, pack
 from jobyard.staging.archive import header_of
 from jobyard.staging.pack import prune, snapshot, store_of
 from jobyard.staging.results import unpack_results
-from jobyard.staging.tree import Entry, Kind
+from jobyard.staging.tree import Entry, EntryKind
 from tests.unit.staging.trees import plant, seen
 
 LONG = "d" * 90 + "/" + "f" * 90
@@ -95,13 +95,17 @@ def test_the_archive_is_read_by_everybody_and_belongs_to_nobody(tree: Path, yard
 
 
 @pytest.mark.parametrize("length", [1, 99, 100, 101, 300])
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(EntryKind))
 @pytest.mark.parametrize("size", [0, 8**11 - 1, 8**11])
-def test_a_header_is_what_tarfile_writes(kind: Kind, length: int, size: int) -> None:
-    target = b"t" * length if kind is Kind.LINK else b""
+def test_a_header_is_what_tarfile_writes(kind: EntryKind, length: int, size: int) -> None:
+    target = b"t" * length if kind is EntryKind.LINK else b""
     entry = Entry(b"n" * length, kind, 0o644, size, 1_700_000_000_999_999_999, target=target)
     info = tarfile.TarInfo("n" * length)
-    info.type = {Kind.FILE: tarfile.REGTYPE, Kind.DIRECTORY: tarfile.DIRTYPE, Kind.LINK: tarfile.SYMTYPE}[kind]
+    info.type = {
+        EntryKind.FILE: tarfile.REGTYPE,
+        EntryKind.DIRECTORY: tarfile.DIRTYPE,
+        EntryKind.LINK: tarfile.SYMTYPE,
+    }[kind]
     info.mode, info.size, info.mtime, info.linkname = 0o644, size, 1_700_000_000, target.decode()
     assert header_of(entry) == info.tobuf(tarfile.GNU_FORMAT)
 

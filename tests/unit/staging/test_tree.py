@@ -15,7 +15,7 @@ import pytest
 from jobyard.errors import UserError
 from jobyard.staging.forward import returned_paths
 from jobyard.staging.pack import snapshot
-from jobyard.staging.tree import Kind, scan
+from jobyard.staging.tree import EntryKind, scan
 from tests.unit.staging.trees import plant
 
 
@@ -43,7 +43,7 @@ def test_links_are_sent_as_links_and_those_that_lead_outside_are_noted(tmp_path:
     outside = {"d/out": "../../x", "absolute": "/etc", "loop": "loop"}
     plant(tmp_path, {"a": b"", "d": None, **links, **outside})
     tree = scan(tmp_path)
-    targets = {os.fsdecode(entry.path): entry.target for entry in tree.entries if entry.kind is Kind.LINK}
+    targets = {os.fsdecode(entry.path): entry.target for entry in tree.entries if entry.kind is EntryKind.LINK}
     assert targets == {name: target.encode() for name, target in {**links, **outside}.items()}
     expected = "links that lead outside the tree are sent as they are: 'absolute' -> '/etc', 'd/out' -> '../../x'"
     assert tree.notes == (expected,)

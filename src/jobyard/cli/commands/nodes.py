@@ -148,16 +148,16 @@ def rm(session: Session, nodes: tuple[str, ...], force: bool) -> int:
 
 
 @dataclass
-class Outcome(Generic[T]):
+class NodeResults(Generic[T]):
     """What became of each, and how many failed: those are told already."""
 
     done: dict[str, T] = field(default_factory=dict)
     failures: int = 0
 
 
-def _each(names: Iterable[str], act: Callable[[str], T], at_once: int = AT_ONCE) -> Outcome[T]:
+def _each(names: Iterable[str], act: Callable[[str], T], at_once: int = AT_ONCE) -> NodeResults[T]:
     """Do it to each by itself: one that fails gets its sentence, the others go on. Raises only Unreachable."""
-    outcome: Outcome[T] = Outcome()
+    outcome: NodeResults[T] = NodeResults()
     with ThreadPoolExecutor(at_once) as pool:
         asked = {name: pool.submit(act, name) for name in dict.fromkeys(names)}
         for name, answer in asked.items():

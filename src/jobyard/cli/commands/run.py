@@ -7,10 +7,10 @@ import click
 from jobyard.cli.build_flags import BuildWords, build_flags
 from jobyard.cli.commands.submit import submit_and_follow, submit_detached
 from jobyard.cli.follow import FollowOptions
-from jobyard.cli.launching import Launch
 from jobyard.cli.mounted_secrets import mount_secret_flag
 from jobyard.cli.session import Session, with_session
-from jobyard.cli.submitting import Asked, FileOrCommand, show_plan, submit_flags
+from jobyard.cli.submission import Submission
+from jobyard.cli.submitting import FileOrCommand, SubmitWords, show_plan, submit_flags
 
 
 @click.command("run", cls=FileOrCommand)
@@ -26,7 +26,7 @@ from jobyard.cli.submitting import Asked, FileOrCommand, show_plan, submit_flags
 @click.option("-q", "--quiet", is_flag=True, help="Print only the id.")
 def command(
     session: Session,
-    asked: Asked,
+    asked: SubmitWords,
     words: BuildWords,
     is_built: bool,
     mount_secret: tuple[str, ...],
@@ -44,11 +44,11 @@ def command(
 
     Exit codes: 0 all succeeded, 1 something failed, 2 bad request, 3 yard not reachable, 130 interrupted.
     """
-    launch = Launch(asked, words, is_built, mount_secret, is_planned=dry_run or render)
-    spec = launch.spec(session, quiet=quiet)
+    submission = Submission(asked, words, is_built, mount_secret, is_planned=dry_run or render)
+    spec = submission.spec(session, quiet=quiet)
     if dry_run or render:
         return show_plan(session, spec, render=render)
     if detach:
-        return submit_detached(session, spec, launch.secrets, quiet=quiet)
+        return submit_detached(session, spec, submission.secrets, quiet=quiet)
     options = FollowOptions(quiet, pass_exit_code, is_merged=is_built, needs_image_soon=is_built)
-    return submit_and_follow(session, spec, launch.secrets, options)
+    return submit_and_follow(session, spec, submission.secrets, options)

@@ -7,12 +7,12 @@ import click
 from jobyard.cli.build_flags import BuildWords, build_flags
 from jobyard.cli.default_cluster import add_default_cluster
 from jobyard.cli.follow import FollowOptions, run_to_end
-from jobyard.cli.launching import Launch
 from jobyard.cli.mounted_secrets import MountedSecrets, mount_secret_flag
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.text import echo
 from jobyard.cli.session import Session, with_session
-from jobyard.cli.submitting import Asked, FileOrCommand, say_notes, show_plan, submit_flags
+from jobyard.cli.submission import Submission
+from jobyard.cli.submitting import FileOrCommand, SubmitWords, say_notes, show_plan, submit_flags
 from jobyard.model.job import JobSpec
 from jobyard.wire.views import JobView
 
@@ -30,7 +30,7 @@ from jobyard.wire.views import JobView
 @click.option("-q", "--quiet", is_flag=True, help="Print only the id, no notes.")
 def command(
     session: Session,
-    asked: Asked,
+    asked: SubmitWords,
     words: BuildWords,
     is_built: bool,
     mount_secret: tuple[str, ...],
@@ -48,14 +48,14 @@ def command(
     With --build an image of this directory is built and pushed first, and the job is run by its digest and followed to
     its end: one worker as a Kubernetes Job, several as a RayJob. Cores and GPUs that are not asked for are 0 then.
     """
-    launch = Launch(asked, words, is_built, mount_secret, is_planned=dry_run or render)
-    spec = launch.spec(session, quiet=quiet)
+    submission = Submission(asked, words, is_built, mount_secret, is_planned=dry_run or render)
+    spec = submission.spec(session, quiet=quiet)
     if dry_run or render:
         return show_plan(session, spec, render=render)
     if is_built and not detach:
         options = FollowOptions(is_quiet=quiet, is_merged=True, needs_image_soon=True)
-        return submit_and_follow(session, spec, launch.secrets, options)
-    return submit_detached(session, spec, launch.secrets, quiet=quiet)
+        return submit_and_follow(session, spec, submission.secrets, options)
+    return submit_detached(session, spec, submission.secrets, quiet=quiet)
 
 
 def submit_detached(session: Session, spec: JobSpec, secrets: MountedSecrets, *, quiet: bool) -> int:

@@ -6,7 +6,7 @@ import time
 
 import click
 
-from jobyard.cli.feed import Broken, Ended, Feed
+from jobyard.cli.feed import Feed, StreamBroken, StreamEnded
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.summary import exit_code_of, summary_lines, title
 from jobyard.cli.output.text import echo, say
@@ -56,8 +56,8 @@ def _wait(session: Session, view: JobView, deadline: float | None) -> JobView:
         match item:
             case JobView():
                 view = item
-            case Broken(_, error):
+            case StreamBroken(_, error):
                 raise error
-            case Ended():
+            case StreamEnded():
                 break
     return view

@@ -7,7 +7,7 @@ from contextlib import aclosing, closing, contextmanager
 from typing import Any
 
 from jobyard.cli.output.text import warn
-from jobyard.cli.reaching import Place
+from jobyard.cli.reaching import NamespaceAccess
 from jobyard.errors import Unavailable, UserError, YardError
 from jobyard.kubernetes.blocking import BlockingApi
 from jobyard.kubernetes.paths import object_path
@@ -121,8 +121,8 @@ class ReachedCluster:
 
 
 @contextmanager
-def reached_cluster(place: Place) -> Iterator[ReachedCluster]:
+def reached_cluster(access: NamespaceAccess) -> Iterator[ReachedCluster]:
     """Until the end of the block. Raises UserError where there is no way there."""
-    config = ClusterConfig(place.cluster, place.kubeconfig, place.context, place.namespace)
+    config = ClusterConfig(access.cluster, access.kubeconfig, access.context, access.namespace)
     with closing(BlockingApi(config, CALLERS)) as blocking:
-        yield ReachedCluster(blocking, place.cluster)
+        yield ReachedCluster(blocking, access.cluster)

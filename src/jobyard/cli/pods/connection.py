@@ -24,7 +24,7 @@ DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 PAUSE_SECONDS = 1.0  # between two watches
 
 
-class Pod:
+class ReachedPod:
     """One pod. Raises UserError where it is gone or the caller may not, Unavailable where nobody answers."""
 
     def __init__(self, api: Api, target: Target) -> None:
@@ -96,11 +96,11 @@ class Pod:
 
 
 @asynccontextmanager
-async def reached(target: Target) -> AsyncIterator[Pod]:
+async def reached(target: Target) -> AsyncIterator[ReachedPod]:
     """The pod with a connection for it, until the end of the block."""
     unit = target.unit
     api = await Api.connect(ClusterConfig(unit.cluster, target.kubeconfig, target.context, unit.namespace), CALLERS)
     try:
-        yield Pod(api, target)
+        yield ReachedPod(api, target)
     finally:
         await api.close()

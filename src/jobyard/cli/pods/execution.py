@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import aiohttp
 
-from jobyard.cli.pods.connection import Pod, reached
+from jobyard.cli.pods.connection import ReachedPod, reached
 from jobyard.cli.reaching import Target
 from jobyard.errors import Unavailable, UserError
 from jobyard.kubernetes.channels import CLOSE, RESIZE, STATUS, STDERR, STDIN, STDOUT, V4, V5, exec_query, exit_code
@@ -39,7 +39,9 @@ async def execute(target: Target, command: Sequence[str], *, with_input: bool, w
                 return await _talk(pod, socket, with_input=with_input, with_terminal=with_terminal)
 
 
-async def _talk(pod: Pod, socket: aiohttp.ClientWebSocketResponse, *, with_input: bool, with_terminal: bool) -> int:
+async def _talk(
+    pod: ReachedPod, socket: aiohttp.ClientWebSocketResponse, *, with_input: bool, with_terminal: bool
+) -> int:
     beside: list[asyncio.Task[None]] = []
     if with_input:
         beside.append(asyncio.create_task(_send_input(socket)))
@@ -61,7 +63,7 @@ async def _talk(pod: Pod, socket: aiohttp.ClientWebSocketResponse, *, with_input
     raise Unavailable(f"the link to pod {pod.name} broke before the command ended; whether it still runs is not known")
 
 
-def _code(pod: Pod, status: dict[str, Any]) -> int:
+def _code(pod: ReachedPod, status: dict[str, Any]) -> int:
     code = exit_code(status)
     if code is not None:
         return code

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import aiohttp
 
-from jobyard.cli.pods.connection import Pod, reached
+from jobyard.cli.pods.connection import ReachedPod, reached
 from jobyard.cli.reaching import Target
 from jobyard.errors import UserError, YardError
 from jobyard.kubernetes.channels import V4
@@ -40,7 +40,7 @@ async def forward(target: Target, ports: Sequence[Forward], say: Say) -> int:
         raise UserError(f"pod {pod.name} of {target.name} is gone; its ports are no longer forwarded")
 
 
-async def _listen(pod: Pod, port: Forward, say: Say) -> asyncio.Server:
+async def _listen(pod: ReachedPod, port: Forward, say: Say) -> asyncio.Server:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await _carry(pod, port.remote, reader, writer, say)
@@ -58,7 +58,9 @@ async def _listen(pod: Pod, port: Forward, say: Say) -> asyncio.Server:
         raise UserError(f"port {port.local} cannot be used here: {why}; choose another: OTHER:{port.remote}") from error
 
 
-async def _carry(pod: Pod, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, say: Say) -> None:
+async def _carry(
+    pod: ReachedPod, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, say: Say
+) -> None:
     """One connection, both ways. It ends with the pod's side: a websocket cannot say that ours has said all."""
     async with pod.socket("portforward", [("ports", str(remote))], (V4,)) as socket:
         sending = asyncio.create_task(_send(socket, reader, writer))

@@ -12,10 +12,10 @@ from jobyard.cli.main import exit_with, guarded
 from jobyard.cli.output.table import print_table
 from jobyard.cli.output.text import echo, harmless
 from jobyard.cli.submitting import user_here
+from jobyard.compat.genai.configuration import CLUSTER, service_here
 from jobyard.compat.genai.deploying import deploy, spec_to_deploy
-from jobyard.compat.genai.here import CLUSTER, desk_here
 from jobyard.compat.genai.listening import serve
-from jobyard.compat.genai.records import Record
+from jobyard.compat.genai.records import JobMetadata
 from jobyard.errors import NotFound
 from jobyard.manifests.context import SubmitContext
 from jobyard.model.units import show_seconds
@@ -39,7 +39,7 @@ def deploy_command(filename: str) -> int:
     """Run what a manifest describes, as large as fits between its requests and limits of nvidia.com/gpu."""
     context = SubmitContext(os.getcwd(), dict(os.environ), user_here())
     spec = spec_to_deploy(filename, context, os.environ.get(CLUSTER) or "kubernetes")
-    echo(deploy(desk_here(), spec))
+    echo(deploy(service_here(), spec))
     return 0
 
 
@@ -47,7 +47,7 @@ def deploy_command(filename: str) -> int:
 @click.option("-n", "--name", metavar="NAME", help="Which job; without it, the one that is next.")
 def scale_command(name: str | None) -> int:
     """Give a job as many GPUs as fit."""
-    echo(desk_here().scale(name))
+    echo(service_here().scale(name))
     return 0
 
 
@@ -55,10 +55,10 @@ def scale_command(name: str | None) -> int:
 @click.option("-n", "--name", "names", required=True, multiple=True, metavar="NAME", help="May be repeated.")
 def delete_command(names: tuple[str, ...]) -> int:
     """Stop jobs and remove what is left of them in the cluster."""
-    desk, code = desk_here(), 0
+    service, code = service_here(), 0
     for name in names:
         try:
-            echo(desk.delete(name))
+            echo(service.delete(name))
         except NotFound as error:
             echo(f"404: {error}")
             code = 1
@@ -75,12 +75,12 @@ def monitor_command() -> int:
 @group.command("status")
 def status_command() -> int:
     """List the jobs: GPUs that they have and may have, epochs, the last checkpoint."""
-    records = sorted(desk_here().records(), key=lambda each: each.job_arrival_time)
+    records = sorted(service_here().records(), key=lambda each: each.job_arrival_time)
     print_table(HEADERS, [row_of(each, time.time()) for each in records])
     return 0
 
 
-def row_of(record: Record, now: float) -> tuple[str, ...]:
+def row_of(record: JobMetadata, now: float) -> tuple[str, ...]:
     epochs = f"{record.completed_epochs:g}{f'/{record.total_epochs:g}' if record.total_epochs else ''}"
     has_saved = record.last_checkpoint_time > record.job_arrival_time
     return (

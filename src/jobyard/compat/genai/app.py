@@ -13,21 +13,21 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jobyard.compat.genai import metadata, monitoring
-from jobyard.compat.genai.desk import Desk
-from jobyard.compat.genai.door import TOKEN, Door
-from jobyard.compat.genai.here import desk_here
+from jobyard.compat.genai.configuration import service_here
+from jobyard.compat.genai.service import Service
+from jobyard.compat.genai.token_check import TOKEN, TokenCheck
 from jobyard.compat.genai.watching import Watch
 from jobyard.errors import Bug, UserError, YardError
 
 
-def make_app(make_desk: Callable[[], Desk], token: str = "") -> FastAPI:
-    """The desk is made when the app starts: to import this asks nobody anything. From then on, when a job has
+def make_app(make_service: Callable[[], Service], token: str = "") -> FastAPI:
+    """The service is made when the app starts: to import this asks nobody anything. From then on, when a job has
     completed, another one grows."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.desk = make_desk()
-        app.state.watch = Watch(app.state.desk)
+        app.state.service = make_service()
+        app.state.watch = Watch(app.state.service)
         app.state.watch.start()
         yield
         app.state.watch.stop()
@@ -37,7 +37,7 @@ def make_app(make_desk: Callable[[], Desk], token: str = "") -> FastAPI:
     app.include_router(monitoring.router)
     app.add_exception_handler(YardError, _say_error)
     app.add_exception_handler(HTTPException, _say_http_error)
-    app.add_middleware(Door, token=token)
+    app.add_middleware(TokenCheck, token=token)
     app.add_middleware(Beginning)
     return app
 
@@ -76,4 +76,4 @@ def _say_http_error(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"error": str(error.detail)}, error.status_code)
 
 
-app = make_app(desk_here, os.environ.get(TOKEN, ""))
+app = make_app(service_here, os.environ.get(TOKEN, ""))

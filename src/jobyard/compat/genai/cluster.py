@@ -48,7 +48,7 @@ class Left(NamedTuple):
     name: str
 
 
-class Cluster:
+class NamespaceApi:
     """The API of one namespace. Safe to use from several threads. Raises one sentence."""
 
     def __init__(self, config: ClusterConfig) -> None:

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobyard.cli.output.text import harmless
-from jobyard.compat.genai.desk import Desk
 from jobyard.compat.genai.errors import NotPossible
+from jobyard.compat.genai.service import Service
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.load import spec_from_file
@@ -54,16 +54,16 @@ def _as_document(file: str) -> Iterator[Path]:
         yield path
 
 
-def deploy(desk: Desk, spec: JobSpec) -> str:
+def deploy(service: Service, spec: JobSpec) -> str:
     """Submit it; what it got, or why it waits, in one sentence. Raises NotPossible where one of its name is there."""
-    known = next((each for each in desk.records() if each.job_name == spec.name and not each.has_ended), None)
+    known = next((each for each in service.records() if each.job_name == spec.name and not each.has_ended), None)
     if known is not None:
         raise NotPossible(f"job {spec.name} exists already ({known.status}); `delete -n {spec.name}` makes room for it")
-    view = desk.client.submit(spec)
+    view = service.client.submit(spec)
     deadline = time.monotonic() + PLACING_SECONDS
     while view.state is State.PENDING and not view.message and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
-        view = desk.client.job(view.id)
+        view = service.client.job(view.id)
     return sentence_of(view)
 
 

@@ -6,8 +6,8 @@ from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
-from jobyard.compat.genai.records import ENDED, Record, with_report
-from jobyard.compat.genai.told import report_in
+from jobyard.compat.genai.checkpoint_reports import report_in
+from jobyard.compat.genai.records import ENDED, JobMetadata, with_report
 from jobyard.kubernetes.gpus import give_gpus, pod_gpus
 from jobyard.kubernetes.labels import YARD
 from jobyard.kubernetes.states import has_condition
@@ -28,10 +28,10 @@ def is_a_yards(job: Object) -> bool:
     return YARD in (job["metadata"].get("labels") or {})
 
 
-def record_of_foreign(job: Object) -> Record:
+def record_of_foreign(job: Object) -> JobMetadata:
     arrival = int(datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp())
     status = status_of(job)
-    record = Record(
+    record = JobMetadata(
         job_name=job["metadata"]["name"],
         gpu_req=_number(job, REQUEST) or 0,
         gpu_lim=_number(job, LIMIT) or 0,

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import uvicorn
 
 from jobyard.compat.genai.app import make_app
-from jobyard.compat.genai.door import TOKEN, is_loopback
-from jobyard.compat.genai.here import desk_here
+from jobyard.compat.genai.configuration import service_here
+from jobyard.compat.genai.token_check import TOKEN, is_loopback
 from jobyard.errors import UserError
 from jobyard.model.units import whole_number
 
@@ -21,9 +21,9 @@ HOST, PORT = "127.0.0.1", 6000
 def serve() -> None:
     """Until it is told to end. Raises UserError before anybody is served."""
     host, ports = address_of(os.environ)
-    desk = desk_here()
+    service = service_here()
     sockets = [_bound(host, port) for port in ports]
-    app = make_app(lambda: desk, os.environ.get(TOKEN, ""))
+    app = make_app(lambda: service, os.environ.get(TOKEN, ""))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2)
     uvicorn.Server(config).run(sockets)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from jobyard.compat.genai.cluster import Cluster, Left
+from jobyard.compat.genai.cluster import Left, NamespaceApi
 from jobyard.errors import NotFound, UserError, YardError
 from jobyard.model.job import Reason, State
 from jobyard.wire.views import JobView
@@ -24,7 +24,7 @@ DELETED = "jobyard.dev/deleted"  # an annotation: which end of the job it was th
 End = tuple[str, float | None]  # of a job that may run again: its id, and when it ended
 
 
-class Answer(NamedTuple):
+class LeftObjects(NamedTuple):
     """What clusters say is left of jobs; and why not, by cluster and kind."""
 
     left: list[Left]
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 class Seen(NamedTuple):
     """An answer, of which jobs it is, and when (monotonic) it was given."""
 
-    answer: Answer
+    answer: LeftObjects
     ends: frozenset[End]
     at: float
 
@@ -47,7 +47,9 @@ class Listing:
     """`cluster_of` finds a cluster by the yard's name of it; it raises NotFound where the yard has it no more.
     `annotate` writes on a job of the yard."""
 
-    def __init__(self, cluster_of: Callable[[str], Cluster], annotate: Callable[[str, dict[str, str]], object]) -> None:
+    def __init__(
+        self, cluster_of: Callable[[str], NamespaceApi], annotate: Callable[[str, dict[str, str]], object]
+    ) -> None:
         self._cluster_of = cluster_of
         self._annotate = annotate
         self._gone: set[End] = set()  # jobs that are listed never again
@@ -87,7 +89,7 @@ class Listing:
             raise problems[0]
         return removed
 
-    def _remove(self, job: JobView, answer: Answer) -> list[Left]:
+    def _remove(self, job: JobView, answer: LeftObjects) -> list[Left]:
         """Where it may be of several kinds, one that we may not look at is taken for one that it is not."""
         refusals = answer.refusals(job)
         if refusals and (len(refusals) == len(kinds_of(job)) or not all(isinstance(e, UserError) for e in refusals)):
@@ -98,7 +100,7 @@ class Listing:
                 self._cluster_of(job.cluster).delete(each.name, each.kind)
         return left
 
-    def _recently_left(self, ended: Collection[JobView]) -> Answer:
+    def _recently_left(self, ended: Collection[JobView]) -> LeftObjects:
         """Asked anew after a while, and where others have ended; not for each look and each request."""
         seen, now, ends = self._seen, time.monotonic(), frozenset(map(_end_of, ended))
         if seen and ends <= seen.ends and now - seen.at < SEEN_SECONDS:
@@ -108,13 +110,13 @@ class Listing:
         self._seen = Seen(answer, ends, now) if is_whole else None  # who did not answer may do so at once
         return answer
 
-    def _left_of_all(self, ended: Iterable[JobView]) -> Answer:
+    def _left_of_all(self, ended: Iterable[JobView]) -> LeftObjects:
         """One question for each kind of each cluster."""
         asked: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         for job in ended:
             for kind in kinds_of(job):
                 asked[job.cluster][kind].add(job.id)
-        answer = Answer([], {})
+        answer = LeftObjects([], {})
         for cluster, kinds in asked.items():
             for kind, ids in kinds.items():
                 try:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from jobyard.client.api import YardClient
-from jobyard.compat.genai.cluster import Cluster
+from jobyard.compat.genai.cluster import NamespaceApi
 from jobyard.compat.genai.foreign import is_adopted, record_of_foreign
 from jobyard.compat.genai.listing import Listing
-from jobyard.compat.genai.memory import Memory
-from jobyard.compat.genai.records import COMPLETED, Identity, Record, record_of
+from jobyard.compat.genai.records import COMPLETED, Identity, JobMetadata, record_of
+from jobyard.compat.genai.service_state import ServiceState
 from jobyard.errors import NotFound, UserError, YardError
 from jobyard.model.job import State
 from jobyard.model.node import ClusterConfig, NodeState, place_of
@@ -25,18 +25,18 @@ OBJECT_NAME = re.compile(r"-([0-9a-z]{8})(?:-a[0-9]+)?$")  # `<name>-<id>-a<atte
 class Look(NamedTuple):
     """What is there at one moment. Who has completed is among them, also where it is listed no more."""
 
-    records: list[Record]
+    records: list[JobMetadata]
     completed: set[Identity]
 
 
 class Looking:
-    """Everything is looked up when it is asked for; `memory` has what a process that serves was told."""
+    """Everything is looked up when it is asked for; `state` is what a serving process was told."""
 
     def __init__(
         self,
         connect: Callable[[], YardClient],
         cluster_name: str = "",
-        reach: Callable[[ClusterView], Cluster] | None = None,
+        reach: Callable[[ClusterView], NamespaceApi] | None = None,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`cluster_name`: which of the yard's clusters, if it has several."""
@@ -44,13 +44,13 @@ class Looking:
         self._cluster_name = cluster_name
         self._reach = reach or _reach
         self._client: YardClient | None = None
-        self._clusters: dict[str, Cluster] = {}  # by the yard's name of each
+        self._clusters: dict[str, NamespaceApi] = {}  # by the yard's name of each
         self._cluster_id = ""
         self._warn = warn
         self._last_warning = ""
         self._groups: dict[str, tuple[GroupView, ...]] = {}  # by job: what it asks for never changes
         self._listing = Listing(self._cluster_of, lambda job, words: self.client.annotate(job, words))
-        self.memory = Memory()
+        self.state = ServiceState()
 
     @property
     def client(self) -> YardClient:
@@ -58,7 +58,7 @@ class Looking:
             self._client = self._connect()
         return self._client
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[JobMetadata]:
         """The yard's jobs that train or are on a cluster, and the adopted; of one name the newest."""
         return self.look().records
 
@@ -72,9 +72,9 @@ class Looking:
         records = [*ours, *(each for each in others if each.job_name not in newest)]
         completed = {each.identity for each in others if each.status == COMPLETED}
         completed |= {(job.name, job.id, int(job.submitted_at)) for job in jobs if job.state is State.SUCCEEDED}
-        return Look([self.memory.see(each) for each in records], completed)
+        return Look([self.state.see(each) for each in records], completed)
 
-    def record(self, name: str) -> Record:
+    def record(self, name: str) -> JobMetadata:
         """By a job's name, or by that of its object in the cluster. Raises NotFound."""
         records = self.records()
         found = next((each for each in records if each.job_name == name), None)
@@ -96,13 +96,13 @@ class Looking:
             raise NotFound("this yard has no Kubernetes cluster, and so no quota; `yard clusters add` adds one")
         return cluster.quota(namespace)
 
-    def cluster(self) -> Cluster | None:
+    def cluster(self) -> NamespaceApi | None:
         """None: the yard has none. Raises YardError where it cannot be reached from here."""
         if not self._cluster_id and (view := self.cluster_view()) is not None:
             self._cluster_id = view.id
         return self._cluster_of(self._cluster_id) if self._cluster_id else None
 
-    def _cluster_of(self, name: str) -> Cluster:
+    def _cluster_of(self, name: str) -> NamespaceApi:
         """One of those of the yard. Raises YardError where it cannot be reached from here."""
         if name not in self._clusters:
             view = next((each for each in self.client.clusters() if each.id == name), None)
@@ -129,7 +129,7 @@ class Looking:
             self._groups[job.id] = self.client.job(job.id).groups
         return replace(job, groups=self._groups[job.id])
 
-    def _foreign(self) -> list[Record]:
+    def _foreign(self) -> list[JobMetadata]:
         try:
             cluster = self.cluster()
             jobs = cluster.jobs() if cluster else []
@@ -147,8 +147,8 @@ class Looking:
         return [node for node in nodes if place_of(node.id) == view.id] if view else list(nodes)
 
 
-def _reach(view: ClusterView) -> Cluster:
-    return Cluster(ClusterConfig(view.id, view.kubeconfig, view.context, view.namespace))
+def _reach(view: ClusterView) -> NamespaceApi:
+    return NamespaceApi(ClusterConfig(view.id, view.kubeconfig, view.context, view.namespace))
 
 
 def free_on(node: NodeView) -> int:

@@ -14,9 +14,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from jobyard.compat.genai import records
-from jobyard.compat.genai.monitoring import desk_of
-from jobyard.compat.genai.records import COMPLETED, Record
-from jobyard.compat.genai.told import Report
+from jobyard.compat.genai.checkpoint_reports import Report
+from jobyard.compat.genai.monitoring import service_of
+from jobyard.compat.genai.records import COMPLETED, JobMetadata
 from jobyard.compat.genai.watching import Watch
 from jobyard.errors import NotFound, UserError
 from jobyard.model.units import whole_number
@@ -36,17 +36,17 @@ async def add_job(request: Request) -> JSONResponse:
 
 
 def _add_job(request: Request, body: Body) -> JSONResponse:
-    desk, name = desk_of(request), _name(body)
+    service, name = service_of(request), _name(body)
     numbers = {key: _whole(body, key, least) for key, least in (("gpu_req", 1), ("gpu_lim", 1), ("gpu_assigned", 0))}
     replicas = _whole({"replicas": 1, **body}, "replicas", 1)
     if numbers["gpu_lim"] < numbers["gpu_req"]:
         raise UserError(f"gpu_lim: {numbers['gpu_lim']} is less than gpu_req, {numbers['gpu_req']}")
-    known = _find(desk.records(), name)
-    if known and (known.is_ours or name in desk.memory.added):
+    known = _find(service.records(), name)
+    if known and (known.is_ours or name in service.state.added):
         raise UserError(f"job {name!r} exists already")
-    record = desk.adopt(name, numbers["gpu_req"], numbers["gpu_lim"], replicas)
+    record = service.adopt(name, numbers["gpu_req"], numbers["gpu_lim"], replicas)
     if epochs := _number({"total_epochs": 0, **body}, "total_epochs"):
-        record = desk.tell(record, Report(record.last_checkpoint_time, None, 0, epochs))
+        record = service.tell(record, Report(record.last_checkpoint_time, None, 0, epochs))
     return _answer("Job added", record, 201)
 
 
@@ -58,16 +58,16 @@ async def update_last_checkpoint(request: Request) -> JSONResponse:
 
 def _update_last_checkpoint(request: Request, body: Body) -> JSONResponse:
     """A job tells of its progress: the one thing here that is news to us."""
-    desk = desk_of(request)
+    service = service_of(request)
     at, done = _number(body, "last_checkpoint_time"), _number(body, "completed_epochs")
     total = _number({"total_epochs": 0, **body}, "total_epochs")
     if at > time.time() + 3600:
         raise UserError(f"last_checkpoint_time: {at} is in the future; send seconds since 1970")
-    record = desk.record(_name(body))
+    record = service.record(_name(body))
     before = record.last_checkpoint_time  # that of its arrival for the first one, as there
-    told = desk.tell(record, Report(at, before, done, total))
-    has_grown = desk.has_saved(record)
-    return _answer("Job updated", desk.record(record.job_name) if has_grown else told)
+    told = service.tell(record, Report(at, before, done, total))
+    has_grown = service.has_saved(record)
+    return _answer("Job updated", service.record(record.job_name) if has_grown else told)
 
 
 @router.put("/update_job_status")
@@ -77,8 +77,8 @@ async def update_job_status(request: Request) -> JSONResponse:
 
 
 def _update_job_status(request: Request, body: Body) -> JSONResponse:
-    desk = desk_of(request)
-    record = desk.record(_name(body))
+    service = service_of(request)
+    record = service.record(_name(body))
     if str(body["status"]) != record.status:
         raise UserError(f"job {record.job_name!r} is {record.status}: that is seen, not set; `delete -n` stops a job")
     if record.status == COMPLETED:
@@ -90,14 +90,14 @@ def _update_job_status(request: Request, body: Body) -> JSONResponse:
 @router.put("/increment_restarts")
 async def increment_restarts(request: Request) -> JSONResponse:
     body = await _body(request, "job_name")
-    record = await run_in_threadpool(desk_of(request).record, _name(body))
+    record = await run_in_threadpool(service_of(request).record, _name(body))
     return _answer("Restarts are counted where they happen", record)
 
 
 @router.put("/update_job")
 async def update_job(request: Request) -> JSONResponse:
     body = await _body(request, "job_name")
-    record = await run_in_threadpool(desk_of(request).record, _name(body))
+    record = await run_in_threadpool(service_of(request).record, _name(body))
     shown = {**record.shown(), "job_name": body["job_name"]}
     for key, value in body.items():
         if key not in shown:
@@ -115,18 +115,18 @@ async def delete_job(request: Request) -> JSONResponse:
 
 
 def _delete_job(request: Request, body: Body) -> JSONResponse:
-    desk = desk_of(request)
+    service = service_of(request)
     try:
-        record = desk.record(_name(body))
+        record = service.record(_name(body))
     except NotFound:
-        if (name := _name(body)) not in desk.memory.added:
+        if (name := _name(body)) not in service.state.added:
             raise
-        desk.memory.added.remove(name)  # main.py deletes the object first, and the record goes with it
+        service.state.added.remove(name)  # main.py deletes the object first, and the record goes with it
         return JSONResponse({"message": f"Job {name} deleted"})
     if not record.has_ended:
         raise UserError(f"job {record.job_name!r} is {record.status}; `delete -n {record.job_name}` stops it first")
     with suppress(NotFound):  # of a PyTorchJob that went meanwhile
-        desk.delete(record.job_name)
+        service.delete(record.job_name)
     return JSONResponse({"message": f"Job {record.job_name} deleted"})
 
 
@@ -135,46 +135,46 @@ def _delete_job(request: Request, body: Body) -> JSONResponse:
 
 @router.get("/get_job/{name}")
 def get_job(request: Request, name: str) -> JSONResponse:
-    return JSONResponse(desk_of(request).record(name).shown())
+    return JSONResponse(service_of(request).record(name).shown())
 
 
 @router.get("/get_all_jobs")
 def get_all_jobs(request: Request) -> JSONResponse:
-    return _listed(desk_of(request).records())
+    return _listed(service_of(request).records())
 
 
 @router.get("/get_jobs_by_arrival")
 def get_jobs_by_arrival(request: Request) -> JSONResponse:
-    return _listed(records.by_arrival(desk_of(request).records()))
+    return _listed(records.by_arrival(service_of(request).records()))
 
 
 @router.get("/get_jobs_by_checkpoint_limit")
 def get_jobs_by_checkpoint_limit(request: Request) -> JSONResponse:
-    return _listed(records.by_checkpoint_limit(desk_of(request).records()))
+    return _listed(records.by_checkpoint_limit(service_of(request).records()))
 
 
 @router.get("/get_jobs_by_difference/{gpus}")
 def get_jobs_by_difference(request: Request, gpus: str) -> JSONResponse:
-    return _listed(records.by_difference(desk_of(request).records(), _path_number(gpus)))
+    return _listed(records.by_difference(service_of(request).records(), _path_number(gpus)))
 
 
 @router.get("/get_scale_down_jobs_by_checkpoint/{gpus}")
 def get_scale_down_jobs(request: Request, gpus: str) -> JSONResponse:
-    return _listed(records.scale_down(desk_of(request).records(), _path_number(gpus)))
+    return _listed(records.scale_down(service_of(request).records(), _path_number(gpus)))
 
 
 # -- words
 
 
-def _answer(message: str, record: Record, status: int = 200) -> JSONResponse:
+def _answer(message: str, record: JobMetadata, status: int = 200) -> JSONResponse:
     return JSONResponse({"message": message, "job": record.shown()}, status)
 
 
-def _listed(found: Iterable[Record]) -> JSONResponse:
+def _listed(found: Iterable[JobMetadata]) -> JSONResponse:
     return JSONResponse([each.shown() for each in found])
 
 
-def _find(found: Iterable[Record], name: str) -> Record | None:
+def _find(found: Iterable[JobMetadata], name: str) -> JobMetadata | None:
     return next((each for each in found if each.job_name == name), None)
 
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from jobyard.compat.genai.desk import Desk
 from jobyard.compat.genai.errors import NotPossible
+from jobyard.compat.genai.service import Service
 
 router = APIRouter()
 REASON = "X-Jobyard-Reason"
 
 
-def desk_of(request: Request) -> Desk:
-    desk: Desk = request.app.state.desk
-    return desk
+def service_of(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
 
 
 @router.get("/freegpu")
 def free_gpus(request: Request) -> JSONResponse:
-    return JSONResponse(desk_of(request).free_gpus())
+    return JSONResponse(service_of(request).free_gpus())
 
 
 @router.get("/resourcequota/{namespace}")
 def resource_quota(request: Request, namespace: str) -> JSONResponse:
-    limit, used = desk_of(request).quota(namespace)
+    limit, used = service_of(request).quota(namespace)
     return JSONResponse({"limit": limit, "used": used})
 
 
@@ -32,7 +32,7 @@ def resource_quota(request: Request, namespace: str) -> JSONResponse:
 def scale(request: Request, name: str) -> JSONResponse:
     """A text and a code, as there; but the answer's own status tells the truth, and a header says why."""
     try:
-        sentence = desk_of(request).scale(name)
+        sentence = service_of(request).scale(name)
     except NotPossible as error:
         return JSONResponse(["Did not scale", 401], error.http_status, {REASON: _plain(str(error))})
     return JSONResponse(["Scaled", 200], headers={REASON: _plain(sentence)})

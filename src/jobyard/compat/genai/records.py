@@ -1,4 +1,4 @@
-"""Job record: what does the other system store about a job, and in which orders does it list jobs?"""
+"""Job metadata: what does the other system record of a job, and in which orders does it list jobs?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from jobyard.compat.genai.told import Report, report_in
+from jobyard.compat.genai.checkpoint_reports import Report, report_in
 from jobyard.model.job import Reason, State
 from jobyard.wire.views import JobView
 
@@ -27,7 +27,7 @@ Identity = tuple[str, str, int]  # a name, the yard's id, the arrival: names are
 
 
 @dataclass(frozen=True)
-class Record:
+class JobMetadata:
     """GPUs are those of one replica. `key` and what follows are ours, and not shown."""
 
     job_name: str
@@ -68,10 +68,10 @@ class Record:
         return {field.name: getattr(self, field.name) for field in SHOWN}
 
 
-SHOWN = fields(Record)[:12]
+SHOWN = fields(JobMetadata)[:12]
 
 
-def record_of(view: JobView, most_gpus: int) -> Record:
+def record_of(view: JobView, most_gpus: int) -> JobMetadata:
     """`view` with its training or, of a job that does not train, its groups. `most_gpus` stands for "all there are".
 
     What the job told of its checkpoints, to whichever process, counts where it is newer than what the yard saw.
@@ -80,7 +80,7 @@ def record_of(view: JobView, most_gpus: int) -> Record:
     gpus = training.gpus if training else sum(group.resources.gpus for group in view.groups)
     low, high = (training.gpus_range if training else None) or (gpus, gpus)
     arrival = int(view.submitted_at)
-    record = Record(
+    record = JobMetadata(
         job_name=view.name,
         gpu_req=low,
         gpu_lim=max(low, min(high, most_gpus)) if high > low else high,
@@ -101,7 +101,7 @@ def record_of(view: JobView, most_gpus: int) -> Record:
     return with_report(record, report_in(view.annotations))
 
 
-def with_report(record: Record, report: Report | None) -> Record:
+def with_report(record: JobMetadata, report: Report | None) -> JobMetadata:
     """What a job told us itself counts where it is newer than what the yard knows."""
     if report is None or report.at < record.last_checkpoint_time:
         return record
@@ -118,28 +118,28 @@ def with_report(record: Record, report: Report | None) -> Record:
 # -- lists, in the original's orders; those that have ended are in none of them
 
 
-def by_arrival(records: Iterable[Record]) -> list[Record]:
+def by_arrival(records: Iterable[JobMetadata]) -> list[JobMetadata]:
     return sorted((each for each in records if not each.has_ended), key=lambda each: each.job_arrival_time)
 
 
-def by_checkpoint(records: Iterable[Record]) -> list[Record]:
+def by_checkpoint(records: Iterable[JobMetadata]) -> list[JobMetadata]:
     """The one that saved last first: it has least to lose."""
     return sorted(by_arrival(records), key=lambda each: each.last_checkpoint_time, reverse=True)
 
 
-def by_checkpoint_limit(records: Iterable[Record]) -> list[Record]:
+def by_checkpoint_limit(records: Iterable[JobMetadata]) -> list[JobMetadata]:
     return [each for each in by_checkpoint(records) if each.missing > 0]
 
 
-def by_difference(records: Iterable[Record], missing: int) -> list[Record]:
+def by_difference(records: Iterable[JobMetadata], missing: int) -> list[JobMetadata]:
     return [each for each in by_checkpoint(records) if each.missing == missing]
 
 
-def scale_down(records: Iterable[Record], spare: int) -> list[Record]:
+def scale_down(records: Iterable[JobMetadata], spare: int) -> list[JobMetadata]:
     return [each for each in by_checkpoint(records) if each.gpu_assigned - each.gpu_req >= spare]
 
 
-def candidates(records: Iterable[Record]) -> list[Record]:
+def candidates(records: Iterable[JobMetadata]) -> list[JobMetadata]:
     """Who is to grow: those that run with less than they could have, who saved last first; else who came first.
 
     One that waits is no candidate to grow, and one that is being resized grows already.

@@ -6,8 +6,8 @@ import logging
 import threading
 from collections import deque
 
-from jobyard.compat.genai.desk import Desk
-from jobyard.compat.genai.records import Identity, Record
+from jobyard.compat.genai.records import Identity, JobMetadata
+from jobyard.compat.genai.service import Service
 from jobyard.errors import YardError
 
 log = logging.getLogger(__name__)
@@ -19,8 +19,8 @@ CHANCES = 10
 class Watch:
     """The yard's jobs and those of others alike: of the latter no journal tells."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._is_over = threading.Event()
         self._looking = threading.Lock()  # or two looks would choose somebody each for one job that ended
         # Who had completed at some look; None: there was none. One who is not seen for a while has not ended again.
@@ -38,7 +38,7 @@ class Watch:
     def stop(self) -> None:
         self._is_over.set()
 
-    def completed(self, record: Record) -> None:
+    def completed(self, record: JobMetadata) -> None:
         """Somebody says so of a job that has: it is looked at now. Each end counts once, however often it is told."""
         self._told.append(record.identity)
         if self._looking.acquire(timeout=ASKED_SECONDS):  # or the next look hears of it
@@ -68,9 +68,9 @@ class Watch:
 
     def _look(self) -> None:
         """Once: tidy, see who saved, see who completed."""
-        records, done = self._desk.look()
-        self._desk.tidy(records)
-        have_grown = [self._desk.has_saved(each) for each in records if self._is_newly_saved(each)]
+        records, done = self._service.look()
+        self._service.tidy(records)
+        have_grown = [self._service.has_saved(each) for each in records if self._is_newly_saved(each)]
         self._saved = {each.identity: each.last_checkpoint_time for each in records}
         told = {self._told.popleft() for _ in range(len(self._told))}
         # Not those who ran at the last look: one may begin and end between two.
@@ -84,13 +84,13 @@ class Watch:
         if self._turns and not any(have_grown):  # else what is free is to be looked at anew
             self._use_room(records)
 
-    def _is_newly_saved(self, record: Record) -> bool:
+    def _is_newly_saved(self, record: JobMetadata) -> bool:
         return record.last_checkpoint_time > self._saved.get(record.identity, record.last_checkpoint_time)
 
-    def _use_room(self, records: list[Record]) -> None:
+    def _use_room(self, records: list[JobMetadata]) -> None:
         """Again at the next looks, where it is not free yet, or somebody is just being resized."""
         try:
-            said = self._desk.make_use_of_room(records)
+            said = self._service.make_use_of_room(records)
         except YardError as error:  # whatever it is: a turn that nobody can take ends
             self._chances -= 1
             if not self._chances:

@@ -44,7 +44,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Place:
+class BatchContext:
     """Where results go and who asks: `here` is absolute, `empty` is a directory with nothing in it."""
 
     here: str
@@ -91,19 +91,19 @@ def has_results(here: str, line: Line) -> bool:
     return os.path.isdir(os.path.join(here, RESULTS, line.name))
 
 
-def runs_of(base: str, lines: Sequence[Line], resources: Resources, on: str, place: Place) -> list[Run]:
+def runs_of(base: str, lines: Sequence[Line], resources: Resources, on: str, context: BatchContext) -> list[Run]:
     """One job for all lines that send and bring the same; usually one in all. A line with a name of its own is one."""
     groups: dict[tuple[str, Copies], list[Line]] = {}
     for line in lines:
         groups.setdefault((line.name if line.has_own_name else "", line.copies), []).append(line)
     return [
-        Run(_batch_spec(own or base, found, resources, on, place, is_array=not own), tuple(found))
+        Run(_batch_spec(own or base, found, resources, on, context, is_array=not own), tuple(found))
         for (own, _), found in groups.items()
     ]
 
 
 def _batch_spec(
-    name: str, lines: Sequence[Line], resources: Resources, on: str, place: Place, *, is_array: bool
+    name: str, lines: Sequence[Line], resources: Resources, on: str, context: BatchContext, *, is_array: bool
 ) -> JobSpec:
     """Each task has its line's number for a label."""
     group = GroupSpec(
@@ -112,29 +112,29 @@ def _batch_spec(
         resources=resources,
         array=parse_array(",".join(str(line.number) for line in lines))[0] if is_array else None,
     )
-    return _spec(name, group, lines[0].copies, on, place)
+    return _spec(name, group, lines[0].copies, on, context)
 
 
-def remote_run(line: Line, resources: Resources, on: str, place: Place) -> Run:
+def remote_run(line: Line, resources: Resources, on: str, context: BatchContext) -> Run:
     return Run(
-        _spec(line.name, GroupSpec(Command(shell=line.command), resources=resources), line.copies, on, place), (line,)
+        _spec(line.name, GroupSpec(Command(shell=line.command), resources=resources), line.copies, on, context), (line,)
     )
 
 
-def _spec(name: str, group: GroupSpec, copies: Copies, on: str, place: Place) -> JobSpec:
-    sends = [parse_copied(path, place.here, "--copy-forward") for path in copies.forward]
-    brings = [parse_copied(path, place.here, "--copy-backwards", must_exist=False) for path in copies.backwards]
+def _spec(name: str, group: GroupSpec, copies: Copies, on: str, context: BatchContext) -> JobSpec:
+    sends = [parse_copied(path, context.here, "--copy-forward") for path in copies.forward]
+    brings = [parse_copied(path, context.here, "--copy-backwards", must_exist=False) for path in copies.backwards]
     return JobSpec(
         name=name,
         groups=(group,),
         on=on,
-        workdir=place.here if sends else place.empty,
-        user=place.user,
+        workdir=context.here if sends else context.empty,
+        user=context.user,
         source=SOURCE,
         overcommit=True,
         copy_forward=() if sends == ["."] else tuple(sends),  # what is named goes along though an ignore file names it
         copy_back=tuple(brings) or NOTHING,
-        results_dir=os.path.join(place.here, RESULTS),
+        results_dir=os.path.join(context.here, RESULTS),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from jobyard.cli.main import exit_with, guarded
 from jobyard.compat.ml_scheduler import console
-from jobyard.compat.ml_scheduler.running import HungUp, Interrupted
+from jobyard.compat.ml_scheduler.running import Interrupted, TerminalClosed
 
 INTERRUPTED = 130
 
@@ -25,7 +25,7 @@ def _run(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
         return run(words)
     except Interrupted:
         return INTERRUPTED
-    except HungUp as gone:
+    except TerminalClosed as gone:
         console.say("detached; what was submitted goes on: yard ls")
         return 128 + gone.number
 

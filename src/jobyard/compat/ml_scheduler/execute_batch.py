@@ -10,7 +10,7 @@ from itertools import cycle
 
 from jobyard.cli.session import Session
 from jobyard.compat.ml_scheduler import entry
-from jobyard.compat.ml_scheduler.batch import Line, Place, has_results, read_lines, runs_of, set_aside
+from jobyard.compat.ml_scheduler.batch import BatchContext, Line, has_results, read_lines, runs_of, set_aside
 from jobyard.compat.ml_scheduler.console import say, tell
 from jobyard.compat.ml_scheduler.flags import BatchFlags, Need, parse_batch
 from jobyard.compat.ml_scheduler.limits import Free, filled, free_of, resources_of
@@ -88,8 +88,8 @@ def _run(session: Session, flags: BatchFlags, lines: Sequence[Line], machines: S
         set_aside(here, line)
     with tempfile.TemporaryDirectory(prefix="jobyard-") as empty:
         on = ",".join(dict.fromkeys(node.id for node in nodes))
-        place = Place(here, empty, entry.user())
-        runs = runs_of(flags.filename.replace("/", "_"), lines, resources, on, place)
+        context = BatchContext(here, empty, entry.user())
+        runs = runs_of(flags.filename.replace("/", "_"), lines, resources, on, context)
         jobs = run_to_end(session.client, runs, shows_gpus=shows_gpus(flags.need))
     return 0 if all(job.state is State.SUCCEEDED for job in jobs) else 1
 

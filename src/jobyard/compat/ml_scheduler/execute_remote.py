@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from jobyard.cli.output.summary import exit_code_of
 from jobyard.cli.session import Session
 from jobyard.compat.ml_scheduler import entry
-from jobyard.compat.ml_scheduler.batch import RESULTS, Line, Place, has_results, remote_run, set_aside
+from jobyard.compat.ml_scheduler.batch import RESULTS, BatchContext, Line, has_results, remote_run, set_aside
 from jobyard.compat.ml_scheduler.console import show
 from jobyard.compat.ml_scheduler.flags import RANDOM_NAME, parse_remote
 from jobyard.compat.ml_scheduler.machines import machines_for_a_run
@@ -39,7 +39,7 @@ def run(words: Sequence[str]) -> int:
         node = machines[0].node
         assert node is not None
         set_aside(here, line)
-        job = remote_run(line, resources_of(node), node.id, Place(here, empty, entry.user()))
+        job = remote_run(line, resources_of(node), node.id, BatchContext(here, empty, entry.user()))
         try:
             (view,) = run_to_end(
                 session.client, [job], shows_gpus=False, tells=False, show=show if flags.is_verbose else None

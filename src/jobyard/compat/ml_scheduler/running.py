@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from jobyard.cli.feed import Broken, Ended, Feed
+from jobyard.cli.feed import Feed, StreamBroken, StreamEnded
 from jobyard.cli.interrupts import Interrupts
 from jobyard.client.api import YardClient
 from jobyard.compat.ml_scheduler.batch import Run
@@ -23,7 +23,7 @@ LAST_OUTPUT_SECONDS = 30.0  # after the end of a job; what has not come by then 
 TASKS_MOST = 1_000_000
 
 
-class HungUp(Exception):
+class TerminalClosed(Exception):
     """A signal asked us to leave; the jobs go on."""
 
     def __init__(self, number: int) -> None:
@@ -44,7 +44,7 @@ def run_to_end(
 ) -> list[JobView]:
     """Submit, tell what happens, and answer with the jobs at their end. `show` gets the output of a single task.
 
-    Ctrl-C cancels the jobs and waits for them, then raises Interrupted; twice kills them. A hang-up raises HungUp.
+    Ctrl-C cancels the jobs and waits for them, then raises Interrupted; twice kills them. SIGHUP raises TerminalClosed.
     """
     since = client.server().last_event
     feed = Feed()
@@ -53,7 +53,7 @@ def run_to_end(
     def pressed(times: int) -> None:
         _cancel(client, feed, list(jobs), force=times > 1)
 
-    with Interrupts(pressed, lambda number: feed.put(HungUp(number))) as interrupts:
+    with Interrupts(pressed, lambda number: feed.put(TerminalClosed(number))) as interrupts:
         # 1. Submit. A Ctrl-C during it is kept, so that what is in the journal already is cancelled too.
         for run in runs:
             if not interrupts.presses:
@@ -91,19 +91,19 @@ def _follow(
     while True:
         item = feed.next(min(LOOK_SECONDS, look_at - time.monotonic()))
         match item:
-            case HungUp():
+            case TerminalClosed():
                 raise item
             case Event():
                 for line in story.hear(item):
                     tell(line)
             case LogChunk() if show is not None:
                 show(item)
-            case Ended("logs"):
+            case StreamEnded("logs"):
                 shows_all = True
-            case Broken("cancel" | "logs" as source, error):
+            case StreamBroken("cancel" | "logs" as source, error):
                 say(f"{source}: {error}")
                 shows_all = shows_all or source == "logs"
-            case Broken(_, error):
+            case StreamBroken(_, error):
                 raise error
         now = time.monotonic()
         if story.is_over or now >= look_at:

@@ -13,7 +13,7 @@ from jobyard.executors.kubernetes import states
 from jobyard.executors.kubernetes.names import ADMISSION_GATE, OBJECT, TASK, kind_name
 from jobyard.executors.kubernetes.states import Meaning
 from jobyard.kubernetes.labels import POD_OF_PYTORCHJOB
-from jobyard.kubernetes.paths import PLACES, object_path
+from jobyard.kubernetes.paths import RESOURCES, object_path
 from jobyard.model.job import GroupSpec, JobSpec
 from jobyard.model.units import whole_number
 
@@ -175,7 +175,7 @@ KINDS = {
     for kind in (
         Kind(
             "Job",
-            *PLACES["Job"],
+            *RESOURCES["Job"],
             "",
             ("spec", "suspend"),
             "batch.kubernetes.io/job-name",
@@ -184,7 +184,7 @@ KINDS = {
         ),
         Kind(
             "JobSet",
-            *PLACES["JobSet"],
+            *RESOURCES["JobSet"],
             "JobSet (https://jobset.sigs.k8s.io)",
             ("spec", "suspend"),
             "jobset.sigs.k8s.io/jobset-name",
@@ -193,7 +193,7 @@ KINDS = {
         ),
         Kind(
             "PyTorchJob",
-            *PLACES["PyTorchJob"],
+            *RESOURCES["PyTorchJob"],
             "the Kubeflow training operator v1 (https://github.com/kubeflow/training-operator)",
             ("spec", "runPolicy", "suspend"),
             POD_OF_PYTORCHJOB,
@@ -203,7 +203,7 @@ KINDS = {
         ),
         Kind(
             "RayJob",
-            *PLACES["RayJob"],
+            *RESOURCES["RayJob"],
             "the KubeRay operator (https://docs.ray.io/en/latest/cluster/kubernetes)",
             ("spec", "suspend"),
             OBJECT,  # its pods have the name of a RayCluster that the operator makes up
@@ -213,7 +213,7 @@ KINDS = {
         ),
         Kind(
             "Pod",
-            *PLACES["Pod"],
+            *RESOURCES["Pod"],
             "",
             (),
             OBJECT,

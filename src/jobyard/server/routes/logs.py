@@ -16,8 +16,7 @@ from jobyard.errors import NotFound, UserError
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
 from jobyard.server.declarations import EventStream, Media, answers
-from jobyard.server.logs import CHUNK_BYTES, STREAMS, LogStream, log_path, open_log
-from jobyard.server.logs import Request as LogRequest
+from jobyard.server.logs import CHUNK_BYTES, STREAMS, LogRequest, LogStream, log_path, open_log
 from jobyard.server.routes.shared import COUNT_MOST, Label, Selector, event, event_stream, selected, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.views import LogChunk

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 
 from jobyard.server.declarations import answers, takes
-from jobyard.server.rights import Kind, admin_of
+from jobyard.server.rights import TokenKind, admin_of
 from jobyard.server.routes.shared import Selector, answer, yard_of
 from jobyard.server.tokens import create_token, list_tokens, revoke_token
 from jobyard.wire.requests import CreateToken
@@ -29,7 +29,7 @@ async def get_tokens(request: Request) -> Response:
 @answers(TokenView, 201)
 async def make_token(request: Request, asked: Annotated[CreateToken, takes(CreateToken)]) -> Response:
     by = admin_of(request, "make tokens")
-    made = create_token(yard_of(request).engine, asked.name, Kind.ADMIN if asked.admin else Kind.MEMBER)
+    made = create_token(yard_of(request).engine, asked.name, TokenKind.ADMIN if asked.admin else TokenKind.MEMBER)
     log.info("%s made token %s of %r, %s", by, made.id, made.name, made.kind)
     return answer(made, 201)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from jobyard.kubernetes.paths import PLACES
+from jobyard.kubernetes.paths import RESOURCES
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.documents import parse_documents
 from jobyard.manifests.objects import spec_from_object
@@ -53,7 +53,7 @@ def body(kind: str) -> dict[str, Any]:
 
 def written(kind: str, spec: dict[str, Any] | None = None, **metadata: Any) -> JobSpec:
     """The job of such an object; `metadata` beside its name."""
-    made = {"apiVersion": PLACES[kind].api_version, "kind": kind, "metadata": {"name": "mine", **metadata}}
+    made = {"apiVersion": RESOURCES[kind].api_version, "kind": kind, "metadata": {"name": "mine", **metadata}}
     return from_text(yaml.safe_dump({**made, "spec": spec or body(kind)}))
 
 

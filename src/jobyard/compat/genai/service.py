@@ -10,18 +10,18 @@ from dataclasses import replace
 
 from jobyard.cli.output.text import harmless
 from jobyard.client.api import YardClient
-from jobyard.compat.genai.cluster import Cluster, Left
+from jobyard.compat.genai.checkpoint_reports import Report, annotation_of
+from jobyard.compat.genai.cluster import Left, NamespaceApi
 from jobyard.compat.genai.errors import NotPossible
 from jobyard.compat.genai.fitting import best_fit
 from jobyard.compat.genai.foreign import LIMIT, REPLICAS, REQUEST, is_a_yards, is_adopted, record_of_foreign
 from jobyard.compat.genai.looking import ALL_JOBS, Looking, free_on
-from jobyard.compat.genai.records import Record, candidates
-from jobyard.compat.genai.told import Report, annotation_of
+from jobyard.compat.genai.records import JobMetadata, candidates
 from jobyard.errors import NotFound, Unavailable, Unreachable, UserError, YardError
 from jobyard.wire.views import ClusterView, NodeView
 
 
-class Desk(Looking):
+class Service(Looking):
     """Who grows and by how much, what jobs tell, what is deleted and adopted."""
 
     def __init__(
@@ -29,7 +29,7 @@ class Desk(Looking):
         connect: Callable[[], YardClient],
         cluster_name: str = "",
         at_once: bool = False,
-        reach: Callable[[ClusterView], Cluster] | None = None,
+        reach: Callable[[ClusterView], NamespaceApi] | None = None,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`at_once`: who is to grow does not wait for its next checkpoint."""
@@ -48,7 +48,7 @@ class Desk(Looking):
                 return self._grow(self.record(name))
             return self._first_of(candidates(self.records()), self._resize)
 
-    def make_use_of_room(self, records: list[Record]) -> str:
+    def make_use_of_room(self, records: list[JobMetadata]) -> str:
         """A job has ended: the next one for which there is room grows, at once or after its next checkpoint.
 
         What happens; empty: nothing yet. The yard itself lets a job grow that counts its epochs: while one is being
@@ -57,12 +57,12 @@ class Desk(Looking):
         if any(each.is_resizing for each in records) or not self._giving.acquire(blocking=False):
             return ""
         try:
-            free = [each for each in records if not self.memory.is_waiting(each)]
+            free = [each for each in records if not self.state.is_waiting(each)]
             return self._first_of(candidates(free), self._resize_in_time)
         finally:
             self._giving.release()
 
-    def tell(self, record: Record, report: Report) -> Record:
+    def tell(self, record: JobMetadata, report: Report) -> JobMetadata:
         """Keep what a job told of a checkpoint: on the job itself, so that every process shows it. Its record then.
 
         A report that is older than what is known changes nothing. Where it cannot be written this process alone
@@ -71,7 +71,7 @@ class Desk(Looking):
         if report.at < record.last_checkpoint_time or report.at == report.before:
             return record
         report = replace(report, total_epochs=report.total_epochs or record.total_epochs)
-        self.memory.tell(record.job_name, report)
+        self.state.tell(record.job_name, report)
         try:
             if record.is_ours:
                 self.client.annotate(record.key, annotation_of(report))
@@ -79,14 +79,14 @@ class Desk(Looking):
                 cluster.annotate(record.job_name, **annotation_of(report))
         except YardError as error:
             self._warn(f"the checkpoint of job {record.job_name} is shown by this process alone: {error}")
-        return self.memory.see(record)
+        return self.state.see(record)
 
-    def has_saved(self, record: Record) -> str:
+    def has_saved(self, record: JobMetadata) -> str:
         """A job told of a checkpoint: was it waiting for that? What happens; empty: nothing.
 
         Where there is no room for it any more it is the next one's turn.
         """
-        if not self.memory.take(record):
+        if not self.state.take(record):
             return ""
         try:
             return self.scale(record.job_name)
@@ -97,7 +97,7 @@ class Desk(Looking):
             return self.make_use_of_room(others) or nobody
         return nobody
 
-    def _first_of(self, records: Iterable[Record], give: Callable[[Record, int], str]) -> str:
+    def _first_of(self, records: Iterable[JobMetadata], give: Callable[[JobMetadata, int], str]) -> str:
         """Raises NotPossible where none of them can be given more: what stands in the way of the first."""
         nodes, refusals = self._nodes(), list[str]()
         for record in records:
@@ -114,10 +114,10 @@ class Desk(Looking):
                 refusals.append(str(error))
         raise NotPossible(refusals[0] if refusals else "there is no job to scale: none runs")
 
-    def _grow(self, record: Record) -> str:
+    def _grow(self, record: JobMetadata) -> str:
         return self._resize(record, self._offer(record, self._nodes()))
 
-    def _offer(self, record: Record, nodes: list[NodeView]) -> int:
+    def _offer(self, record: JobMetadata, nodes: list[NodeView]) -> int:
         """How many GPUs it can have, which are more than it has. Raises NotPossible."""
         if record.has_ended:
             raise NotPossible(f"job {record.job_name} has ended ({record.status})")
@@ -134,13 +134,13 @@ class Desk(Looking):
             raise NotPossible(f"job {record.job_name} has {has}, and there is no room for more")
         return gpus
 
-    def _resize_in_time(self, record: Record, gpus: int) -> str:
+    def _resize_in_time(self, record: JobMetadata, gpus: int) -> str:
         if self.at_once or (record.is_ours and record.has_saved):  # the yard waits for its checkpoint itself
             return self._resize(record, gpus)
-        self.memory.let_wait(record)
+        self.state.let_wait(record)
         return f"{record.job_name} grows after its next checkpoint"
 
-    def _resize(self, record: Record, gpus: int) -> str:
+    def _resize(self, record: JobMetadata, gpus: int) -> str:
         change = f"{record.job_name} goes from {record.gpu_assigned} to {gpus} GPUs"
         if not record.is_ours:
             cluster = self.cluster()
@@ -153,7 +153,7 @@ class Desk(Looking):
             raise
         except UserError as error:
             raise NotPossible(str(error)) from error
-        self.memory.sized[record.key] = gpus
+        self.state.sized[record.key] = gpus
         return f"{change}{' at its next checkpoint' if record.has_saved else ''}"
 
     def delete(self, name: str) -> str:
@@ -166,7 +166,7 @@ class Desk(Looking):
             cluster = self.cluster()
             assert cluster is not None
             cluster.delete(record.job_name)
-            self.memory.added.discard(record.job_name)
+            self.state.added.discard(record.job_name)
             return f"{record.job_name} is deleted"
         if not record.has_ended:
             self.client.cancel(record.key, message="deleted by its user")
@@ -184,7 +184,7 @@ class Desk(Looking):
         ended = [job for job in self.client.jobs(all=True, limit=ALL_JOBS) if job.state.is_final]
         return self._listing.clear(job for job in ended if job.name == name)
 
-    def adopt(self, name: str, request: int, limit: int, replicas: int) -> Record:
+    def adopt(self, name: str, request: int, limit: int, replicas: int) -> JobMetadata:
         """Take a PyTorchJob in that other hands made; what its annotations do not say is written to them.
 
         Raises NotFound where there is none.
@@ -201,10 +201,10 @@ class Desk(Looking):
             raise UserError(f"PyTorchJob {name!r} is a yard's own")
         if not is_adopted(job):
             job = cluster.annotate(name, **{REPLICAS: str(replicas), REQUEST: str(request), LIMIT: str(limit)})
-        self.memory.added.add(name)
-        return self.memory.see(record_of_foreign(job))
+        self.state.added.add(name)
+        return self.state.see(record_of_foreign(job))
 
-    def tidy(self, records: Iterable[Record]) -> None:
+    def tidy(self, records: Iterable[JobMetadata]) -> None:
         """What a process that serves does now and then: let go what was held, finish what was begun."""
         unfinished: dict[str, str] = {}
         for record in records:
@@ -216,17 +216,17 @@ class Desk(Looking):
                     self._warn(f"job {record.job_name} is not yet as it was asked to be: {error}")
         self._unfinished = unfinished
 
-    def _finish(self, record: Record) -> None:
-        if record.is_ours and self.memory.sized.get(record.key) == record.gpu_assigned and not record.is_resizing:
+    def _finish(self, record: JobMetadata) -> None:
+        if record.is_ours and self.state.sized.get(record.key) == record.gpu_assigned and not record.is_resizing:
             if not record.has_ended:  # it has the size that we gave it; from now on the scheduler may choose again
                 self.client.scale_job(record.key)
-            del self.memory.sized[record.key]
+            del self.state.sized[record.key]
         if record.is_marked and (cluster := self.cluster()):
             cluster.go_on(record.job_name)
 
     # -- below
 
-    def _best_fit(self, record: Record, nodes: list[NodeView]) -> int:
+    def _best_fit(self, record: JobMetadata, nodes: list[NodeView]) -> int:
         free = {node.id: free_on(node) for node in nodes}
         own = Counter(self._nodes_of(record))
         has = {node: count * record.gpu_assigned for node, count in own.items()}
@@ -234,7 +234,7 @@ class Desk(Looking):
             free = {node: count for node, count in free.items() if node in own}  # its checkpoint is on its machine
         return best_fit(record.gpu_lim, record.gpu_assigned, record.replicas, free, has, self._quota_free(record))
 
-    def _nodes_of(self, record: Record) -> list[str]:
+    def _nodes_of(self, record: JobMetadata) -> list[str]:
         if record.is_ours:
             return [task.node for task in self.client.tasks(record.key, limit=1000) if task.state.is_active]
         cluster, view = self.cluster(), self.cluster_view()
@@ -242,7 +242,7 @@ class Desk(Looking):
         assert view is not None
         return [f"{view.id}/{node}" for node in cluster.nodes_of(record.job_name) if node]
 
-    def _quota_free(self, record: Record) -> int | None:
+    def _quota_free(self, record: JobMetadata) -> int | None:
         """None: there is no quota, or we cannot see it; what is the yard's own the yard itself keeps within it."""
         try:
             cluster = self.cluster()

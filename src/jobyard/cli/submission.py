@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from jobyard.cli.build_flags import BuildWords
 from jobyard.cli.mounted_secrets import MountedSecrets, read_secrets
 from jobyard.cli.session import Session
-from jobyard.cli.submitting import Asked, spec_of, with_built_image
+from jobyard.cli.submitting import SubmitWords, spec_of, with_built_image
 from jobyard.kubernetes.kubeconfig import DEFAULT
 from jobyard.manifests.training import parse_span
 from jobyard.model.job import JobSpec
@@ -16,10 +16,10 @@ TO_BE_BUILT = "to-be-built"  # stands for the image where nothing is submitted
 
 
 @dataclass
-class Launch:
+class Submission:
     """One `run` or `submit`, from the flags to what is sent. What can be said without a build is said before it."""
 
-    asked: Asked
+    asked: SubmitWords
     words: BuildWords
     is_built: bool
     mount_secret: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Launch:
     def spec(self, session: Session, *, quiet: bool) -> JobSpec:
         """Raises UserError, and BuildFailed."""
         self.secrets.files = read_secrets(self.mount_secret)
-        spec = spec_of(launched(self.asked) if self.is_built else self.asked, session)
+        spec = spec_of(with_build_defaults(self.asked) if self.is_built else self.asked, session)
         if self.is_built:
             spec = with_idle_head(spec)
         self.secrets.refuse(session, spec)
@@ -38,7 +38,7 @@ class Launch:
         return with_built_image(session, spec, self.words, is_asked=self.is_built, quiet=quiet)
 
 
-def launched(asked: Asked) -> Asked:
+def with_build_defaults(asked: SubmitWords) -> SubmitWords:
     """As `yard submit --build -- CMD` means it. A manifest, and who runs containers on machines, say all themselves."""
     said = asked.overrides
     if asked.files or asked.command is None or said.container:

@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from jobyard.agent_protocol import local_connections
 
 TOKEN = "JOBYARD_GENAI_TOKEN"
-NEEDS_TOKEN = f"this door needs a token; send the header `Authorization: Bearer`, with what {TOKEN} says there"
-NO_BROWSERS = f"without {TOKEN} this door is for programs, not for pages in a browser"
+NEEDS_TOKEN = f"this service needs a token; send the header `Authorization: Bearer`, with what {TOKEN} says there"
+NO_BROWSERS = f"without {TOKEN} this service is for programs, not for pages in a browser"
 # From here they lead to this machine, as the original's own scripts write it.
 ANY_ADDRESS = ("0.0.0.0", "::")
 ONLY_LOOPBACK = f"without {TOKEN} only programs of this machine are served"
@@ -27,7 +27,7 @@ TOO_LARGE = f"at most {BYTES_MOST >> 20} MiB are taken"
 NO_LENGTH = "say how long it is in the header `Content-Length`"
 
 
-class Door:
+class TokenCheck:
     """Around an app. Also where somebody else listens for us, as `fastapi run` does on all addresses."""
 
     def __init__(self, app: ASGIApp, token: str = "") -> None:

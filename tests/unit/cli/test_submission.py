@@ -12,10 +12,10 @@ import pytest
 from tests.unit.client.standin import Said, StandIn
 
 from jobyard.cli import mounted_secrets
-from jobyard.cli.launching import launched, with_idle_head
 from jobyard.cli.mounted_secrets import BYTES_MOST, MountedSecrets, Secret, read_secrets
 from jobyard.cli.session import Session
-from jobyard.cli.submitting import Asked
+from jobyard.cli.submission import with_build_defaults, with_idle_head
+from jobyard.cli.submitting import SubmitWords
 from jobyard.errors import Bug, Unreachable, UserError
 from jobyard.manifests.command import spec_from_command
 from jobyard.manifests.context import SubmitContext
@@ -25,7 +25,7 @@ from jobyard.wire.views import ClusterView
 
 
 def spec(**flags: object) -> JobSpec:
-    asked = launched(Asked((), ("python", "train.py"), Overrides(**flags), "yard submit"))  # type: ignore[arg-type]
+    asked = with_build_defaults(SubmitWords((), ("python", "train.py"), Overrides(**flags), "yard submit"))  # type: ignore[arg-type]
     assert asked.command is not None
     return with_idle_head(spec_from_command(asked.command, asked.overrides, SubmitContext("/")))
 
@@ -49,10 +49,10 @@ def test_two_workers_are_a_rayjob_whose_head_asks_for_nothing() -> None:
 def test_what_is_said_otherwise_stays() -> None:
     assert spec(workers="3", kind="pytorchjob", on="other").kind == "PyTorchJob"
     assert spec(workers="3", kind="pytorchjob", on="other").on == "other"
-    on_machines = Asked((), ("true",), Overrides(container=True), "yard submit")
-    assert launched(on_machines) == on_machines
-    manifest = Asked(("job.yaml",), None, Overrides(), "yard submit")
-    assert launched(manifest) == manifest
+    on_machines = SubmitWords((), ("true",), Overrides(container=True), "yard submit")
+    assert with_build_defaults(on_machines) == on_machines
+    manifest = SubmitWords(("job.yaml",), None, Overrides(), "yard submit")
+    assert with_build_defaults(manifest) == manifest
 
 
 def test_a_prefix_begins_the_name() -> None:

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 
 from jobyard.cli.output.text import warn
 from jobyard.cli.session import Session
-from jobyard.compat.genai.desk import Desk
+from jobyard.compat.genai.service import Service
 from jobyard.errors import UserError
 
 CLUSTER, SCALE = "GENAI_CLUSTER", "GENAI_SCALE"
 NOW, CHECKPOINT = "now", "checkpoint"
 
 
-def desk_here() -> Desk:
+def service_here() -> Service:
     """Asks nobody anything. Raises UserError where the environment is wrong."""
     cluster, at_once = os.environ.get(CLUSTER, ""), grows_at_once(os.environ)
-    return Desk(lambda: Session(None, "table").client, cluster, at_once, warn=warn)
+    return Service(lambda: Session(None, "table").client, cluster, at_once, warn=warn)
 
 
 def grows_at_once(environ: Mapping[str, str]) -> bool:

@@ -23,7 +23,7 @@ from jobyard.staging.results import (
 log = logging.getLogger(__name__)
 
 
-def bring_home(mirror: Mirror, job: SubmittedJob, attempt: AttemptId) -> None:
+def collect_results(mirror: Mirror, job: SubmittedJob, attempt: AttemptId) -> None:
     """Unpack an attempt's results and put its output beside them; those of earlier attempts make room.
 
     Safe to repeat, also after a crash. What cannot be put there stays in the mirror.

@@ -19,8 +19,8 @@ from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import Command, GroupSpec, JobSpec
 from jobyard.model.task import AttemptId
-from jobyard.server import homecoming
-from jobyard.server.homecoming import bring_home, tidy_up
+from jobyard.server import result_collection
+from jobyard.server.result_collection import collect_results, tidy_up
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_the_plain_names_are_those_of_the_latest_attempt(tmp_path: Path, job: Su
     mirror = Mirror(tmp_path / "mirror")
     for number in (1, 2, 3):
         attempt = an_attempt(mirror, number, {"r": f"{number}", "same": "s"}, out=f"said {number}")
-        bring_home(mirror, job, attempt)
+        collect_results(mirror, job, attempt)
         counts(mirror, attempt)
     expected = {"7/r": "3", "7/same": "s", "7.out": "said 3", "7.err": ""}
     for number in (1, 2):
@@ -73,11 +73,11 @@ def test_a_server_that_dies_on_the_way_is_made_up_for(
 ) -> None:
     mirror = Mirror(tmp_path / "mirror")
     first = an_attempt(mirror, 1, {"r": "1", "same": "s"}, out="said 1")
-    bring_home(mirror, job, first)
+    collect_results(mirror, job, first)
     counts(mirror, first)
     second = an_attempt(mirror, 2, {"r": "2", "same": "s"}, out="said 2")
 
-    work = getattr(homecoming, crash)
+    work = getattr(result_collection, crash)
 
     def die(*arguments: object, **more: object) -> None:
         if is_done:
@@ -85,18 +85,18 @@ def test_a_server_that_dies_on_the_way_is_made_up_for(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(homecoming, crash, die)
+        patch.setattr(result_collection, crash, die)
         with pytest.raises(KeyboardInterrupt):
-            bring_home(mirror, job, second)
-    bring_home(Mirror(tmp_path / "mirror"), job, second)
+            collect_results(mirror, job, second)
+    collect_results(Mirror(tmp_path / "mirror"), job, second)
     aside = {"7.attempt1/r": "1", "7.attempt1/same": "s", "7.out.attempt1": "said 1", "7.err.attempt1": ""}
     assert found(tmp_path) == {"7/r": "2", "7/same": "s", "7.out": "said 2", "7.err": "", **aside}
 
 
 def test_what_was_given_up_leaves_nothing(tmp_path: Path, job: SubmittedJob) -> None:
     mirror = Mirror(tmp_path / "mirror")
-    bring_home(mirror, job, an_attempt(mirror, 1, {"r": "1"}, out="said 1"))
-    bring_home(mirror, job, an_attempt(mirror, 2, {"r": "2"}, out="said 2"))
+    collect_results(mirror, job, an_attempt(mirror, 1, {"r": "1"}, out="said 1"))
+    collect_results(mirror, job, an_attempt(mirror, 2, {"r": "2"}, out="said 2"))
     assert found(tmp_path) == {"7/r": "2", "7.out": "said 2", "7.err": ""}
 
 
@@ -130,12 +130,12 @@ def test_a_kill_at_any_step_leaves_nothing_half_written_whoever_comes_next(
         mirror, home = Mirror(place / "mirror"), job._replace(spec=replace(job.spec, results_dir=str(place / "home")))
         for number in (1, 2):
             an_attempt(mirror, number, {"r": f"{number}", "d/same": "s", "d/e/f": "f" * number}, out=f"said {number}")
-        is_done = ends_before(step, lambda: bring_home(mirror, home, AttemptId("7", 0, 1)))  # noqa: B023
+        is_done = ends_before(step, lambda: collect_results(mirror, home, AttemptId("7", 0, 1)))  # noqa: B023
 
         mirror = Mirror(place / "mirror")
         tidy_up(mirror, lambda _: home)  # noqa: B023
         if next_one:
-            bring_home(mirror, home, AttemptId("7", 0, next_one))
+            collect_results(mirror, home, AttemptId("7", 0, next_one))
             expected = {"7/r": f"{next_one}", "7/d/same": "s", "7/d/e/f": "f" * next_one}
             assert found(place) == expected | {"7.out": f"said {next_one}", "7.err": ""}
         assert not [path for path in place.rglob("*") if "yard-part" in path.name]

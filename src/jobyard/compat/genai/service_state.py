@@ -1,14 +1,14 @@
-"""Process memory: which jobs are to grow, and which checkpoints were reported? Lost when the process ends."""
+"""Service state, in memory: which jobs are to grow, and which checkpoints were reported? Lost when the process ends."""
 
 from __future__ import annotations
 
 import threading
 
-from jobyard.compat.genai.records import Identity, Record, with_report
-from jobyard.compat.genai.told import Report
+from jobyard.compat.genai.checkpoint_reports import Report
+from jobyard.compat.genai.records import Identity, JobMetadata, with_report
 
 
-class Memory:
+class ServiceState:
     """Safe to use from several threads."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Memory:
             if known is None or report.at > known.at:
                 self._reports[name] = known.then(report) if known else report
 
-    def see(self, record: Record) -> Record:
+    def see(self, record: JobMetadata) -> JobMetadata:
         """The record with what was told; and what the yard knows of its checkpoints is remembered beside it."""
         if record.has_saved:
             epochs, total = record.completed_epochs, record.total_epochs
@@ -33,14 +33,14 @@ class Memory:
         # A name may be used again: what an earlier job told is not of this one.
         return with_report(record, known if known and known.at >= record.job_arrival_time else None)
 
-    def let_wait(self, record: Record) -> None:
+    def let_wait(self, record: JobMetadata) -> None:
         with self._lock:
             self._waiting.add(record.identity)
 
-    def is_waiting(self, record: Record) -> bool:
+    def is_waiting(self, record: JobMetadata) -> bool:
         return record.identity in self._waiting
 
-    def take(self, record: Record) -> bool:
+    def take(self, record: JobMetadata) -> bool:
         """Was it waiting for its next checkpoint?"""
         with self._lock:
             if record.identity not in self._waiting:
