@@ -144,7 +144,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> NotingCluster:
         yield cluster
 
     monkeypatch.setattr(mounted_secrets, "pods_module", lambda _: SimpleNamespace(reached_cluster=reached_cluster))
-    monkeypatch.setattr(mounted_secrets, "place_named", lambda session, on: None)
+    monkeypatch.setattr(mounted_secrets, "namespace_named", lambda session, on: None)
     return cluster
 
 
