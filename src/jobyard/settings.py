@@ -146,7 +146,7 @@ def _xdg(variable: str, below_home: str) -> Path:
 
 
 def make_yard_dir(yard: Path) -> None:
-    """Make it if missing. Raises UserError where others could put something into it, which would then be ours."""
+    """Create it if missing. Raises UserError where other users could write into it."""
     try:
         yard.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = os.stat(yard)
@@ -215,7 +215,7 @@ def yard_key(yard: Path) -> str:
 
 
 def _runtime_candidates() -> Iterator[Path]:
-    """The login's own directory only where it outlives the login: a server must not lose its socket with a logout."""
+    """XDG_RUNTIME_DIR only where it outlives the login: a server must not lose its socket at a logout."""
     named, login = os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{os.getuid()}"
     if os.path.isabs(named) and os.path.isdir(named) and os.path.realpath(named) != login:
         yield Path(named) / APP
@@ -225,7 +225,7 @@ def _runtime_candidates() -> Iterator[Path]:
 
 
 def _is_lingering() -> bool:
-    """Does systemd keep what is this user's when nobody is logged in?"""
+    """Does systemd keep this user's runtime directory after the logout (lingering)?"""
     try:
         return os.path.exists(f"/var/lib/systemd/linger/{pwd.getpwuid(os.getuid()).pw_name}")
     except KeyError:
@@ -241,7 +241,7 @@ def _make_ours(directory: Path) -> bool:
 
 
 def _is_ours(directory: Path) -> bool:
-    """In /tmp anyone may make the directory first: a link, another owner or a door left open is refused."""
+    """In /tmp anyone may create the directory first: a link, another owner or open permissions are refused."""
     try:
         found = os.lstat(directory)
     except OSError:

@@ -21,11 +21,11 @@ VALUE_WEIGHT = 16  # characters that a value counts beside its text, or a millio
 
 
 class UnreadableYaml(UserError):
-    """Not YAML, or none that is taken. It has the code of its parent: it never crosses the wire."""
+    """Not YAML, or YAML that we refuse. It has the code of its parent: it never crosses the wire."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes no deeper than is sensible; a stream of nodes has no other bound."""
+    """Limits the depth of nesting: PyYAML itself does not."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -44,7 +44,7 @@ class _Loader(yaml.SafeLoader):
 def nodes_of(text: str, most: int = TEXT_MOST) -> list[yaml.Node]:
     """The documents of a text that are not empty, as trees in which an alias is the node it stands for.
 
-    Whoever walks them, aliases included, meets at most `GROWTH_MOST` more than is written. Raises UnreadableYaml.
+    A walk over them, aliases included, meets at most `GROWTH_MOST` more than is written. Raises UnreadableYaml.
     """
     if len(text) > most:
         raise UnreadableYaml(f"too long to be read as YAML; at most {most >> 20} MiB are taken")
@@ -79,7 +79,7 @@ def value_of(text: str) -> Any:
 
 
 def check_files(paths: Iterable[str]) -> None:
-    """Look at files that a library will read by itself; one that is not there is the library's to tell of.
+    """Look at files that a library will read by itself; a missing one is reported by the library.
 
     Raises UnreadableYaml with the name of the file.
     """
@@ -94,7 +94,7 @@ def check_files(paths: Iterable[str]) -> None:
 
 
 class _Measure:
-    """How much a document means when its aliases are written out, against how much it says. Each node is seen once."""
+    """The size of a document with its aliases expanded, against its own size. Each node is visited once."""
 
     def __init__(self) -> None:
         self._whole: dict[int, tuple[int, int]] = {}  # by node: its weight and its height, aliases written out

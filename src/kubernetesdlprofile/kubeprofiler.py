@@ -85,4 +85,4 @@ class KubeProfiler:
         self._job.end_epoch()
 
     def end(self) -> None:
-        """Nothing, as in the original: the end of the process says it."""
+        """Does nothing, as in the original: the end of the process is enough."""

@@ -10,7 +10,7 @@ _CONTAINER_NAMES = ("container", "KUBERNETES_SERVICE_HOST", "APPTAINER_CONTAINER
 
 
 def root_directory(job_id: str) -> str:
-    """The first that there is: the yard's snapshots, the container's mount, the yard's checkpoints, one here."""
+    """The first that exists: the yard's snapshots, the container's mount, the yard's checkpoints, a local one."""
     told = os.environ.get("YARD_SNAPSHOTS_DIR")
     if told:
         return os.path.join(told, job_id)

@@ -14,7 +14,7 @@ from jobyard.images.builders import DEFAULT, KNOWN
 
 @dataclass(frozen=True)
 class BuildWords:
-    """The flags as they were typed; what is empty is left to the manifest, the environment or the default."""
+    """The flags as typed; an empty one is taken from the manifest, the environment or the default."""
 
     builder: str
     registry: str

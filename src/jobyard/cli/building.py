@@ -64,7 +64,7 @@ def _registries(session: Session, words: BuildWords, asked: BuildRequest) -> tup
 def build_here(
     session: Session, options: BuildOptions, *, on: str = "", quiet: bool = False, approve: Say | None = None
 ) -> tuple[Built, GitState]:
-    """Its log on stderr as it comes; with `quiet` only the end of it, and only when the build fails.
+    """Build, with the log on stderr as it comes; with `quiet` only its end, and only if the build fails.
 
     `on` names the cluster of a builder that needs one. `approve` is as `build_image` has it.
     """
@@ -104,7 +104,7 @@ def with_image(session: Session, spec: JobSpec, words: BuildWords, *, is_asked: 
 
 
 def check_cluster(session: Session, builder: str, on: str) -> None:
-    """Raises UserError unless that is where this builder can build: what is misspelt is not another cluster."""
+    """Raises UserError unless this builder can build there: a misspelt name must not mean another cluster."""
     if on and builder != KANIKO:
         raise UserError(
             f"--on {on}: {builder} builds on this machine, and {KANIKO} in a cluster; say --builder {KANIKO}"
@@ -114,20 +114,20 @@ def check_cluster(session: Session, builder: str, on: str) -> None:
 
 
 def _ask_the_yard(session: Session, spec: JobSpec, *, quiet: bool) -> None:
-    """Whether it would take the job: nobody waits for a build whose job is refused then. Raises what it would."""
+    """A dry run before the build, so that no one waits for a build whose job is refused. Raises what the yard would."""
     add_default_cluster(session, spec, quiet=quiet)
     try:
         session.client.plan(spec)
     except UserError as error:
         if "webhook" not in str(error):
             raise
-        # One that looks images up, or their signatures, has nothing to find yet.
+        # A cluster that checks images or their signatures cannot find this one yet.
         say_sentence(f"warning: {error}; it is built nevertheless, for a webhook may ask for the image itself")
 
 
 @contextmanager
 def _builder(session: Session, options: BuildOptions, on: str) -> Iterator[Builder | None]:
-    """None: one that needs nothing of us."""
+    """None: a builder that needs no cluster."""
     if options.builder != KANIKO:
         yield None
         return

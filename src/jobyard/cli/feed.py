@@ -24,7 +24,7 @@ class StreamBroken:
     error: BaseException
 
 
-WAITING_MOST = 64  # items of sources that nobody has taken yet: a piece of output has 64 KiB and more
+WAITING_MOST = 64  # items that are not taken yet: a piece of output has 64 KiB and more
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class FollowOptions:
     is_quiet: bool = False
     pass_exit_code: bool = False
     is_merged: bool = False  # the output of several tasks is shown too, each line after its task
-    needs_image_soon: bool = False  # one that cannot be pulled is not waited for: it was made just now
+    needs_image_soon: bool = False  # fail soon if it cannot be pulled: it was built just now
 
 
 def run_to_end(session: Session, submit: Callable[[], JobView], options: FollowOptions) -> int:
@@ -151,7 +151,7 @@ class JobFollower:
                 self.display.tick()
 
     def _give_up_without_image(self) -> None:
-        """Cancels a job whose pods cannot have their image; the sentence is in the job then."""
+        """Cancels a job whose pods cannot pull their image; the job's message then says why."""
         job, now = self._job, time.monotonic()
         if not self._needs_image_soon or job.reason is not Reason.HELD or " image " not in job.message:
             self._without_image_since = None
@@ -162,7 +162,7 @@ class JobFollower:
             self._feed.read("cancel", lambda: _given_up(self._client, job))
 
     def _take_broken(self, source: str, error: BaseException) -> None:
-        """Only the job itself matters: its output can be read later, and a cancel that came too late is no error."""
+        """Only the job's own stream matters: output can be read later, and a late cancel is not an error."""
         if source == "job":
             raise error
         warn(f"{source}: {error}")

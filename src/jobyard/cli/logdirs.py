@@ -29,7 +29,7 @@ def find_log_dir(view: JobView, agent_files: Path | None) -> str:
     for root in roots:
         if found := _search(root):
             return found
-    for name in USUAL_NAMES:  # not searched: it may be large, and others work there too
+    for name in USUAL_NAMES:  # only these names: the directory may be large, and is shared
         if os.path.isdir(path := os.path.join(view.workdir, name)):
             return path
     looked = ", ".join([*roots, *(os.path.join(view.workdir, name) for name in USUAL_NAMES)])
@@ -39,7 +39,7 @@ def find_log_dir(view: JobView, agent_files: Path | None) -> str:
 
 
 def _told(view: JobView, log_dir: str) -> str:
-    """As written, or come home from another machine with the results."""
+    """As written, or in the collected results of another machine."""
     candidates = [os.path.join(view.workdir, log_dir)]
     if not os.path.isabs(log_dir):
         candidates.append(os.path.join(view.workdir, RESULTS, view.id, log_dir))

@@ -53,7 +53,7 @@ def guarded(call: Callable[[], Any], program: str, argv: Sequence[str]) -> int:
         return INTERRUPTED
     except YardError as error:
         return _say(str(error), error.exit_code, error, program)
-    except SystemExit as error:  # click's own answer to a closed pipe
+    except SystemExit as error:  # how click exits at a closed pipe
         return error.code if isinstance(error.code, int) else 0 if error.code is None else 1
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():
@@ -62,7 +62,7 @@ def guarded(call: Callable[[], Any], program: str, argv: Sequence[str]) -> int:
 
 
 def _nobody_reads() -> bool:
-    """Whether what we print to was closed, as by `| head`: then a broken pipe is no bug of ours."""
+    """Whether our output was closed, as by `| head`: then a broken pipe is not a bug."""
     poll = select.poll()
     for stream in (1, 2):
         poll.register(stream, 0)
@@ -115,7 +115,7 @@ def _say(sentence: str, code: int, error: BaseException, program: str = "yard") 
 
 
 def _flushed(code: int) -> int:
-    """A pipe that closed early is no error worth a word, neither now nor when the interpreter ends."""
+    """A pipe that closed early is not reported, neither now nor when the interpreter ends."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

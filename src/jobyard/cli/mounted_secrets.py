@@ -29,7 +29,7 @@ BYTES_MOST = 1 << 20  # what Kubernetes allows in one Secret
 
 
 class Secret(NamedTuple):
-    """The content of a file, and where pods find it. Shown nowhere: it has no repr worth a look."""
+    """The content of a file, and where pods find it. Never shown: its repr hides the content."""
 
     content: bytes
     path: str
@@ -87,7 +87,7 @@ class MountedSecrets:
     def submit(self, session: Session, spec: JobSpec) -> JobView:
         """Submits it. The Secret is made first, and removed again where the yard does not take the job.
 
-        Where the job may have been taken or not, its pods may need the Secret: it is named, and stays.
+        Where it is not known whether the job was accepted, its pods may need the Secret: it stays, and is named.
         """
         if not self.files:
             return session.client.submit(spec)
@@ -108,7 +108,7 @@ class MountedSecrets:
         return job
 
     def tidy(self, session: Session, on: str) -> None:
-        """After the end, for who followed: of a job that was cancelled before it had any object, nobody owns it."""
+        """Delete it after the end: if the job was cancelled before it had any object, no object owns the Secret."""
         try:
             if self._job and session.client.job(self._job).state is State.CANCELLED:
                 with pods_module("cluster").reached_cluster(namespace_named(session, on)) as cluster:

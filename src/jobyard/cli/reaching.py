@@ -41,7 +41,7 @@ def target_of(session: Session, text: str, identity: ClusterWords | None = None)
     is_said = identity is not None and bool(identity.kubeconfig or identity.context)
     if not session.leaves_this_machine and not is_said:
         return Target(unit, unit.kubeconfig, unit.context)
-    # Of a server elsewhere the files are not ours, and its rights are not either.
+    # A server elsewhere has its own files and rights, which the caller does not have.
     own = config_here(identity or ClusterWords(), os.environ)
     return Target(unit, own.kubeconfig, own.context)
 

@@ -17,13 +17,13 @@ TO_BE_BUILT = "to-be-built"  # stands for the image where nothing is submitted
 
 @dataclass
 class Submission:
-    """One `run` or `submit`, from the flags to what is sent. What can be said without a build is said before it."""
+    """One `run` or `submit`, from the flags to what is sent. Errors that need no build are raised before it."""
 
     asked: SubmitWords
     words: BuildWords
     is_built: bool
     mount_secret: tuple[str, ...] = ()
-    is_planned: bool = False  # nothing is built or made
+    is_planned: bool = False  # a dry run: nothing is built or created
     secrets: MountedSecrets = field(default_factory=MountedSecrets)
 
     def spec(self, session: Session, *, quiet: bool) -> JobSpec:
@@ -39,7 +39,7 @@ class Submission:
 
 
 def with_build_defaults(asked: SubmitWords) -> SubmitWords:
-    """As `yard submit --build -- CMD` means it. A manifest, and who runs containers on machines, say all themselves."""
+    """The defaults of `yard submit --build -- CMD`. A manifest, and a job in containers on machines, need none."""
     said = asked.overrides
     if asked.files or asked.command is None or said.container:
         return asked

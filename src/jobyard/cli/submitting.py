@@ -192,13 +192,13 @@ def with_built_image(session: Session, spec: JobSpec, words: BuildWords, *, is_a
     """The job with the image that is built for it, if `--build` or its manifest wants one. Raises YardError."""
     if spec.build is None and not is_asked:
         return spec
-    from jobyard.cli.building import with_image  # on first use: others do not pay for what speaks to registries
+    from jobyard.cli.building import with_image  # on first use: it imports registry clients, which cost start-up time
 
     return with_image(session, spec, words, is_asked=is_asked, quiet=quiet)
 
 
 def show_plan(session: Session, spec: JobSpec, *, render: bool) -> int:
-    if not render:  # that needs no cluster
+    if not render:  # `--render` needs no cluster
         add_default_cluster(session, spec)
     plan = session.client.plan(spec, render=render)
     if session.is_json:

@@ -56,7 +56,7 @@ def config_of(
 
 
 def reached(target: str, looked: Looked) -> NodeConfig:
-    """The same; what it is called is the end of a file's name or of a host's, and may be no name of a node."""
+    """The same; its name is from the file or the host, and may not be valid for a node."""
     path = looked.file_of(target) if target and "\0" not in target else None
     if path is not None:
         config = config_from_file(path, target)
@@ -71,7 +71,7 @@ def reached(target: str, looked: Looked) -> NodeConfig:
 
 
 def node_name(text: str) -> str:
-    """A name that a node may have, as much like this as can be."""
+    """A valid node name, as similar to this as possible."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).lstrip("_.-")[:60] or "machine"
 
 
@@ -133,7 +133,7 @@ def config_from_file(path: Path, shown: str) -> NodeConfig:
         raise parts["username"].error("username", f"{user!r} is not a user's name")
     if not (_WORD.fullmatch(host) or _is_address(host)):
         raise parts["ip"].error("ip", f"{host!r} is neither a host's name nor an address")
-    # Made whole here: the server that uses the key runs in another directory.
+    # Made absolute here: the server that uses the key runs in another directory.
     key_path = os.path.abspath(os.path.expanduser(key_path))
     stem = path.name.removesuffix(".yaml").removesuffix(".yml")
     return NodeConfig(stem, host, user, _port(port, f"{shown}: line {parts['port'].line}: port"), key_path)
@@ -146,6 +146,6 @@ def _text(key: str, part: Part) -> str:
 
 
 def check_key(config: NodeConfig, shown: str) -> None:
-    """For a server on this machine: a key that is not there gets a better sentence than ssh's."""
+    """For a server on this machine: a missing key gets a better message than ssh's."""
     if config.key_path and not os.access(config.key_path, os.R_OK):
         raise UserError(f"{shown}: ssh_key_path: there is no readable key {config.key_path!r}; name the private key")

@@ -56,11 +56,11 @@ EVENTS = {kind.__name__: kind for kind in Event.__subclasses__()}
 
 
 class OtherVersion(YardError):
-    """The server answered, in words that this client does not know."""
+    """The server answered in a form that this client does not know (another version)."""
 
 
 class Revive(Protocol):
-    """Brings a local server back that is gone; does nothing where one answers. Raises YardError when it cannot."""
+    """Restarts a local server that is gone; does nothing where one answers. Raises YardError when it cannot."""
 
     def __call__(self) -> None: ...
 
@@ -104,7 +104,7 @@ class YardClient:
                 JobView, self._call("GET", "/jobs" + _query({**words, "limit": asked, "before": before}))
             )
             if before is not None and page and page[0].number >= before:
-                break  # a server that does not know pages has answered with all of them
+                break  # an older server without pages has answered with all of them
             found.extend(page)
             if len(page) < (asked or PAGE_MOST):
                 break
@@ -141,7 +141,7 @@ class YardClient:
         return self._view(JobView, self._call("POST", _job(selector, "/cancel"), codec.encode(request)))
 
     def yield_job(self, selector: str) -> JobView:
-        """Asks it to stop at its next checkpoint and to wait again. Refused where it cannot."""
+        """Preempts it: asks it to stop at its next checkpoint and to wait again. Refused where it cannot."""
         return self._view(JobView, self._call("POST", _job(selector, "/yield")))
 
     def scale_job(
@@ -162,7 +162,7 @@ class YardClient:
         return self._view(JobView, self._call("POST", _job(selector, "/priority"), body))
 
     def annotate(self, selector: str, annotations: Mapping[str, str | None]) -> JobView:
-        """Keep words with a job, by name, for other programs that look at it; None takes one away."""
+        """Store annotations with a job, for other programs; None removes one."""
         body = codec.encode(AnnotateJob(annotations))
         return self._view(JobView, self._call("POST", _job(selector, "/annotations"), body))
 
@@ -205,7 +205,7 @@ class YardClient:
                     yield chunk
                     if chunk.final:
                         return
-            if not is_news or not last_id:  # ended in good order, and asking again brought nothing: that was all
+            if not is_news or not last_id:  # it ended properly, and another request brought nothing new: complete
                 return
 
     def raw_log(
@@ -219,7 +219,7 @@ class YardClient:
                 yield piece
 
     def results(self, selector: str, *, task: str | None = None) -> Iterator[bytes]:
-        """A tar of what a job's tasks on other machines brought home, or one task's part of it."""
+        """A tar of the collected results of a job's tasks on other machines, or of one task."""
         path = _job(selector, "/results") + _query({"task": task})
         ask = lambda: self._transport.open("GET", API + path, seconds=self._seconds(is_long=True))  # noqa: E731
         with self._persist(ask) as answer:
@@ -227,7 +227,7 @@ class YardClient:
                 yield piece
 
     def diff(self, selector: str) -> bytes:
-        """What the tree that the job's image was made from had beyond its commit."""
+        """The uncommitted changes of the tree that the job's image was built from."""
         path = API + _job(selector, "/diff")
         with self._persist(lambda: self._transport.open("GET", path, seconds=self._knobs.request_seconds)) as answer:
             return answer.read()
@@ -289,7 +289,7 @@ class YardClient:
         return self._view(ServerView, self._call("GET", "/server"))
 
     def is_answered(self) -> bool:
-        """Whether somebody listens there now, whatever it says. Never waits for a server that is gone."""
+        """Whether a server listens there now, whatever it answers. Never waits for a server that is gone."""
         try:
             self._transport.open("GET", f"{API}/healthz", seconds=self._knobs.request_seconds).close()
         except Unreachable:
@@ -329,7 +329,7 @@ class YardClient:
         return max(LONG_SECONDS, self._knobs.request_seconds) if is_long else self._knobs.request_seconds
 
     def _persist(self, ask: Callable[[], T], is_repeatable: bool = True) -> T:
-        """Ask until there is an answer. A server that is far away and never answered before is not waited for."""
+        """Retry until there is an answer. A remote server that never answered before is not retried."""
         deadline = time.monotonic() + self._knobs.reconnect_seconds
         pause = FIRST_PAUSE_SECONDS
         while True:
@@ -369,7 +369,7 @@ class YardClient:
                     last_id = event.id or last_id
                     yield event
                 return
-            time.sleep(FIRST_PAUSE_SECONDS)  # or a proxy that cuts each stream at once would keep us busy
+            time.sleep(FIRST_PAUSE_SECONDS)  # otherwise a proxy that cuts each stream at once would make a busy loop
 
     def _open_stream(self, path: str, last_id: str) -> Answer:
         headers = {"Last-Event-ID": last_id} if last_id else {}
@@ -391,7 +391,7 @@ class YardClient:
 
 
 def _quoted(kind: str, name: str) -> str:
-    """As part of a path; a word of the command line that is no UTF-8 names nothing, but is no bug.
+    """Quoted for a path; a command-line word that is not UTF-8 matches nothing, but is not a bug.
 
     Raises UserError for what would be another path: servers and proxies read `%2F` as the slash that it stands for.
     """

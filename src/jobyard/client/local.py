@@ -58,7 +58,7 @@ class LocalYard:
         self.directory = directory
         self.address = Address(socket=str(settings.socket_path(directory)))
         self._knobs = knobs
-        self._client = YardClient(self.address, replace(knobs, reconnect_seconds=0.0))  # says what is there now
+        self._client = YardClient(self.address, replace(knobs, reconnect_seconds=0.0))  # no retries
 
     def running(self) -> ServerView | None:
         """The server that answers now, or None. Never starts one."""
@@ -90,7 +90,7 @@ class LocalYard:
                     self._spawn()
                     return
                 except Unreachable:
-                    # Another one may be coming (the agent starts one too) or leaving: it holds the yard, unanswering.
+                    # Another server may be starting (by an agent) or ending: it has the lock, but does not answer.
                     if time.monotonic() >= deadline or (tries > 1 and not self._is_held()):
                         raise
                 self._await_holder(deadline)
@@ -100,7 +100,7 @@ class LocalYard:
             time.sleep(POLL_SECONDS)
 
     def _is_held(self) -> bool:
-        """Whether some server has the yard, one that does not listen yet or any more."""
+        """Whether a server holds the yard's lock, perhaps one that does not listen yet or any more."""
         try:
             with open(settings.server_lock_path(self.directory)) as lock:
                 return not _is_locked(lock, fcntl.LOCK_SH)
@@ -115,10 +115,10 @@ class LocalYard:
         except NotSent:
             return False
         except Unreachable:
-            pass  # it went down faster than it answered
+            pass  # it ended before it answered
         deadline = time.monotonic() + self._knobs.start_seconds
-        # Its process: it stops to listen first, and holds the yard until it has put everything away. Whoever answers
-        # then is another one, which an agent or a second `yard` has started meanwhile.
+        # Wait for its process: it stops listening first, and is done when everything is saved. A server that answers
+        # after that is another one, started by an agent or a second `yard`.
         while self._client.is_answered() if pid is None else _is_alive(pid):
             if time.monotonic() >= deadline:
                 raise YardError(f"the server of {self.directory} should stop and still answers; see `yard server logs`")
@@ -164,8 +164,8 @@ class LocalYard:
                     " see `yard server logs`, or raise YARD_START_SECONDS"
                 ) from None
             said.seek(0)
-            if code != 0 and not self._client.is_answered():  # another one may have been faster
-                # 2: the directory or what is in it is at fault, and the user can do something about it.
+            if code != 0 and not self._client.is_answered():  # another server may have started first
+                # 2: the directory or its content is at fault, and the user can do something about it.
                 raise (UserError if code == 2 else Unreachable)(self._complaint(said.read(), code))
 
     def _complaint(self, said: bytes, code: int) -> str:

@@ -13,7 +13,7 @@ from jobyard.client.address import Address
 from jobyard.errors import BY_CODE, Unreachable, UserError, YardError
 
 CHUNK_BYTES = 1 << 16
-GATEWAY_STATUSES = frozenset({502, 503, 504})  # somebody answered, but not a yard that can work
+GATEWAY_STATUSES = frozenset({502, 503, 504})  # a proxy answered, but no working yard
 
 
 class NotSent(Unreachable):
@@ -150,7 +150,7 @@ def _link_errors(address: Address) -> Iterator[None]:
 
 
 def _problem(status: int, content: bytes, address: Address) -> YardError:
-    """The error that the server raised; for an answer that is not ours, the one that says so."""
+    """The error that the server raised; for an answer that is not from a yard, an error that says so."""
     try:
         data = json.loads(content)
         title, code = str(data["title"]), str(data["code"])

@@ -51,7 +51,7 @@ def finish(state: YardState, event: AttemptsFinished) -> list[Effect]:
             continue
         job, task = found
         if task.is_yielding and job.spec.gang and not outcome.succeeded and job.counts[State.PENDING]:
-            outcome = replace(outcome, reason=Reason.PREEMPTED)  # its peers have stopped already: it could not go on
+            outcome = replace(outcome, reason=Reason.PREEMPTED)  # it failed because its peers had stopped
         if job.started_at is None:
             job.started_at = outcome.started_at
         group = job.spec.place_of(task.number).group
@@ -76,14 +76,14 @@ def finish(state: YardState, event: AttemptsFinished) -> list[Effect]:
             if outcome.message and tells_of_checkpoints(job, task.number):
                 job.missed_deadline = outcome.message
         if task.is_yielding or more:
-            job.slots[task.slot].is_closing = True  # the scheduler looks anew
+            job.slots[task.slot].is_closing = True  # the scheduler places its task anew
         step = advance_task(state, job, task, Ended(outcome, more), 0 if in_vain else retries)
         effects += after_end(state, job, step.task, outcome.finished_at, is_in_vain=bool(in_vain))
     return effects
 
 
 def after_end(state: YardState, job: JobRecord, task: Task, at: float, *, is_in_vain: bool = False) -> list[Effect]:
-    """What the end of one attempt means for its siblings and its job. `is_in_vain`: nobody is to try it again."""
+    """What the end of one attempt means for its siblings and its job. `is_in_vain`: it is not retried."""
     effects: list[Effect] = []
     if task.state is State.PENDING:
         state.changes.plan = True
@@ -127,7 +127,7 @@ def _restart_gang(state: YardState, job: JobRecord, message: str) -> list[Effect
 
 
 def _stops_together(state: YardState, job: JobRecord) -> bool:
-    """Are all others of a gang on their way to wait again, as this one is?"""
+    """Are all other tasks of a gang being preempted, as this one is?"""
     return job.counts[State.PENDING] + job.counts[State.STOPPING] == job.spec.size
 
 
@@ -138,14 +138,14 @@ def progress(state: YardState, event: AttemptsProgressed) -> list[Effect]:
             known = job.progress.get(task.number)
             if state.trainings.learn_progress(job, task, told):
                 state.changes.measured[job.id] = None
-                # Of a job that has one size, another epoch changes no plan: hundreds of them may come in a second.
+                # For a job of one size another epoch changes no plan, and hundreds of reports may come in a second.
                 can_yield_now = told.can_yield and not (known and known.can_yield)
                 state.changes.plan = state.changes.plan or can_yield_now or bool(job.spec.elastic)
     return []
 
 
 def measure(state: YardState, event: AttemptsMeasured) -> list[Effect]:
-    """Nothing of it lasts. What is worth knowing later the planner tells, as UseMeasured."""
+    """Measurements are not journalled. What must be kept the planner proposes, as UseMeasured."""
     for attempt, told in event.progressed:
         if found := state.current(attempt):
             job, task = found
@@ -172,7 +172,7 @@ def give_back(state: YardState, event: AttemptsWithdrawn) -> list[Effect]:
         job, task = found
         step = advance_task(state, job, task, GivenBack())
         if (record := job.slots.get(task.slot)) and not record.tasks:
-            record.is_closing = True  # feeding it again would be refused again: the scheduler looks anew
+            record.is_closing = True  # more tasks would be refused again: the scheduler places them anew
         effects += after_end(state, job, step.task, event.at)
         state.changes.plan = True
     return effects

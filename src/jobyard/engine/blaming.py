@@ -12,7 +12,7 @@ class Poisoned(Exception):
 
 
 class blaming:
-    """`with blaming(job):` what goes wrong in there is this job's matter. A class: it is entered for every job."""
+    """`with blaming(job):` an error inside is attributed to this job. A class: it is entered often, and is quick."""
 
     __slots__ = ("_job",)
 

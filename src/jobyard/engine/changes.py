@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Changes:
-    slots: dict[str, None] = field(default_factory=dict)  # that may take more tasks or must close, in order of asking
+    slots: dict[str, None] = field(default_factory=dict)  # they may take more tasks or must close; oldest change first
     measured: dict[str, None] = field(default_factory=dict)  # jobs whose use of GPUs, or whose epoch, is new
     nodes: bool = False  # what nodes have, or which there are
     plan: bool = False  # anything that the scheduler should look at

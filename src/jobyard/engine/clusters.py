@@ -9,7 +9,7 @@ from jobyard.model.resources import DeviceSlice, Placement, Resources
 
 
 def devices_for(resources: Resources, node: Node | None, others: Iterable[Placement]) -> tuple[DeviceSlice, ...]:
-    """The first ones that nobody else has; where there are too few of them, any. Of a node not known: none."""
+    """The first free ones; where there are too few of them, any. None where the node is not known."""
     if node is None or not resources.gpus:
         return ()
     taken = {piece.index for other in others if other.node == node.id for piece in other.devices}

@@ -26,7 +26,7 @@ from jobyard.model.node import cluster_of
 
 
 def jobs_of(state: YardState, event: Event) -> frozenset[str] | None:
-    """None: that cannot be told, or it concerns the yard as a whole."""
+    """None: the jobs are not known, or it concerns the yard as a whole."""
     match event:
         case AttemptsStarted(items=items) | AttemptsFinished(items=items) | AttemptsProgressed(items=items):
             return frozenset(item.attempt.job for item in items)
@@ -43,7 +43,7 @@ def jobs_of(state: YardState, event: Event) -> frozenset[str] | None:
         case SlotMoved(slot=slot_id):
             return _of_slot(state, slot_id)
         case NodeJoined() | NodeWentAway() | NodeMeasured() | QuotaMeasured():
-            return frozenset()  # it is told again at the next connection
+            return frozenset()  # the agent reports it again at the next connection
         case NodeLost(node=node) if cluster_of(node) or node in state.clusters:
             return frozenset()
         case NodeLost(node=node):

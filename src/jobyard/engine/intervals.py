@@ -55,7 +55,7 @@ class IntervalSet:
         self._size += last - first + 1 - absorbed
 
     def remove(self, first: int, last: int | None = None) -> None:
-        """Take first..last out; what is not there is not missed."""
+        """Take first..last out; numbers that are not in the set do not matter."""
         last = first if last is None else last
         if last < first:
             return

@@ -35,7 +35,7 @@ def check(yard: YardState, *, finished_too: bool = False) -> None:
 
 
 def check_settled(planner: Planner) -> None:
-    """What holds when `decide` has nothing more to say: no slot idles, and every unfinished job can still move."""
+    """What holds when `decide` proposes nothing more: no slot idles, and every unfinished job can still move."""
     yard = planner.state
     for job, record in yard.slots.values():
         if not record.tasks:
@@ -112,9 +112,7 @@ def _gang_is_together(job: JobRecord) -> None:
 def _nobody_is_overbooked(yard: YardState) -> None:
     held: defaultdict[str, list[tuple[JobSpec, Placement]]] = defaultdict(list)
     for job, record in yard.slots.values():
-        if not cluster_of(
-            record.slot.placement.node
-        ):  # there another scheduler has the last word, and the books follow
+        if not cluster_of(record.slot.placement.node):  # there Kubernetes decides, and our accounting follows
             held[record.slot.placement.node].append((job.spec, record.slot.placement))
     for node_id, found in held.items():
         if len(found) > 1 and any(placement.resources.whole_node for _, placement in found):

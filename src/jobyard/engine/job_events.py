@@ -68,7 +68,7 @@ def retry(state: YardState, event: RetryRequested) -> list[Effect]:
     for first, last in [(0, job.spec.size - 1)] if job.spec.gang else event.tasks:
         job.revive_untouched(first, last)
         for number in job.final_within(first, last):
-            if job.task(number).state is State.SUCCEEDED:  # it is to be done once more, not to be gone on with
+            if job.task(number).state is State.SUCCEEDED:  # it runs from the beginning, not from its checkpoint
                 job.forget_progress(number)
             advance_task(state, job, job.task(number), RetryAsked())
     if job.is_final:
@@ -86,7 +86,7 @@ def retry(state: YardState, event: RetryRequested) -> list[Effect]:
 
 
 def ask_to_yield(state: YardState, event: YieldRequested) -> list[Effect]:
-    """Its tasks stop at their next checkpoints. Slots that are free of them close, and the scheduler looks anew."""
+    """Preemption: its tasks stop at their next checkpoints. Their slots close when empty; then the scheduler plans."""
     job = state.jobs[event.job]
     if job.is_final or job.stop is not None:
         return []

@@ -16,7 +16,7 @@ from jobyard.model.training import Progress, Size
 # Larger ones keep only what runs or failed: a million successes are one range.
 REMEMBER_ALL_UP_TO = 1000
 # How much work may wait at the agent behind a running task: enough to hide a round trip, little enough
-# that a change of mind costs nothing.
+# that taking it back costs nothing.
 BACKLOG_SECONDS = 0.5
 BACKLOG_MOST = 256
 # No job opens more slots than this, whatever it asks: a task may ask for no cpu at all.
@@ -42,7 +42,7 @@ class SlotRecord:
 
 
 class JobRecord:
-    """Mutable, private to the engine. Every change of a task goes through `put`, which keeps the books."""
+    """Mutable, private to the engine. Every change of a task goes through `put`, which updates the counts."""
 
     def __init__(self, job_id: str, number: int, spec: JobSpec, submitted_at: float) -> None:
         self.id = job_id
@@ -56,7 +56,7 @@ class JobRecord:
         self.succeeded = IntervalSet()
         self.cancelled = IntervalSet()
         self.tasks: dict[int, Task] = {}
-        self.attempts: dict[int, int] = {}  # of forgotten tasks, where it is not 1
+        self.attempts: dict[int, int] = {}  # attempt number of tasks without an object, where it is not 1
         self.counts: Counter[State] = Counter({State.PENDING: spec.size})
         self.slots: dict[str, SlotRecord] = {}
         self.mean_seconds: dict[int, float] = {}  # by group: how long its attempts run
@@ -65,36 +65,36 @@ class JobRecord:
         self.gang_failures = 0
         self.peak_memory_mib = 0
         self.busy_seconds = 0.0
-        self.revision = 0  # counts what changes what it wants of the scheduler
-        self.age = number  # its turn among those of its priority
+        self.revision = 0  # grows with every change of what it wants from the scheduler
+        self.age = number  # its position among jobs of its priority; smaller is earlier
         # Training. By task, where a task has reported; the checkpoint is on the machine, or in the storage of the
         # cluster, where it was written.
         self.progress: dict[int, Progress] = {}
         self.checkpoint_places: dict[int, str] = {}
-        self.kind = ""  # by which its profile is kept
-        self.fixed_size: Size | None = None  # a user's wish
-        self.next_size: Size | None = None  # with which it comes back from a stop
+        self.kind = ""  # the key of its profile
+        self.fixed_size: Size | None = None  # set by a user (`yard scale`)
+        self.next_size: Size | None = None  # the size of its next start
         self.asked_to_yield: YieldRequested | None = None  # since its slots were opened
-        self.set_aside: dict[int, Task] = {}  # tasks that it has only when it is larger
+        self.set_aside: dict[int, Task] = {}  # tasks that exist only when it is larger
         self.estimate_seconds: float | None = spec.training.estimated_seconds if spec.training else None
         self.preemptions = 0
         self.resizes = 0
-        self.more_gpu_mib = 0  # what it gets at least after it ran out of memory
+        self.more_gpu_mib = 0  # the least GPU memory that it gets after it ran out of memory
         self.more_memory_mib = 0
         self.memory_requeues = 0
-        self.missed_deadline = ""  # what was told of it when it did not stop in time
+        self.missed_deadline = ""  # the message if it did not stop in time
         self.annotations: dict[str, str] = {}  # what other programs keep with it
-        self.quarantine = ""  # why nothing of it is begun or ended
+        self.quarantine = ""  # why nothing of it is started or stopped
         # Measured, by task; not kept.
-        self.steps: dict[int, Progress] = {}  # where it is between two reports that are kept
+        self.steps: dict[int, Progress] = {}  # progress between two journalled reports
         self.used: dict[int, Used] = {}
         self.gpu_percent: float | None = None  # a running mean: utilisation jumps
-        self.idle_since: dict[int, float] = {}  # tasks whose GPUs do nothing
+        self.idle_since: dict[int, float] = {}  # tasks whose GPUs are idle
 
     # -- tasks ------------------------------------------------------------------------------------------------------
 
     def task(self, number: int) -> Task:
-        """The task as it is now, also one that nobody has touched."""
+        """The task as it is now, also one that was never tried."""
         if task := self.tasks.get(number):
             return task
         attempt = self.attempts.get(number, 1)
@@ -106,7 +106,7 @@ class JobRecord:
         return Task(number)
 
     def put(self, task: Task) -> None:
-        """Replace a task, moving it between the books of its old and its new state."""
+        """Replace a task, and update the counts of its old and its new state."""
         number, old = task.number, self.task(task.number).state
         new = task.state
         if old is not new:
@@ -130,7 +130,7 @@ class JobRecord:
                 self.attempts[number] = task.attempt
 
     def forget_progress(self, number: int) -> None:
-        """It is to be done anew, or need not be known any more."""
+        """Its task starts from the beginning, or its progress is not needed any more."""
         self.progress.pop(number, None)
         self.checkpoint_places.pop(number, None)
 
@@ -279,7 +279,7 @@ class JobRecord:
             measured.pop(number, None)
 
     def progress_now(self, number: int) -> Progress | None:
-        """As last heard of, between two reports that are kept too."""
+        """The newest progress, including reports that are not journalled."""
         return self.steps.get(number) or self.progress.get(number)
 
     # -- room ---------------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ class JobRecord:
     def slots_allowed(self) -> int:
         """How many slots it may have open at once. A gang has one for each task, whatever its limits.
 
-        So has what becomes one object of a cluster: nobody can hold back some of its pods.
+        So has a job that becomes one object of a cluster: some of its pods cannot be held back.
         """
         if self.spec.gang or (self.spec.cluster and self.spec.starts_together):
             return self.spec.size

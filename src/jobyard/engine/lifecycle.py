@@ -14,7 +14,7 @@ MOVES: dict[State, frozenset[State]] = {
     State.STARTING: frozenset({State.RUNNING, State.PENDING, State.STOPPING, State.SUCCEEDED, State.FAILED}),
     State.RUNNING: frozenset({State.PENDING, State.STOPPING, State.SUCCEEDED, State.FAILED}),
     State.STOPPING: frozenset({State.CANCELLED, State.PENDING, State.FAILED, State.SUCCEEDED}),
-    State.SUSPENDED: frozenset(),  # nobody sets a task aside yet
+    State.SUSPENDED: frozenset(),  # no task is suspended yet
     State.SUCCEEDED: frozenset({State.PENDING}),
     State.FAILED: frozenset({State.PENDING}),
     State.CANCELLED: frozenset({State.PENDING}),
@@ -50,7 +50,7 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """`wants_more`: it ran out of memory, and gets more of it next time; that is nobody's failure."""
+    """`wants_more`: it ran out of memory, and gets more of it next time; that does not count as a failure."""
 
     outcome: Outcome
     wants_more: bool = False
@@ -74,7 +74,7 @@ class StopAsked:
 
 @dataclass(frozen=True, slots=True)
 class YieldAsked:
-    """It is to stop at its next checkpoint, and to wait again."""
+    """Preemption: it stops at its next checkpoint, and waits again."""
 
     reason: Reason
     message: str
@@ -108,7 +108,7 @@ REQUEUED = frozenset({Reason.PREEMPTED, Reason.RESIZING})
 
 
 def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
-    """Apply one happening to one task. Pure: same task and happening, same step. Raises InvalidMove."""
+    """Apply one happening (see above) to one task. Pure: same task and happening, same step. Raises InvalidMove."""
     match task.state, happening:
         case State.PENDING, Assigned(slot=slot, node=node):
             begun = replace(
@@ -119,7 +119,7 @@ def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
             return Step(replace(task, state=State.CANCELLED, reason=reason, message=message))
         case State.STARTING, Began(at=at, unit=unit):
             return Step(replace(task, state=State.RUNNING, started_at=at, unit=unit or task.unit))
-        case State.RUNNING | State.STOPPING, Began(at=at, unit=unit):  # told twice, or after it was asked to stop
+        case State.RUNNING | State.STOPPING, Began(at=at, unit=unit):  # reported twice, or after it was asked to stop
             return Step(replace(task, started_at=task.started_at or at, unit=unit or task.unit))
         case State.STARTING | State.RUNNING, Ended(outcome=outcome, wants_more=wants_more):
             return Step(_ended(task, outcome, retries, wants_more))
@@ -135,7 +135,7 @@ def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
         case State.STOPPING, YieldAsked():
             return Step(task)
         case State.STOPPING, StopAsked(reason=reason, message=message):
-            # Asked again, perhaps with force. The first reason stays, unless it was to wait again and now must not.
+            # Asked again, perhaps with force. The first reason stays, unless it was to be requeued and now must end.
             if task.reason in REQUEUED:
                 task = replace(task, reason=reason, message=message)
             return Step(replace(task, is_yielding=False), Action.STOP)
@@ -143,7 +143,7 @@ def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
             if outcome.reason is Reason.PREEMPTED:
                 told = "; ".join(filter(None, (task.message, outcome.message)))
                 return Step(_stopped(replace(task, outcome=outcome, message=told)))
-            return Step(_ended(task, outcome, retries, wants_more))  # it was done, or failed, before it could stop
+            return Step(_ended(task, outcome, retries, wants_more))  # it succeeded, or failed, before it could stop
         case State.STOPPING, Ended(outcome=outcome):
             return Step(_stopped(replace(task, outcome=outcome)))
         case State.STOPPING, GivenBack() | LostItsNode():
@@ -190,7 +190,7 @@ def reason_of(outcome: Outcome) -> tuple[Reason, str]:
     if outcome.signal is not None:
         return Reason.SIGNAL, f"killed by signal {outcome.signal}{_SIGNAL_HINTS.get(outcome.signal, '')}{told}"
     if outcome.exit_code is not None:
-        hint = told or _EXIT_HINTS.get(outcome.exit_code, "")  # whoever says why knows better than we
+        hint = told or _EXIT_HINTS.get(outcome.exit_code, "")  # a reason from the executor is better than our guess
         return Reason.EXIT_CODE, f"exited with code {outcome.exit_code}{hint}"
     return Reason.UNKNOWN, outcome.message or _SENTENCES[Reason.UNKNOWN]
 

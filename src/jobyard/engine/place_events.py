@@ -40,7 +40,7 @@ def add_node(state: YardState, event: NodeAdded) -> list[Effect]:
 
 
 def join(state: YardState, event: NodeJoined) -> list[Effect]:
-    """What it has replaces what was known; what others hold of it stays as last measured, until the next time."""
+    """What it has replaces what was known; what others hold there stays until the next measurement."""
     node = event.node
     if not state.removed.isdisjoint((node.id, place_of(node.id))):
         return []
@@ -52,7 +52,7 @@ def join(state: YardState, event: NodeJoined) -> list[Effect]:
     is_kept_off = bool(cluster_of(node.id)) and node.state is not NodeState.UP
     now = node.state if is_kept_off else _state_when_here(state, node.id)
     node = replace(node, labels=labels, only_named=bool(config and config.only_named), state=now)
-    if node != known:  # a cluster tells of a thousand nodes again and again
+    if node != known:  # a cluster reports a thousand nodes again and again
         _set_node(state, node)
     return []
 
@@ -127,7 +127,7 @@ def add_cluster(state: YardState, event: ClusterAdded) -> list[Effect]:
     if known is not None and known.storage != config.storage:
         for job in state.unfinished.values():
             if job.spec.cluster == config.id:
-                job.checkpoint_places.clear()  # they are in the storage that it had
+                job.checkpoint_places.clear()  # they are in the cluster's old storage
     state.clusters[config.id] = config
     state.removed.discard(config.id)
     state.trainings.keeps_checkpoints(config.id, bool(config.storage))
@@ -136,7 +136,7 @@ def add_cluster(state: YardState, event: ClusterAdded) -> list[Effect]:
 
 
 def remove_cluster(state: YardState, event: ClusterRemoved) -> list[Effect]:
-    """Its jobs can run nowhere else: they are stopped. Word of their end is not waited for."""
+    """Its jobs can run nowhere else: they are stopped, and the report of their end is not awaited."""
     cluster, at = event.cluster, event.at
     effects: list[Effect] = []
     for job in [job for job in state.unfinished.values() if job.spec.cluster == cluster]:

@@ -39,9 +39,9 @@ from jobyard.scheduling.rooms import KnownRooms
 from jobyard.scheduling.sharing import reservation_mib
 from jobyard.scheduling.snapshot import Opening, Snapshot, Wait
 
-# A reservation is not set anew for less than this, so that it does not follow every breath of an allocator.
+# Smaller changes do not update a reservation: the memory that an allocator holds goes up and down all the time.
 RESERVE_STEP_MIB = 256
-PERCENT_STEP = 10  # nor is the use of a GPU written down for less
+PERCENT_STEP = 10  # smaller changes of GPU utilisation are not journalled
 
 
 class Planner:
@@ -49,9 +49,9 @@ class Planner:
         self.state = state
         self.wants = Wants(state)
         self.waits: dict[str, Wait] = {}  # why jobs wait, from the last cycle
-        self.draining_slots: frozenset[str] = frozenset()  # slots that take no more tasks, by the last cycle
+        self.draining_slots: frozenset[str] = frozenset()  # they take no more tasks, by the last cycle
         self._known_rooms = KnownRooms()
-        self._asked_back_at: dict[str, float] = {}  # by slot: when what waits in it was last asked back
+        self._asked_back_at: dict[str, float] = {}  # by slot: when its waiting tasks were last withdrawn
         state.changes = Changes(dict.fromkeys(state.slots), dict.fromkeys(state.unfinished), nodes=True, plan=True)
         self._is_new = True
 
@@ -64,7 +64,7 @@ class Planner:
         yield from self._stop_idle(measured, now)
         yield from self._learn_use(measured, now)
         yield from self._reserve_measured(measured, now)
-        if self._is_new:  # it does not know yet which slots are to yield
+        if self._is_new:  # it does not know yet which slots are draining
             self._is_new = False
             yield from self._schedule(now)
         while state.changes.slots or state.changes.plan:
@@ -80,9 +80,9 @@ class Planner:
                 yield from self._schedule(now)
 
     def withdrawals(self, now: float) -> list[Effect]:
-        """What waits at agents behind a running task, in slots that must yield or are stuck: ask for it back.
+        """Tasks that wait at agents behind a running one, in slots that are draining or stuck: withdraw them.
 
-        Asks again for what did not come back, but not at once.
+        Asks again for tasks that did not come back, after a pause.
         """
         effects: list[Effect] = []
         asked, self._asked_back_at = self._asked_back_at, {}
@@ -134,7 +134,7 @@ class Planner:
             waiting = job.pending.count_within(low, high)
             share = -(-waiting // job.slots_of(slot.group))
             room = 1 if job.spec.gang else min(backlog - len(record.tasks), max(1, share))
-            # Nobody else can use them sooner: a slot that still runs something takes no more than its share.
+            # No other slot can start them sooner: a slot that still runs something takes no more than its share.
             if record.tasks and share == 0:
                 return
             if ranges := job.pending.first_within(low, high, room):
@@ -176,7 +176,7 @@ class Planner:
             )
 
     def _sized(self, openings: Iterable[Opening], now: float) -> Iterator[Event]:
-        """Elastic jobs are as large as what they were given."""
+        """Elastic jobs get the size of what they were given."""
         given: defaultdict[str, list[Opening]] = defaultdict(list)
         for opening in openings:
             if self.state.jobs[opening.job].spec.elastic:
@@ -187,7 +187,7 @@ class Planner:
                 yield JobSized(job_id, size, now)
 
     def _ask_to_yield(self, now: float) -> Iterator[Event]:
-        """What a user wants of jobs that run: to leave a node, or to have another size."""
+        """Preemptions that a user asked for: leave a drained node, or have another size."""
         drained = self.state.drained
         for job in self.state.jobs_with_slots():
             if job.stop is not None or not (job.fixed_size or drained) or job.is_yielding or job.quarantine:
@@ -202,7 +202,7 @@ class Planner:
                 yield YieldRequested(job.id, Reason.PREEMPTED, f"node {', '.join(sorted(leaving))} is drained", now)
 
     def _stop_idle(self, measured: Iterable[str], now: float) -> Iterator[Event]:
-        """Jobs that hold a GPU and do not use it, if they asked to be stopped then."""
+        """Stop jobs that hold an idle GPU, if they were submitted so (`idle_gpu_stop`)."""
         for job_id in measured:
             job = self.state.jobs[job_id]
             training = job.spec.training
@@ -213,7 +213,7 @@ class Planner:
                 yield CancelRequested(job.id, now, message=f"stopped because its GPUs were idle for {minutes}")
 
     def _learn_use(self, measured: Iterable[str], now: float) -> Iterator[Event]:
-        """What a running job is seen to need, the next of its kind is to have from its start."""
+        """What a running job was measured to use, for its profile: the next job of its kind reserves that."""
         for job_id in measured:
             job = self.state.jobs[job_id]
             gpu_mib = max((used.gpu_memory_mib for used in job.used.values()), default=0)
@@ -228,7 +228,7 @@ class Planner:
                 yield UseMeasured(job_id, mib, gpu_mib, percent, now)
 
     def _reserve_measured(self, measured: Iterable[str], now: float) -> Iterator[Event]:
-        """Slots that share GPUs hold what their tasks were seen to need, once that is known."""
+        """Slots that share GPUs reserve what their tasks were measured to use, once that is known."""
         for job_id in measured:
             job = self.state.jobs[job_id]
             if job.quarantine:
@@ -245,7 +245,7 @@ class Planner:
                     yield SlotReserved(slot_id, replace(placement, resources=resources, devices=pieces), now)
 
     def _wanted_mib(self, job: JobRecord, placement: Placement) -> int | None:
-        """On each of its devices; None: as it is. It never takes what somebody else has."""
+        """On each of its devices; None: no change. It never takes what others have."""
         profile, node = self.state.trainings.profile_of(job), self.state.nodes.get(placement.node)
         if profile is None or node is None or not profile.peak_gpu_memory_mib:
             return None
@@ -265,7 +265,7 @@ class Planner:
 
 
 def _blame_one(shot: Snapshot) -> None:
-    """The plan failed. Raises Poisoned if it does so for one request alone."""
+    """The scheduler failed. Raises Poisoned if it also fails for one request alone."""
     for request in shot.requests:
         with blaming(request.job):
             plan(replace(shot, requests=(request,)))

@@ -22,10 +22,10 @@ class AtSize:
 @dataclass(slots=True)
 class Profile:
     by_size: dict[Size, AtSize] = field(default_factory=dict)
-    epochs: int = 0  # that were done while its memory was looked at
+    epochs: int = 0  # that were done while its memory was measured
     peak_memory_mib: int = 0
     peak_gpu_memory_mib: int = 0  # of one task on one device
-    least_gpu_mib: int = 0  # what one of it gets at least since one ran out of it; until its peak is known
+    least_gpu_mib: int = 0  # the least that a job gets after one ran out of memory; until the peak is known
     gpu_percent: int | None = None
     checkpoint_seconds: float = 0.0
     restart_seconds: float = 0.0
@@ -38,7 +38,7 @@ class Profile:
         """`epochs` are those that were done since the last time."""
         if progress.epoch_seconds or progress.step_seconds:
             known = self.by_size.get(size) or AtSize()
-            # In the first epoch of an attempt, that of others still holds.
+            # In the first epoch of an attempt, the peak of earlier attempts still holds.
             self.by_size[size] = AtSize(progress.epoch_seconds or known.epoch_seconds, progress.step_seconds)
         if self.peak_gpu_memory_mib:
             self.epochs += epochs

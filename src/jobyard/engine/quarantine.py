@@ -32,7 +32,7 @@ LOST = "(damaged)"  # the name of a job whose submission cannot be read
 
 
 def begin(state: YardState, job_id: str, message: str) -> None:
-    """Also of a job that nobody has heard of: the row that told of it is damaged."""
+    """Also for an unknown job: the row of its submission is damaged."""
     job = state.jobs.get(job_id)
     if job is None:
         job = _lost(state, job_id)
@@ -44,7 +44,7 @@ def begin(state: YardState, job_id: str, message: str) -> None:
 
 
 def end(state: YardState, job: JobRecord) -> None:
-    """From here on it is like any other."""
+    """From here on the job is handled like any other."""
     if state.quarantined.pop(job.id, True) is None:
         job.quarantine = ""
         state.changes.slots.update(dict.fromkeys(job.slots))
@@ -52,7 +52,7 @@ def end(state: YardState, job: JobRecord) -> None:
 
 
 def what_is_left(state: YardState, event: Event) -> Event | None:
-    """The event without what it says of jobs in quarantine; None: there is nothing else in it."""
+    """The event without its parts about jobs in quarantine; None: nothing is left of it."""
     held = state.quarantined
     match event:
         case AttemptsStarted() | AttemptsFinished() | AttemptsProgressed() | AttemptsAwaited():
@@ -73,7 +73,7 @@ def what_is_left(state: YardState, event: Event) -> Event | None:
 
 
 def _lost(state: YardState, job_id: str) -> JobRecord:
-    """In its place: it has a number, and can be seen and cancelled."""
+    """A stand-in for a job that is lost: it has a number, and can be shown and cancelled."""
     spec = JobSpec(name=LOST, groups=(GroupSpec(Command(argv=("true",))),), workdir="/", user="")
     state.last_number += 1
     before = next(reversed(state.jobs.values()), None)

@@ -42,14 +42,14 @@ def members_together(spec: JobSpec) -> tuple[Member, ...]:
 def why_never(
     state: YardState, job_groups: Iterable[Member], on: str, overcommit: bool = False, cluster: str = ""
 ) -> str | None:
-    """A sentence if some member could run on no node at all, however empty, or `on` names what is not there."""
+    """A sentence if some member could run on no node, even an empty one, or `on` names something unknown."""
     nodes = list(state.nodes.values())
     if cluster:
         return _why_never_on_cluster(state, job_groups, cluster)
     if unknown := explain.why_unknown(nodes, state.unreached, on, state.clusters):
         return unknown
     if any(explain.may_match(config, on) for config in state.unreached):
-        return None  # nobody knows yet what it has
+        return None  # its resources are not known yet
     whys = (explain.why_never(nodes, m.resources, m.where(on, cluster), overcommit) for m in job_groups)
     return next(filter(None, whys), None)
 
@@ -59,5 +59,5 @@ def _why_never_on_cluster(state: YardState, job_groups: Iterable[Member], cluste
     if not nodes and cluster not in state.clusters:
         return f"there is no cluster {cluster!r}; known: {', '.join(sorted(state.clusters)) or 'none'}"
     if not nodes:
-        return None  # nobody knows yet what it has
+        return None  # its resources are not known yet
     return next(filter(None, (explain.why_never(nodes, m.resources, m.where("", cluster)) for m in job_groups)), None)

@@ -53,7 +53,7 @@ def reserve(state: YardState, event: SlotReserved) -> list[Effect]:
 
 
 def move(state: YardState, event: SlotMoved) -> list[Effect]:
-    """A cluster put it elsewhere; the books follow, also where they would then be overbooked."""
+    """A cluster put it elsewhere; our accounting follows, even if the node is then overbooked."""
     found = state.slots.get(event.slot)
     if found is None:
         return []

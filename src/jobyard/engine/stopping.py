@@ -36,7 +36,7 @@ def stop_tasks(state: YardState, job: JobRecord, tasks: list[Task], asked: StopA
 def stop_job(
     state: YardState, job: JobRecord, reason: Reason, message: str, at: float, *, force: bool = False
 ) -> list[Effect]:
-    """No more of its tasks start, and those that run are asked to stop. Repeating it with force hurries them."""
+    """No more of its tasks start, and those that run are asked to stop. Repeated with force, they are killed."""
     if job.stop is None:
         job.stop = (reason, message)
         job.cancel_untouched()

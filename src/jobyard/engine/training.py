@@ -20,7 +20,7 @@ from jobyard.scheduling.snapshot import Running
 from jobyard.scheduling.where import where_of
 
 MEMORY_REQUEUES_MOST = 5
-RESTART_SECONDS = 30.0  # what a restart is believed to cost before one was seen
+RESTART_SECONDS = 30.0  # the assumed cost of a restart before one was measured
 # More than this share of its estimate, and more than a minute, is an overrun: the first epochs are not like the rest.
 OVERRUN = 1.2
 OVERRUN_SECONDS = 60.0
@@ -32,13 +32,13 @@ class Trainings:
 
     def __init__(self) -> None:
         self.profiles: dict[str, Profile] = {}
-        self.storages: set[str] = set()  # clusters that keep what pods write
+        self.storages: set[str] = set()  # clusters with storage that outlives pods
 
     def keeps_checkpoints(self, cluster: str, does_so: bool) -> None:
         (self.storages.add if does_so else self.storages.discard)(cluster)
 
     def is_kept_at(self, node: str) -> bool:
-        """Is a checkpoint that is written there still there when its task is gone?"""
+        """Does a checkpoint that is written there outlive its task?"""
         cluster = cluster_of(node)
         return not cluster or cluster in self.storages
 
@@ -56,7 +56,7 @@ class Trainings:
     # -- learning ------------------------------------------------------------------------------------------------------
 
     def learn_progress(self, job: JobRecord, task: Task, progress: Progress) -> bool:
-        """Did it get a whole step further: an epoch, a checkpoint, the word that it can yield?"""
+        """Is there a new milestone: an epoch, a checkpoint, or that it can be preempted?"""
         known = job.progress.get(task.number)
         job.progress[task.number] = progress = progress.after(known)
         job.steps.pop(task.number, None)
@@ -80,7 +80,7 @@ class Trainings:
         if outcome.peak_gpu_memory_mib:
             profile = self.profiles.setdefault(self._kind(job), Profile())
             profile.learn_use(outcome.peak_memory_mib, outcome.peak_gpu_memory_mib)
-            if outcome.progress is not None:  # its peak is that of all of its epochs
+            if outcome.progress is not None:  # its peak covers all of its epochs
                 profile.epochs = max(profile.epochs, len(outcome.progress.history))
         if outcome.progress is not None:
             self.learn_progress(job, task, outcome.progress)
@@ -100,7 +100,7 @@ class Trainings:
             ask = replace(ask, gpu_memory_mib=mib if steady else max(mib, profile.least_gpu_mib))
         elif ask.gpu_memory_mib and profile is not None:
             ask = replace(ask, gpu_memory_mib=max(ask.gpu_memory_mib, profile.least_gpu_mib))
-        if ask.gpus and job.more_gpu_mib and not ask.shares_gpus:  # who was alone on its device stays so
+        if ask.gpus and job.more_gpu_mib and not ask.shares_gpus:  # a task that was alone on its device stays so
             ask = replace(ask, least_device_mib=job.more_gpu_mib)
         elif ask.gpus and job.more_gpu_mib > ask.gpu_memory_mib:
             ask = replace(ask, gpu_memory_mib=job.more_gpu_mib)
@@ -108,7 +108,7 @@ class Trainings:
 
     def give_more_memory(self, job: JobRecord, task: Task, outcome: Outcome, nodes: Iterable[Node]) -> bool:
         """It ran out of memory: can it have more, and try again?"""
-        if task.slot not in job.slots or job.spec.manifest:  # what the user wrote is sent as it is
+        if task.slot not in job.slots or job.spec.manifest:  # a user's own object is sent unchanged
             return False
         placement, nodes = job.slots[task.slot].slot.placement, _allowed(job, task, nodes)
         if outcome.reason is Reason.OUT_OF_GPU_MEMORY and placement.devices and not job.spec.cluster:
@@ -134,7 +134,7 @@ class Trainings:
         return True
 
     def needs_larger_gpu(self, job: JobRecord, task: Task, outcome: Outcome, nodes: Iterable[Node]) -> str:
-        """It ran out of GPU memory where it had all that there is: another attempt would be in vain. Empty: not so."""
+        """A sentence if it ran out of memory with whole GPUs, and there are no larger ones. Empty: not so."""
         if outcome.reason is not Reason.OUT_OF_GPU_MEMORY or task.slot not in job.slots or job.spec.cluster:
             return ""
         placement, nodes = job.slots[task.slot].slot.placement, list(nodes)
@@ -153,7 +153,7 @@ class Trainings:
 
 
 def given_more(job: JobRecord) -> str:
-    """That it ran out of memory and was given more, in words; empty: it did not."""
+    """A sentence that it ran out of memory and was given more; empty: it did not."""
     if not job.memory_requeues:
         return ""
     found = [(job.more_memory_mib, "memory", "--mem"), (job.more_gpu_mib, "GPU memory", "--gpu-mem")]
@@ -175,9 +175,9 @@ def _held_mib(placement: Placement) -> int:
 
 
 def _more_gpu_mib(job: JobRecord, placement: Placement, peak_mib: int, nodes: list[Node]) -> int | None:
-    """Beside its checkpoint, if it can be: a larger device elsewhere costs what was done. None: there is no more.
+    """On the node of its checkpoint, if possible: a larger device elsewhere loses its progress. None: there is no more.
 
-    Of who is alone on its devices: the size of the next larger kind.
+    For a task that is alone on its devices: the size of the next larger device.
     """
     held, gpus = _held_mib(placement), len(placement.devices)
     beside = _sizes([node for node in nodes if node.id == placement.node], gpus)
@@ -207,12 +207,12 @@ def can_yield(job: JobRecord) -> bool:
     training = job.spec.training
     if training is not None and training.preemptible is not None:
         return training.preemptible
-    # Of an array all would stop for the sake of one, and come back where their checkpoints are not.
+    # All tasks of an array would stop for one of them, and restart where their checkpoints are not.
     return (job.spec.gang or job.spec.size == 1) and tells_of_checkpoints(job, 0)
 
 
 def obeys_its_user(job: JobRecord) -> bool:
-    """Would it stop for its own user? Also if it is not to be preempted for others."""
+    """Would it stop for its own user? Also if other jobs may not preempt it."""
     return can_yield(job) or all(tells_of_checkpoints(job, task.number) for task in job.active_tasks())
 
 
@@ -308,7 +308,7 @@ def _running(job: JobRecord, trainings: Trainings, bounds_of: Callable[[str], Bo
         return None
     is_kept = all(trainings.is_kept_at(record.slot.placement.node) for record in job.slots.values())
     if not is_kept and not (job.spec.training and job.spec.training.preemptible):
-        return None  # it would lose all, and its submitter did not ask for that
+        return None  # it would lose everything, and its submitter did not allow that
     profile = trainings.profile_of(job) or Profile()
     restart = profile.checkpoint_seconds + (profile.restart_seconds or RESTART_SECONDS)
     is_in_time = (profile.epoch_seconds(job.spec.training_size) or 0.0) <= yield_seconds(job, profile)
@@ -335,7 +335,7 @@ def _lost_seconds(job: JobRecord, now: float, is_in_time: bool) -> float:
 
 
 def _unsaved_seconds(job: JobRecord, task: Task, now: float, is_in_time: bool) -> float:
-    """What a task would do again. One that stops at its next checkpoint, and in time, loses nothing."""
+    """Work that a preempted task would repeat. One that stops at its next checkpoint, in time, loses nothing."""
     if is_in_time and not job.missed_deadline and tells_of_checkpoints(job, task.number):
         return 0.0
     progress = job.progress.get(task.number)

@@ -65,7 +65,7 @@ class Wants:
         """The same, worked out afresh, for a job that may start tasks."""
         spec = job.spec
         if (spec.gang or spec.elastic is not None) and (job.slots or len(job.pending) < spec.size):
-            return None  # its tasks start together, when all of them wait
+            return None  # its tasks start together, once all of them wait
         # One object of a cluster starts together too; a task of it that is tried again does so alone.
         starts_together = spec.starts_together and not job.slots and len(job.pending) == job.unfinished
         allowed = job.slots_allowed - len(job.slots)
@@ -84,7 +84,7 @@ class Wants:
         return self._adapted(job, request, now) if job.is_adaptive else request
 
     def remembered(self) -> Iterator[tuple[JobRecord, Request | None]]:
-        """The requests that would not be worked out again."""
+        """The requests that are cached and still valid."""
         for job, revision, request in self._requests.values():
             if revision == job.revision and not job.is_adaptive:
                 yield job, request
@@ -94,10 +94,10 @@ class Wants:
         state = self._state
         pin = pinned_to(job, state.nodes)
         if pin and not Room(state.nodes[pin]).instances(self._smallest(job, request.members[0]).resources):
-            pin = ""  # it needs more than there is where its checkpoint is: it begins anew elsewhere
+            pin = ""  # it needs more than the node of its checkpoint has: it starts from the beginning elsewhere
         if pin:
             request = replace(request, members=(*_beside(pin, request.members[0]), *request.members[1:]))
-        if job.spec.training is not None and job.age == job.number:  # one that was sent to the back goes to the back
+        if job.spec.training is not None and job.age == job.number:  # not after it was sent to the back
             request = replace(request, gpu_seconds=gpu_seconds(job, state.trainings.profile_of(job), now))
         sizes = sizes_of(job, self._bounds_of(job.spec.cluster))
         sizes = tuple(size for size in sizes if job.next_size is None or _fits(size, job.next_size))

@@ -22,7 +22,7 @@ class YardState:
     def __init__(self) -> None:
         self.jobs: dict[str, JobRecord] = {}
         self.unfinished: dict[str, JobRecord] = {}
-        self.quarantined: dict[str, None] = {}  # jobs of which nothing is begun or ended
+        self.quarantined: dict[str, None] = {}  # jobs of which nothing is started or stopped
         self.dependents: defaultdict[str, list[str]] = defaultdict(list)
         self.keys: dict[str, str] = {}  # submitters' keys -> jobs
         self.slots: dict[str, tuple[JobRecord, SlotRecord]] = {}
@@ -30,7 +30,7 @@ class YardState:
         self.configs: dict[str, NodeConfig] = {}  # machines that users added
         self.clusters: dict[str, ClusterConfig] = {}
         self.drained: set[str] = set()  # machines, clusters, and nodes of clusters
-        self.removed: set[str] = set()  # word of them may still be under way
+        self.removed: set[str] = set()  # reports about them may still arrive
         self.trainings = Trainings()
         self.last_number = 0
         self.last_slot = 0

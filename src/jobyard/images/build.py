@@ -54,8 +54,8 @@ def build_image(
 ) -> tuple[Built, GitState]:
     """The image of this directory, built and pushed, or found. `say` gets sentences, `log` the builder's lines.
 
-    Raises UserError before anything is built, and BuildFailed after. Starts no job. Where it is built, `approve` hears
-    before that what the image will be called, without tag and digest; what it raises, ends it.
+    Raises UserError before anything is built, BuildFailed after. Starts no job. Where it is built, `approve` is called
+    before that with the image's name, without tag and digest; an error from it ends the build.
     """
     # 1. What can be said without looking: names, files.
     builder = builder or builder_class(options.builder)()
@@ -83,7 +83,7 @@ def build_image(
 
 
 def judge(git: GitState, options: BuildOptions, say: Say, *, is_remote: bool) -> None:
-    """A builder on this machine builds what is there, with a warning; a remote one has only the commit. UserError."""
+    """A local builder builds a dirty tree, with a warning; a remote one needs a pushed commit. Raises UserError."""
     short = git.commit[:12]
     where = git.remote or "a remote, of which it has none"
     dirty = "the tree has changes that no commit has"
@@ -132,11 +132,11 @@ def _dockerfile(options: BuildOptions, context: Path, builder: Builder) -> Path:
     path = Path(os.path.expanduser(options.dockerfile))
     if not path.is_file():
         raise UserError(f"there is no Dockerfile {options.dockerfile!r}; write it, or name another with --file")
-    return Path(os.path.realpath(path.parent), path.name)  # seen from the context, which has no links either
+    return Path(os.path.realpath(path.parent), path.name)  # relative to the context, which has no links either
 
 
 def _is_in_commit(dockerfile: Path, root: Path) -> bool:
-    """Where it is and where it leads: no commit says what stands elsewhere, or in a file that git ignores."""
+    """Both the file and the target of its link: a commit does not contain other places, or files that git ignores."""
     return all(
         path.is_relative_to(root) and git_state.tracks(root, path)
         for path in (dockerfile, Path(os.path.realpath(dockerfile)))
@@ -154,7 +154,7 @@ def _plan(
     is_of_commit: bool,
 ) -> BuildPlan:
     host, path = split_image(options.image)
-    if host == push.host:  # which is named twice, perhaps with what stands behind it
+    if host == push.host:  # the host is named twice, perhaps with the path behind it
         path = path.removeprefix(f"{push.path}/")
     repository = repository_of(path or context.name, "image" if options.image else "--context")
     below = os.path.relpath(dockerfile, context)
@@ -178,7 +178,7 @@ def _plan(
 
 
 def _existing(plan: BuildPlan, say: Say, *, is_remote: bool) -> str | None:
-    """A remote builder may reach a registry that is hidden from here: then the other address is asked, or nobody."""
+    """A remote builder may reach a registry that we cannot: then the pull address is asked, or none."""
     try:
         return digest_of(plan.push)
     except UserError as error:

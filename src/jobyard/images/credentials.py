@@ -41,7 +41,7 @@ def _configs() -> Iterator[Mapping[str, Any]]:
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
     podman = os.environ.get("REGISTRY_AUTH_FILE") or f"{runtime}/containers/auth.json"
     for path in (Path(docker, "config.json"), Path(podman), Path("~/.config/containers/auth.json").expanduser()):
-        with suppress(OSError, ValueError, RecursionError):  # its own tool complains of a broken file
+        with suppress(OSError, ValueError, RecursionError):  # docker or podman itself reports a broken file
             config = json.loads(path.read_bytes())
             if isinstance(config, dict):
                 yield config

@@ -50,7 +50,7 @@ class DockerBuilder:
         return digest or _pushed_digest(plan)
 
     def _with_engine(self, plan: BuildPlan, say: Say) -> str:
-        env = {"DOCKER_BUILDKIT": "0"}  # which would ask for buildx
+        env = {"DOCKER_BUILDKIT": "0"}  # BuildKit would need buildx
 
         def say_all_else(line: str) -> None:
             if not line.strip().startswith(NOTICE):
@@ -74,14 +74,14 @@ def _optional_words(plan: BuildPlan) -> Iterator[str]:
     if plan.target:
         yield f"--target={plan.target}"
     for name, value in plan.build_args.items():
-        is_in_shell = os.environ.get(name) == value  # then its name is enough: a value may be seen in the process list
+        is_in_shell = os.environ.get(name) == value  # its name is enough then: process lists show values
         yield f"--build-arg={name}" if is_in_shell else f"--build-arg={name}={value}"
     for name, value in plan.labels.items():
         yield f"--label={name}={value}"
 
 
 def _pushed_digest(plan: BuildPlan) -> str:
-    """As the engine noted it when it pushed."""
+    """As the engine recorded it when it pushed."""
     done = asked(["docker", "image", "inspect", "--format", "{{json .RepoDigests}}", str(plan.push)])
     found = json.loads(done.stdout) if done.returncode == 0 else []
     for entry in found or []:

@@ -15,11 +15,11 @@ from jobyard.model.source import GitState
 
 DIFF_BYTES_MOST = 1 << 20
 FETCH_SECONDS = 60.0
-# Asked without a person: no question for a password, and no lock that a commit in another window would trip over. Paths
-# are what they say: a file may be called `:(top)`.
+# Not interactive: no question for a password, and no lock that would block a commit in another window. Paths
+# are literal: a file may be named `:(top)`.
 _QUIETLY = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
 
-# Whatever a person's own settings leave out of it.
+# Regardless of the user's own git settings.
 _STATUS = ("status", "--porcelain=v2", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=none")
 # A form that `git apply` reads, likewise. What is changed inside a submodule would be there as `-dirty` and no more.
 _DIFF = (
@@ -30,7 +30,7 @@ NO_REMOTE = "."  # as git calls this repository itself, in a branch that follows
 
 
 class GitError(Exception):
-    """What git said."""
+    """The error message of git."""
 
 
 def look(directory: Path) -> GitState:
@@ -108,7 +108,7 @@ def tracks(root: Path, path: Path) -> bool:
 
 
 def _changes(root: Path) -> list[str]:
-    """As `git status` has them, one each. A person's settings may add lines about other things."""
+    """As in `git status`, one line each. The user's settings may add other lines."""
     return [entry for entry in git(root, *_STATUS).split("\0") if entry and not entry.startswith("#")]
 
 
@@ -163,7 +163,7 @@ def _has_commit(root: Path, branch: str, remote: str) -> bool:
 
 
 def _is_at_address(root: Path, branch: str, address: str) -> bool | None:
-    """Of an address nothing is kept here: its branch of this name is asked for, and the one that this one follows."""
+    """For a plain address git has no remote branches: ask it for the branch of this name, and for the upstream one."""
     own = f"refs/heads/{branch}"
     followed = git(root, "config", "--default", own, "--get", f"branch.{branch}.merge")
     try:
@@ -196,16 +196,16 @@ def _without_password(url: str) -> str:
 
 
 def _diff(root: Path, changed_inside: list[str]) -> str:
-    """What `git apply` would make of the commit the tree as it is. The files that git does not know are new ones.
+    """A diff that turns the commit into the present tree with `git apply`. Untracked files are new ones.
 
-    What it cannot have is named before it.
+    What a diff cannot contain is named before it.
     """
     small, large, nested = _untracked(root)
     with tempfile.TemporaryDirectory(prefix="yard-git-") as scratch:
-        index = Path(scratch, "index")  # a copy: nothing may look as if it was added
+        index = Path(scratch, "index")  # a copy: the user's own index must not change
         own = Path(root, git(root, "rev-parse", "--git-path", "index"))
         if own.exists():
-            shutil.copy2(own, index)  # with its time, by which git knows what may have changed in the same second
+            shutil.copy2(own, index)  # with its time, by which git finds files that changed in the same second
         env = {"GIT_INDEX_FILE": str(index)}
         for start in range(0, len(small), 500):  # a command line holds so many
             git(root, "add", "--intent-to-add", "--", *small[start : start + 500], env=env)

@@ -31,10 +31,10 @@ GIT_SECRET, REGISTRY_SECRET = "yard-git", "yard-registry"
 GIT_DIRECTORY = "/var/run/yard-git"
 LONGEST_SECONDS = 4 * 3600  # a pod whose builder was killed ends after so long
 PATIENCE_SECONDS = 600.0  # until a pod that has no node is given up
-SILENCE_SECONDS = 60.0  # of an API server, that a build outlives
+SILENCE_SECONDS = 60.0  # how long a build survives an API server that does not answer
 REMOVE_TRIES = 5
 POLL_SECONDS = 0.5
-REASON_POLLS = 10  # from the end of a container to what is said of its pod
+REASON_POLLS = 10  # from the end of a container to the reason in its pod
 RETRY_SECONDS = 2.0
 HOPELESS = frozenset(
     {"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError"}
@@ -93,7 +93,7 @@ class EndedContainer(NamedTuple):
     code: int
     lines: tuple[str, ...]  # the last ones of its log
     message: str  # the last one of its own
-    why: str  # it was ended by others, as for want of memory; empty: it ended by itself
+    why: str  # it was killed, for example out of memory; empty: it ended by itself
 
 
 @dataclass(frozen=True)
@@ -102,14 +102,14 @@ class KanikoBuilder:
     annotations: Mapping[str, str] = field(default_factory=dict)  # who builds, and where that was asked for
     kaniko_image: str = KANIKO_IMAGE
     git_image: str = GIT_IMAGE
-    warn: Say | None = None  # hears what is left behind; None: the log does
+    warn: Say | None = None  # gets a warning about what is left behind; None: the log does
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 
     is_remote = True
 
     def check(self) -> None:
-        """Whether the cluster takes it, it says when it is asked."""
+        """Nothing to check here: the cluster says at the build whether it accepts the pod."""
 
     def default_dockerfile(self, context: Path) -> Path | None:
         return next((context / name for name in NAMES if (context / name).is_file()), None)
@@ -131,7 +131,7 @@ class KanikoBuilder:
             code, lines, message, why = self._finish(name, BUILD, say)
             if code != 0 and why:
                 raise BuildFailed(f"the image was not built, for pod {name} was ended: {why}", lines)
-            if code != 0 and any("push permission" in line for line in lines):  # it asks before it builds
+            if code != 0 and any("push permission" in line for line in lines):  # kaniko checks that before it builds
                 raise BuildFailed(
                     f"nothing was built, for the registry {plan.push.registry.host} does not take "
                     f"{plan.push.untagged}: {reason_of(lines)}",
@@ -148,7 +148,7 @@ class KanikoBuilder:
             self._remove(name, self.warn or say)
 
     def _remove(self, name: str, warn: Say) -> None:
-        """A cluster that does not answer is asked again. What is left is told, and no error: the build has its own."""
+        """Retries a cluster that does not answer. A pod that is left is a warning: the build has its own error."""
         for left in reversed(range(REMOVE_TRIES)):
             try:
                 self.cluster.remove_pod(name)

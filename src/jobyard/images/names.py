@@ -108,7 +108,7 @@ def commit_tag(git: GitState, words: Mapping[str, object]) -> str:
 
 
 def personal_tag(user: str, token: str) -> str:
-    """For a tree that is in no commit: nobody else's image, and no other one of the same person."""
+    """For a tree that is in no commit: unique for this user and this tree."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", user).strip("-.")[:60] or "unknown-user"
     return f"{name}-{token}"
 

@@ -14,7 +14,7 @@ from jobyard.images.docker import build_words
 from jobyard.images.protocol import BuildPlan, Built, Say
 from jobyard.images.running import asked, check_build, check_push, reason_of, run_logged
 
-PROGRAMS = ("buildah", "podman")  # podman builds with buildah's code; the tool itself needs less around it
+PROGRAMS = ("buildah", "podman")  # podman builds with buildah's code; buildah itself needs less
 NAMES = ("Containerfile", "Dockerfile")  # in the order in which they look
 
 

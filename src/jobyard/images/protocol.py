@@ -44,7 +44,7 @@ class Built:
 
 
 class Builder(Protocol):
-    """Without a yard and without state. A builder that is remote sees the commit, and nothing of this machine."""
+    """Independent of any yard, and stateless. A remote builder sees the commit, and no file of this machine."""
 
     is_remote: bool
 

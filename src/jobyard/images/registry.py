@@ -56,12 +56,12 @@ def digest_of(name: ImageName) -> str | None:
     digest = answered.headers.get("docker-content-digest", "")
     if _DIGEST.fullmatch(digest):
         return digest
-    answered = _ask(opener, "GET", url, headers, name.registry)  # a registry need not send it: it is the content's own
+    answered = _ask(opener, "GET", url, headers, name.registry)  # a registry need not send the digest
     return f"sha256:{hashlib.sha256(answered.body).hexdigest()}" if _is_manifest(answered) else None
 
 
 def _is_manifest(answered: Answered) -> bool:
-    """A page that asks for a login is an answer too."""
+    """Not every answer is one: it may be a login page."""
     kind = answered.headers.get("content-type", "").partition(";")[0].strip().lower()
     return answered.status == 200 and kind in MANIFESTS
 
@@ -73,7 +73,7 @@ def parse_challenge(header: str) -> Challenge:
 
 
 def _authorization(opener: OpenerDirector, answered: Answered, name: ImageName) -> str:
-    """The header to ask again with; empty where we have nothing to show."""
+    """The header for the second request; empty where we have no credentials."""
     challenge = parse_challenge(answered.headers.get("www-authenticate", ""))
     credentials = credentials_for(name.registry.host)
     if challenge.scheme == "basic":
@@ -85,7 +85,7 @@ def _authorization(opener: OpenerDirector, answered: Answered, name: ImageName) 
 
 
 def _may_be_asked(realm: str, registry: Registry) -> bool:
-    """A password leaves over plain HTTP only where the registry itself is reached so."""
+    """A password is sent over plain HTTP only where the registry itself uses it."""
     return realm.startswith("https://") or (registry.is_plain and realm.startswith("http://"))
 
 
@@ -126,7 +126,7 @@ def _ask(
 ) -> Answered:
     request = Request(url, data, {"User-Agent": f"jobyard/{__version__}"}, method=method)
     for header, value in headers.items():
-        is_ours_alone = header == "Authorization"  # not for whom a redirect leads to
+        is_ours_alone = header == "Authorization"  # not sent on to the target of a redirect
         (request.add_unredirected_header if is_ours_alone else request.add_header)(header, value)
     try:
         with opener.open(request, timeout=ANSWER_SECONDS) as answer:

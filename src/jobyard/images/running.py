@@ -23,7 +23,7 @@ _REFUSED = re.compile(
 _UNREACHABLE = re.compile(
     r"dial tcp|connection refused|no such host|i/o timeout|no route to host|TLS handshake|HTTP response to HTTPS", re.I
 )
-# What programs say last although it is not the reason.
+# Last lines of programs that are not the reason.
 _BALLAST = re.compile(
     r"^\s*$|^-+$|^\s*\d* ?\|?>>>|^DEPRECATED|Removing intermediate container|^time=|^exit status \d+$"
 )
@@ -52,7 +52,7 @@ def run_logged(words: Sequence[str], say: Say, env: Mapping[str, str] | None = N
 
 
 def asked(words: Sequence[str], env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """A short question to a program."""
+    """Run a program that answers quickly."""
     return subprocess.run(
         words,
         stdin=subprocess.DEVNULL,

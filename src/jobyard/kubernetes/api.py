@@ -32,26 +32,26 @@ MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 JSON = "application/json"
 OPENED = "OPENED"
-# A bookmark comes about every minute: a watch that is silent for longer may be a connection that nobody holds any more.
+# A bookmark comes about every minute: a watch that is silent for longer may be a dead connection.
 SILENT_SECONDS = 150.0
-PAUSE_SECONDS = 0.2  # before a question is asked again; each time twice as long
-HEARTBEAT_SECONDS = 20.0  # a link that died shows, and one that idles is not cut by a proxy
-# As other clients of the API server: so many questions in a second, and some more at once.
+PAUSE_SECONDS = 0.2  # before the first retry; doubled each time (exponential backoff)
+HEARTBEAT_SECONDS = 20.0  # to notice a dead link, and to keep a proxy from closing an idle one
+# Rate limit, as in other clients of the API server: so many requests per second, and some more at once.
 QUESTIONS_PER_SECOND = 200.0
 QUESTIONS_AT_ONCE = 400
-# After these the API server asks to come again later, and says when.
+# With these the API server asks for a later retry, and says when.
 _LATER = frozenset({429, 503, 504})
 _VERBS = {"GET": "get", "POST": "create", "DELETE": "delete", "PATCH": "patch"}
 _LOST = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 class Api:
-    """One identity at one cluster. `calls` counts what was asked, by verb and kind of object."""
+    """One identity at one cluster. `calls` counts requests, by verb and kind of object."""
 
     def __init__(self, identity: Identity, patience: Patience = SERVERS) -> None:
         self._identity = identity
         self._configuration = identity.configuration
-        # Of sockets: they last as long as who uses them. Questions have times of their own.
+        # For sockets no timeout: they last as long as their users need. Requests have timeouts of their own.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=patience.connect_seconds)
         self._configuration.client_session_kwargs = {"timeout": timeout}
         self._client = ApiClient(identity.configuration)
@@ -67,7 +67,7 @@ class Api:
         return cls(await identity_for(config), patience)
 
     async def keep_identity(self) -> None:
-        """Until cancelled, or at once where nothing runs out."""
+        """Runs until cancelled; returns at once where no token expires."""
         await self._identity.keep()
 
     async def close(self) -> None:
@@ -82,14 +82,14 @@ class Api:
         return await self.ask("POST", path, body, query)
 
     async def apply(self, path: str, body: Object, **query: str) -> Object:
-        """Server-side: it is there afterwards, as it is here, whether it was there before or not."""
+        """Server-side apply: afterwards the object exists in this form, whether it existed before or not."""
         return await self.ask("PATCH", path, body, {"force": "true", **query}, kind=APPLY)
 
     async def patch(self, path: str, body: Object) -> Object:
         return await self.ask("PATCH", path, body)
 
     async def delete(self, path: str, *, grace_seconds: int | None = None) -> None:
-        """With all that it owns. Gone already: nothing."""
+        """With all that it owns. Does nothing if it is gone already."""
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
@@ -111,8 +111,8 @@ class Api:
     ) -> Object:
         """`kind` is that of the body; a PATCH merges, unless it says otherwise.
 
-        Asks again when told to come later, or when nobody answered, as often as its patience goes; all that we ask may
-        be asked twice, but for what is to be created. Raises Refused, or Unavailable.
+        Retries when told to, or when there was no answer, as often as its patience allows; all our requests may
+        be sent twice, except those that create. Raises Refused, or Unavailable.
         """
         kind = kind or (MERGE if method == "PATCH" else JSON)
         verb = "apply" if kind == APPLY else _VERBS[method]
@@ -139,7 +139,7 @@ class Api:
                 raise refusal(response.status, data, response.reason)
             try:
                 answer: Object = json.loads(data)
-            except ValueError as error:  # a proxy's page, say
+            except ValueError as error:  # for example a page of a proxy
                 raise Unavailable(f"the cluster at {self.host} does not answer as one: {data[:80]!r}") from error
             return answer
         told = refusal(response.status, data, response.reason)
@@ -220,7 +220,7 @@ class Api:
             yield opened
 
     async def _no_socket(self, path: str, query: Query, error: aiohttp.WSServerHandshakeError) -> Refused:
-        """A handshake brings a number only; the same question without one brings the words."""
+        """A failed handshake has only a status; the same request without a websocket returns the message."""
         try:
             async with await self._open("GET", path, None, query, seconds=self._patience.answer_seconds) as response:
                 if response.status == error.status:
@@ -258,7 +258,7 @@ class Api:
         return f"{self.host}{path}" + (f"?{urlencode(query)}" if query else "")
 
     async def _headers(self) -> dict[str, str]:
-        """Those that say who we are; a token that has run out is fetched anew by the library."""
+        """The headers with our identity; the library renews an expired token."""
         headers: dict[str, str] = {"User-Agent": "jobyard"}
         await self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
         return headers

@@ -14,11 +14,11 @@ from jobyard.model.node import ClusterConfig
 
 Answer = TypeVar("Answer")
 _END = object()
-END_SECONDS = 10.0  # so long what a signal broke off may take to end
+END_SECONDS = 10.0  # how long a call that a signal interrupted may take to end
 
 
 class BlockingApi:
-    """One Api for several threads at once. Nothing is asked by making it. Whoever made it closes it."""
+    """One Api for several threads at once. Creating it connects nowhere. Its creator closes it."""
 
     def __init__(self, config: ClusterConfig, patience: Patience) -> None:
         """Raises UserError where there is no way to the cluster."""
@@ -28,7 +28,7 @@ class BlockingApi:
         self.api = opened.result()
 
     def run(self, work: Awaitable[Answer]) -> Answer:
-        """What a signal breaks off is ended first: what is asked next, as for the removal of a pod, is asked alone."""
+        """A call that a signal interrupts is ended first, so that the next one (the removal of a pod) runs alone."""
         asked = _answer(work)
         try:
             return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
@@ -37,7 +37,7 @@ class BlockingApi:
             raise
 
     def each(self, items: AsyncGenerator[Answer, None]) -> Iterator[Answer]:
-        """As they come. Who stops early ends it."""
+        """The items as they come. A caller that stops early ends the stream."""
         item: Any
         try:
             while (item := self.run(anext(items, _END))) is not _END:
@@ -75,7 +75,7 @@ async def _answer(work: Awaitable[Answer]) -> Answer:
 
 
 async def _end(work: Coroutine[Any, Any, Any]) -> None:
-    """A signal may have come before anybody had its task in hand, and so it is looked for."""
+    """A signal may have come before the task was stored, so it is searched for."""
     tasks = [task for task in asyncio.all_tasks() if task.get_coro() is work]
     for task in tasks:
         task.cancel()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
-V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"  # only the newer one can say that the input is at its end
+V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"  # only the newer one can signal the end of the input
 Object = dict[str, Any]
 Query = Sequence[tuple[str, str]]
 

@@ -13,13 +13,13 @@ from jobyard.model.units import whole_number
 
 Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
-NGPU = "NGPU"  # how the GenAI workload manager tells a container of its GPUs
+NGPU = "NGPU"  # the variable in which the GenAI workload manager gives a container its number of GPUs
 _PROCESSES = re.compile(r"(--num[_-]processes(?:=|\s+))\d+\b")
 _FLAG = re.compile(r"--num[_-]processes")
 
 
 def gpus_of(container: Object) -> tuple[int, int]:
-    """What a container asks for at least and at most; one that is not said is as the other."""
+    """Request and limit of a container; a missing one equals the other."""
     resources = container.get("resources") or {}
     least, most = ((resources.get(key) or {}).get(GPU) for key in ("requests", "limits"))
     return int(least if least is not None else most or 0), int(most if most is not None else least or 0)
@@ -31,8 +31,8 @@ def pod_gpus(pod: Object) -> int:
 
 
 def give_gpus(pod: Object, gpus: int) -> None:
-    """Let a pod's spec have so many in all: one container gets what the others leave, and is told so where it asks:
-    in NGPU and `--num_processes`, which are put nowhere where they are not. A pod without GPUs stays as it is.
+    """Give a pod's spec so many GPUs in all: one container gets what the others leave. It reads the number from
+    NGPU and `--num_processes`, where it has them already. A pod without GPUs stays as it is.
 
     That container is the one with a range, else the first that has any.
     """

@@ -24,12 +24,12 @@ IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 class Identity(NamedTuple):
     configuration: Configuration
-    namespace: str  # where it asks, unless told otherwise
+    namespace: str  # the default namespace
     loader: Any = None  # of a kubeconfig
 
     async def keep(self) -> None:
-        """Until cancelled: programs that a kubeconfig names for tokens are asked again before these run out."""
-        if getattr(self.loader, "token", None):  # others have certificates, or nothing at all, as behind a proxy
+        """Until cancelled: tokens from programs of the kubeconfig are renewed before they expire."""
+        if getattr(self.loader, "token", None):  # others have certificates, or nothing at all (behind a proxy)
             await kube_config.refresh_token(self.loader, self.configuration)
 
 

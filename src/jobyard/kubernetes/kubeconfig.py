@@ -22,7 +22,7 @@ NOWHERE = (
 
 @dataclass(frozen=True)
 class ClusterWords:
-    """What the flags say; empty: as the environment has it."""
+    """The flags; empty: as in the environment."""
 
     name: str = DEFAULT
     kubeconfig: str = ""
@@ -52,7 +52,7 @@ def config_of_known(words: ClusterWords, kubeconfig: str, environ: Mapping[str, 
     if words.kubeconfig and str(Path(words.kubeconfig).expanduser().absolute()) != kubeconfig:
         return config_here(words, environ)
     if words.context and kubeconfig:
-        _context_of([Path(path) for path in kubeconfig.split(os.pathsep)], words.context)  # or it is misspelt
+        _context_of([Path(path) for path in kubeconfig.split(os.pathsep)], words.context)  # raises where it is misspelt
     return config_elsewhere(replace(words, kubeconfig=""))
 
 

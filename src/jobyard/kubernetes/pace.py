@@ -7,7 +7,7 @@ import time
 
 
 class Pace:
-    """So many turns in a second, and at most so many saved up."""
+    """So many requests per second, and at most so many at once after a pause."""
 
     def __init__(self, per_second: float, most: int) -> None:
         self._per_second, self._most = per_second, most

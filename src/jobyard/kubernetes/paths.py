@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 
 class ApiResource(NamedTuple):
-    """Of a kind of object. With the group of `api_version`, `plural` is what permissions are given for."""
+    """A kind of object (group, version, resource). RBAC grants rights to the group of `api_version` and `plural`."""
 
     api_version: str
     plural: str

@@ -11,5 +11,5 @@ class Patience(NamedTuple):
     connect_seconds: float
 
 
-SERVERS = Patience(5, 30.0, 10.0)  # nobody sits at a terminal, and what is given up is somebody's job
-CALLERS = Patience(1, 60.0, 30.0)  # who asked can ask again
+SERVERS = Patience(5, 30.0, 10.0)  # no user waits, and giving up would fail a job
+CALLERS = Patience(1, 60.0, 30.0)  # a user waits, and can try again

@@ -18,7 +18,7 @@ _POWERS = {"n": -3, "u": -2, "m": -1, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E
 
 
 def quantity(text: str | float) -> Fraction:
-    """Of the API server's own objects: `500m`, `2`, `16Gi`, `1e3`. What cannot be read counts as 0."""
+    """Of the API server's own objects: `500m`, `2`, `16Gi`, `1e3`. An unreadable one counts as 0."""
     return _parse(str(text)) or Fraction(0)
 
 

@@ -29,7 +29,7 @@ class Refused(Rejected):
 
     @property
     def is_final(self) -> bool:
-        """Is it about what was asked, and not about who asked, or a server that is not well?"""
+        """Would a retry fail too? Yes where the request is wrong; not for missing rights, or a server in trouble."""
         return not self.is_forbidden and self.status < 500 and (self.status != 409 or self.is_there_already)
 
 

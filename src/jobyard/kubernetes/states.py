@@ -15,7 +15,7 @@ def phase_of(pod: Object) -> str:
 
 
 def is_over(pod: Object) -> bool:
-    """Will it never run again? Not before its phase says so: until then its controller takes it for active, and may
+    """Will it never run again? Only its phase decides: until then its controller counts it as active, and may
     delete it and begin anew when there is to be less at once."""
     return phase_of(pod) in ENDED
 

@@ -15,33 +15,33 @@ log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 PAGE = "500"  # objects in one answer
-TOO_OLD = 410  # what happened since that version is no longer known
+TOO_OLD = 410  # the changes since that version are no longer known
 AGAIN_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class Watching:
     """One collection of objects by name (with the namespace before it, where there are several).
 
-    `changed` gets each object that came or changed, with False, and each that went in its last form, with True.
+    `changed` gets each new or changed object with False, and each deleted one, in its last form, with True.
     """
 
     def __init__(self, path: str, changed: Callable[[Object, bool], None], **selectors: str) -> None:
         self.path = path
         self.objects: dict[tuple[str, str], Object] = {}
-        self.is_complete = asyncio.Event()  # the list was read, and nobody knows of a gap since
+        self.is_complete = asyncio.Event()  # the list was read, and no gap is known since
         self._changed = changed
         self._selectors = selectors
         self._version = ""
         self._failures = 0
 
     async def run(self, api: Api, lost: Callable[[str], None]) -> None:
-        """Until cancelled, or refused for good: that is raised. `lost` hears of every cut in words."""
+        """Until cancelled. Raises a final refusal. `lost` gets a sentence for every lost connection."""
         while True:
             try:
                 if not self._version:
                     await self._list(api)
                 async for kind, seen in api.watch(self.path, self._version, **self._selectors):
-                    if kind == OPENED:  # not before: who asks again and again in vain knows of no gap only then
+                    if kind == OPENED:  # only now: a watch that could not be opened may have missed changes
                         self._failures = 0
                         self.is_complete.set()
                         continue
@@ -51,7 +51,7 @@ class Watching:
             except Refused as refused:
                 if refused.is_forbidden or refused.is_absent:
                     raise
-                if refused.status != TOO_OLD or not self.is_complete.is_set():  # a new list was too old at once
+                if refused.status != TOO_OLD or not self.is_complete.is_set():  # even a new list was too old
                     await self._pause(str(refused), lost)
                 self.is_complete.clear()
                 self._version = ""

@@ -395,14 +395,14 @@ def _build(builder: Mapping[str, Any], image: str) -> BuildRequest:
 
 
 def image_note(image: str, *, is_for_pods: bool) -> str:
-    """Of an image that nobody builds."""
+    """A note about an image that is not built."""
     if is_for_pods:
         return f"image {image!r} is not built: the cluster must be able to pull it"
     return f"image {image!r} is neither built nor used: the command runs in the directory of submission"
 
 
 def _pod_notes(manifest: Mapping[str, Any], types: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """What is written down and does not reach the pods."""
+    """Notes about fields that have no effect in pods."""
     spec = manifest["spec"]
     yield image_note(spec["image"], is_for_pods=True)
     for name in ("tensorboard", "rayVersion", "debug", "storage"):
@@ -414,7 +414,7 @@ def _pod_notes(manifest: Mapping[str, Any], types: Mapping[str, Mapping[str, Any
 
 
 def _notes(manifest: Mapping[str, Any], types: Mapping[str, Mapping[str, Any]], overrides: Overrides) -> Iterator[str]:
-    """One sentence for each thing that is written down but has no effect here."""
+    """One note for each field that has no effect here."""
     spec = manifest["spec"]
     what = "containers" if overrides.container else "plain processes"
     together = ", which start together" if spec["operator"] == "pytorch" else ", one per completion"

@@ -8,7 +8,7 @@ from jobyard.errors import UserError
 from jobyard.model.job import ArrayRange
 from jobyard.model.progressions import TooManyRanges, first_duplicate
 
-MAX_TASKS = 10_000_000  # a slip of the keyboard (`0-99999999999`) must not become a job
+MAX_TASKS = 10_000_000  # a typing error (`0-99999999999`) must not become a job
 
 _PIECE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?")
 _HELP = "write 0-99, 0-99%10 (at most 10 at once), 1-9:2 (every second) or 1,3,5-7"
@@ -28,7 +28,7 @@ def parse_array(text: str, field: str = "--array") -> tuple[ArrayRange, int | No
     try:
         twice = first_duplicate(map(_range, pieces))
     except TooManyRanges:
-        raise UserError(f"{field}: the pieces of {text[:40]!r} lie across each other; write them in order") from None
+        raise UserError(f"{field}: the pieces of {text[:40]!r} overlap too often; write them in order") from None
     if twice is not None:
         raise UserError(f"{field}: {text!r} names {twice} twice; each id may stand once")
     return ArrayRange(tuple(_joined(pieces))), limit

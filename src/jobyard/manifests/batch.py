@@ -141,7 +141,7 @@ def _first_unreadable(portion: list[str]) -> str | None:
     if last == "all":
         names = {line.rpartition(" ")[2] for line in imported}
         return next((line for index, line in enumerate(portion) if f"f{index}" not in names), None)
-    # Some errors, as in `echo $(ls`, end bash instead of one import: the culprit is in one of the halves.
+    # Some errors, as in `echo $(ls`, end bash instead of one import: search the halves for the bad line.
     half = len(portion) // 2
     bad = _first_unreadable(portion[:half])
     return bad if bad is not None else _first_unreadable(portion[half:])
@@ -163,7 +163,7 @@ def _portions(commands: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _bash_n(command: str) -> str:
-    """What `bash -n` says about one line, with what it lets pass: empty if the line is complete."""
+    """The message of `bash -n` about one line, also for what it only warns about; empty if the line is complete."""
     trailing = len(command) - len(command.rstrip("\\"))
     checked = _bash(["-n"], command + "\n", {})
     said = checked.stderr.strip()

@@ -42,7 +42,7 @@ class Part:
         return part.value if part is not None and isinstance(part.value, str) and part.sort != "null" else ""
 
     def at(self, *keys: str) -> Part:
-        """The part under these keys, or the nearest one above it that exists: for messages."""
+        """The part under these keys, or the nearest existing one above it: for messages."""
         part = self
         for key in keys:
             part = part.get(key) or part

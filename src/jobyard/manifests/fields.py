@@ -198,7 +198,7 @@ class MapOf(FieldType):
 
 @dataclass(frozen=True)
 class Anything(FieldType):
-    """Not looked into: what another executor will read."""
+    """Not checked here: the executor reads it."""
 
     def read(self, part: Part, path: str) -> Part:
         return part
@@ -224,7 +224,7 @@ class RecordType(FieldType):
     """A mapping with known keys. What was not written is not in the result; `filled` adds the defaults."""
 
     fields: Mapping[str, Field]
-    rules: Mapping[str, Any] = field(default_factory=dict)  # what JSON Schema says beyond the single fields
+    rules: Mapping[str, Any] = field(default_factory=dict)  # rules of JSON Schema that concern several fields
 
     def read(self, part: Part, path: str) -> dict[str, Any]:
         inside = path or "top level"

@@ -40,7 +40,7 @@ def with_kind(spec: JobSpec, field: str = "kind") -> JobSpec:
 
 
 def _ray(spec: JobSpec, group: GroupSpec, field: str) -> JobSpec:
-    """The command runs once, on the head, and Ray makes of the workers what it says; a range is Ray's to use."""
+    """The command runs once, on the head, and uses the workers through Ray; Ray itself scales within a range."""
     workers = spec.elastic.workers if spec.elastic is not None else None
     if spec.elastic is not None and spec.elastic.gpus:
         raise UserError(f"{field}: the GPUs of a RayJob's workers cannot be a range; give a plain number")
@@ -49,6 +49,6 @@ def _ray(spec: JobSpec, group: GroupSpec, field: str) -> JobSpec:
     worker = replace(group, name="worker", count=group.size, completions=1, parallelism=None)
     if workers is not None:
         worker = replace(worker, count=workers[0], count_most=workers[1])
-        if spec.training == Training():  # it was thought to be one for its range alone
+        if spec.training == Training():  # it counted as training only because of its range
             spec = replace(spec, training=None)
     return replace(spec, groups=(head, worker), gang=True, elastic=None)

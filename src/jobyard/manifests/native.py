@@ -78,7 +78,7 @@ class CommandKind(FieldType):
 
 
 def _as_written(check: Callable[[str, str], object]) -> Callable[[str, str], str]:
-    """A parser that only checks: the text itself is what `Overrides` and `spread` take."""
+    """A parser that only checks: `Overrides` and `spread` take the text itself."""
 
     def parse(text: str, path: str) -> str:
         check(text, path)
@@ -360,7 +360,7 @@ def _gpu_spans(given: Mapping[str, Any]) -> list[tuple[str, Span]]:
 
 
 def _changes_sizes(overrides: Overrides) -> bool:
-    """Flags may put right what contradicts itself in the manifest."""
+    """Flags may correct a contradiction in the manifest."""
     said = (overrides.gpus, overrides.workers, overrides.array, overrides.each_line, overrides.limit)
     return any(value is not None for value in (*said, overrides.whole_node))
 

@@ -22,8 +22,8 @@ from jobyard.model.resources import Resources
 from jobyard.yaml_text import value_of
 
 GANGS = frozenset({"PyTorchJob", "RayJob"})
-GRACE_SECONDS = 30  # of a pod that does not say
-# What flags can say of a job whose object is written already.
+GRACE_SECONDS = 30  # the default of Kubernetes
+# Flags that are allowed with a user's own object.
 _TAKEN = frozenset({"name", "priority", "after", "retries", "on", *WORDS})
 
 
@@ -180,7 +180,7 @@ def _ray_groups(spec: Part) -> Iterator[Found]:
 
 
 def _with_submitter(spec: Part, head: Resources) -> Resources:
-    """The pod that hands the command in has no slot of its own: what it takes is held with the head."""
+    """The pod that submits the command has no slot of its own: its resources are counted with the head."""
     if (spec.text_of("submissionMode") or "K8sJobMode") != "K8sJobMode":
         return head
     taken, path = DEFAULT_SUBMITTER, "spec.submitterPodTemplate.spec"
@@ -296,7 +296,7 @@ def _gpu_range(template: Part, path: str) -> tuple[str, Part, tuple[int, int]] |
         has_both = all((resources.get(key) or resources).get(GPU) is not None for key in ("requests", "limits"))
         if has_both and low != high:
             found = (f"{inside}.resources", resources)
-        if not has_both:  # who says one of them means both
+        if not has_both:  # one of them alone means both
             low = high = max(low, high)
         least, most = least + low, most + high
     return (*found, (least, most)) if found else None

@@ -27,7 +27,7 @@ from jobyard.model.job import Dependency, GroupSpec, JobSpec, Lines, Volume
 from jobyard.model.resources import Resources
 from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_percent, parse_size_mib, whole_number
 
-RESERVED_NAMES = YARD_NAMES  # whoever could set them could make a task report as another one
+RESERVED_NAMES = YARD_NAMES  # with them a task could report as another one
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -197,7 +197,9 @@ def parse_copied(text: str, workdir: str, field: str, *, must_exist: bool = True
     """A path inside the working directory, relative to it; `.` is all of it. Links are not followed."""
     path = os.path.normpath(os.path.join(workdir, os.path.expanduser(text)))
     inside = os.path.relpath(path, workdir or ".")
-    if os.path.isabs(text) and inside.startswith(".."):  # written out in full, while we came here through a link
+    if os.path.isabs(text) and inside.startswith(
+        ".."
+    ):  # an absolute path, while the working directory was reached through a link
         inside = os.path.relpath(path, os.path.realpath(workdir or "."))
     if not text or "\0" in text or inside == ".." or inside.startswith("../"):
         raise UserError(f"{field}: {text!r} is not inside the working directory {workdir}; name a path below it")

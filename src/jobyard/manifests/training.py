@@ -20,7 +20,7 @@ _LARGEST = 2**31 - 1
 
 
 def parse_span(text: str | int, field: str, *, least: int = 0) -> Span:
-    """`2`, `1..8`, or `1..` for as many as there are. A range begins at 1: nothing at all is no size of a job."""
+    """`2`, `1..8`, or `1..` for as many as there are. A range begins at 1: a job cannot have size 0."""
     match = _SPAN.fullmatch(str(text))
     if not match:
         raise UserError(
@@ -61,7 +61,7 @@ def _with_range(spec: JobSpec, name: str, span: Span) -> JobSpec:
     known = spec.elastic or Elastic()
     changed = replace(known, **{name: span if span[0] < span[1] else None})
     elastic = None if changed == Elastic() else changed
-    # Who can change its size reports and yields, so it is a training job.
+    # A job that can change its size reports and can be preempted, so it is a training job.
     return replace(spec, elastic=elastic, training=spec.training or (Training() if elastic else None))
 
 

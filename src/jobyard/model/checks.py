@@ -99,7 +99,7 @@ def _many_check(args: tuple[Any, ...], limit: Items) -> Check:
 
 
 def _number(value: float, where: str, limit: Number) -> None:
-    # Not a number is neither less nor more than anything, and an int may be too large to become a float.
+    # NaN compares false with everything, and an int may be too large to become a float.
     is_within = limit.least < value <= limit.most if limit.is_more else limit.least <= value <= limit.most
     if not is_within:
         at_least = f"{'more than' if limit.is_more else 'at least'} {limit.least:.16g}"
@@ -141,7 +141,7 @@ def _variables(variables: Mapping[str, str], where: str, *, of_shell: bool) -> N
 
 
 def _around(text: str, index: int) -> str:
-    """The text as it can be shown anywhere, cut to what is near the place."""
+    """The text near this position, safe to print anywhere."""
     begin = max(0, index - 20)
     return ascii(text[begin : begin + 40])
 

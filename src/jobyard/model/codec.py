@@ -21,7 +21,7 @@ T = TypeVar("T")
 Decoder = Callable[[Any, str], Any]
 LARGEST_INT = 2**63  # what SQLite, JSON readers and floats still take
 
-_SHORT = Repr()  # of a value that may be as large as a request
+_SHORT = Repr()  # shortens a value in a message: it may be as large as a request
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
 
@@ -36,7 +36,7 @@ class _Field(NamedTuple):
 
 
 def encode(value: Any, *, defaults: bool = False) -> Any:
-    """JSON-ready data. With `defaults`, fields at their default are written out too (for those who read it)."""
+    """JSON-ready data. With `defaults`, fields at their default are written out too (for programs that read it)."""
     if value is None or type(value) in (str, int, float, bool):
         return value
     if isinstance(value, Enum):
@@ -132,7 +132,7 @@ def _tuple_decoder(args: tuple[Any, ...]) -> Decoder:
 
 
 def _named_tuple_decoder(kind: Any) -> Decoder:
-    """The last fields may be missing if they have defaults: whoever wrote it did not know them yet."""
+    """The last fields may be missing if they have defaults: an older version wrote the data."""
     decode_items = _tuple_decoder(tuple(get_type_hints(kind).values()))
     defaults = kind._field_defaults
 

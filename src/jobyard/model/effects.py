@@ -22,7 +22,7 @@ class Launch(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Stop(Effect):
-    """End these attempts: the polite signal, the grace, the hard one. One that has not started never will."""
+    """End these attempts: SIGTERM, the grace period, SIGKILL. An attempt that has not started never will."""
 
     attempts: tuple[AttemptId, ...]
     grace_seconds: float
@@ -30,7 +30,7 @@ class Stop(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Yield(Effect):
-    """Ask these attempts to stop at their next checkpoint; after the deadline they are ended as by Stop.
+    """Ask these attempts to stop at their next checkpoint; after the deadline they are ended as by Stop (preemption).
 
     One that has not started never will. One that cannot stop by itself (`at_once`) is ended as by Stop, now.
     """
@@ -57,7 +57,7 @@ class Withdraw(Effect):
 
 @dataclass(frozen=True, slots=True)
 class JobEnded(Effect):
-    """On a cluster: what is left of its objects may go, also where none of its tasks has a slot."""
+    """On a cluster: its objects may be deleted now, also where none of its tasks has a slot."""
 
     job: str
 

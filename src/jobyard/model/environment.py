@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Of whoever submits, and of no use to a task: they open the yard itself, or its database.
+# Of the submitter, and of no use to a task: they give access to the yard itself, or to its database.
 NEVER_KEPT = frozenset({"YARD_TOKEN", "YARD_URL", "YARD_DB"})
 # Set for tasks by the server and the agent. Nobody else sets them, and a job submitted from inside a task does not take
 # them for its own.

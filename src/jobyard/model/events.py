@@ -45,7 +45,7 @@ class Used(NamedTuple):
 
     attempt: AttemptId
     memory_mib: int
-    gpu_memory_mib: int  # on the device where it has most
+    gpu_memory_mib: int  # on the device where it uses most
     gpu_percent: int | None  # mean over its devices; None: they do not tell
 
 
@@ -90,7 +90,7 @@ class NodeResumed(Event):
 
 @dataclass(frozen=True, slots=True)
 class NodeWentAway(Event):
-    """The link is lost and a lease runs: nothing new goes there, what runs there still counts as running."""
+    """The link is lost and a lease runs: nothing new is placed there, what runs there still counts as running."""
 
     node: str
     at: float
@@ -116,7 +116,7 @@ class NodeLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class NodeMeasured(Event):
-    """What others hold, which decides; load and use of GPUs, which people see."""
+    """What others hold (the scheduler uses it), and the load and use of GPUs (shown to people)."""
 
     ephemeral: ClassVar[bool] = True
     node: str
@@ -156,7 +156,7 @@ class QuotaMeasured(Event):
 
 @dataclass(frozen=True, slots=True)
 class AttemptsAwaited(Event):
-    """What attempts wait for that were handed to a cluster and do not run yet."""
+    """Why attempts that were handed to a cluster do not run yet."""
 
     ephemeral: ClassVar[bool] = True
     items: tuple[Awaited, ...]
@@ -165,7 +165,7 @@ class AttemptsAwaited(Event):
 
 @dataclass(frozen=True, slots=True)
 class SlotMoved(Event):
-    """A cluster runs a slot's task on another node than the scheduler had thought of."""
+    """A cluster runs a slot's task on another node than the scheduler had chosen."""
 
     slot: str
     node: str
@@ -272,7 +272,7 @@ class PriorityChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class JobAnnotated(Event):
-    """Words that other programs keep with a job; None takes one away. The yard itself reads none of them."""
+    """Annotations that other programs store with a job; None removes one. The yard itself reads none of them."""
 
     job: str
     annotations: Mapping[str, str | None]
@@ -311,9 +311,9 @@ class UseMeasured(Event):
 
 @dataclass(frozen=True, slots=True)
 class YieldRequested(Event):
-    """Its running tasks are to stop at their next checkpoint and wait again; with a size, to come back that large.
+    """Preemption: its running tasks stop at their next checkpoint and wait again; with a size, they restart that large.
 
-    `to_the_back` puts it behind everybody of its priority who waits now.
+    `to_the_back` puts it behind all jobs of its priority that wait now.
     """
 
     job: str
@@ -325,7 +325,7 @@ class YieldRequested(Event):
     by: str = ""
     # Of one that the scheduler asks.
     stops_for: str = ""  # the job that it makes room for
-    claim: tuple[Placement, ...] = ()  # room that is kept for it, beyond what it has, if it is to grow
+    claim: tuple[Placement, ...] = ()  # resources that are kept for it, beyond what it has, if it is to grow
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ def _of_programs(words: list[str]) -> Verdict:
     is_wrapper = words[0] in _WRAPPERS or name_of(words[0]) in _WRAPPERS
     for index, word in enumerate(words):
         if HOLE in word:
-            assignment = _ASSIGNMENT.match(word)  # of `env`, `sudo` and whoever takes variables as arguments
+            assignment = _ASSIGNMENT.match(word)  # for `env`, `sudo` and others that take variables as arguments
             if assignment and (refusal := _of_assignment(assignment)):
                 return Verdict(refusal)
             if _CALL.search(word) or (index and _CODE_FLAG.fullmatch(words[index - 1]) and _SOME_CODE.search(word)):
@@ -230,12 +230,12 @@ def _is_next(words: list[str], index: int) -> bool:
 
 
 def _may_vanish(word: str) -> bool:
-    """It may be an option, several words, or nothing at all: then the next word is in its place."""
+    """It may expand to an option, several words, or nothing at all: then the next word takes its place."""
     return not word.strip(UNKNOWN)
 
 
 def _of_program(words: list[str], index: int, *, is_sure: bool) -> Verdict:
-    """`is_sure`: this word is a program, or may well be. Elsewhere only names that mean little else count."""
+    """`is_sure`: this word is probably a program. Elsewhere only names that are hardly ever anything else count."""
     name, rest = name_of(words[index]), words[index + 1 :]
     if not any(HOLE in word for word in rest):
         return Verdict()

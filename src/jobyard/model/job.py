@@ -94,7 +94,7 @@ class Reason(StrEnum):
     EXIT_CODE = "ExitCode"
     SIGNAL = "Signal"
     UNKNOWN = "Unknown"
-    REFUSED = "Refused"  # where it was to run, it could not be begun, and never can be
+    REFUSED = "Refused"  # the executor could not start it, and never can
     CANCELLED = "Cancelled"  # a person asked for it
     SIBLING_FAILED = "SiblingFailed"  # another task failed, and the policy stops the rest
 
@@ -258,7 +258,7 @@ class SecretMount:
 
     @property
     def is_made_for_a_job(self) -> bool:
-        """Other Secrets of the namespace, and their ConfigMaps, are none of a submitter's business."""
+        """Was this Secret made for one job? A submitter may not mount other Secrets of the namespace."""
         return bool(SECRET_NAME.fullmatch(self.name))
 
 
@@ -297,7 +297,7 @@ class GroupSpec:
     shm_mib: Mib = 0  # of /dev/shm; 0: as the cluster has it
     node_selector: Mapping[str, str] = field(default_factory=dict)  # labels that a node must have
     tolerations: tuple[Toleration, ...] = ()
-    count_most: TaskCount = 0  # so many replicas may another scheduler make of them by itself (Ray); 0: `count`
+    count_most: TaskCount = 0  # autoscaling: Ray may make so many replicas by itself; 0: `count`
 
     @property
     def size(self) -> int:
@@ -337,7 +337,7 @@ class JobSpec:
     on: Line = ""  # executors, nodes or labels, with commas between; empty: anywhere
     env: Env = field(default_factory=dict)
     inherited_env: ShellEnv = field(default_factory=dict)  # of the submitting shell; never shown, never journalled
-    environment: Line = ""  # where the server keeps it instead
+    environment: Line = ""  # the name of the file in which the server stores it instead
     workdir: Path = ""
     user: Line = ""
     submitted_with: Line = ""  # the id of a token; empty: over the Unix socket, by the yard's owner
@@ -345,23 +345,23 @@ class JobSpec:
     source: Line = "command"  # command, batch, native, aichor
     image: Line = ""
     git: GitState | None = None  # what the image was made from, if it was made for this job
-    build: BuildRequest | None = None  # how to make it; whoever submits does so first, and sends none
+    build: BuildRequest | None = None  # how to build the image; the submitter builds first, and sends none
     notes: tuple[Sentence, ...] = ()  # what the submitter should be told
-    cluster_notes: tuple[Sentence, ...] | None = None  # instead, if it goes to a cluster: only the server knows
+    cluster_notes: tuple[Sentence, ...] | None = None  # instead, if it goes to a cluster: only the server knows that
     overcommit: bool = False  # two cores more than there are, and GPU utilisation up to 120 %, as execute_batch allows
     # On machines that do not share the submitter's disk:
     copy_forward: tuple[Path, ...] = ()  # paths in the working directory that are sent along; (): all of it
-    no_copy: bool = False  # nothing is sent along and nothing comes home
+    no_copy: bool = False  # no code is sent, and no results are collected
     snapshot: Line = ""  # the tree that is sent along, by its content hash
     subdir: Path = ""  # where in the tree a task starts
-    copy_back: tuple[Path, ...] = ()  # paths in the tree whose new or changed files come home
-    results_dir: Path = ""  # where they come home to
+    copy_back: tuple[Path, ...] = ()  # paths in the tree whose new or changed files are collected as results
+    results_dir: Path = ""  # where collected results go, on the submitting machine
     # On a Kubernetes cluster:
     cluster: Line = ""  # which one; the yard sets it when `on` names one, and then the job runs nowhere else
     kind: Line = ""  # PyTorchJob, RayJob; empty: Job or JobSet, by its shape
     manifest: str = ""  # the object as the user wrote it, in JSON; then the groups only say what it amounts to
     volumes: tuple[Volume, ...] = ()
-    secrets: tuple[SecretMount, ...] = ()  # whoever submits makes them; they go with the last object of the job
+    secrets: tuple[SecretMount, ...] = ()  # the submitter creates them; they are deleted with the job's last object
     # On machines:
     container: bool = False  # tasks run in containers of the image; otherwise as plain processes, without it
     mounts: tuple[Mount, ...] = ()  # beside the working directory and what every attempt has
@@ -389,13 +389,13 @@ class JobSpec:
 
     @property
     def is_one_object(self) -> bool:
-        """On a cluster: is it let in, and does it fail, as a whole? Only an Indexed Job is more than its object."""
+        """On a cluster: is it admitted, and does it fail, as a whole? Only tasks of an Indexed Job fail one by one."""
         is_indexed = len(self.groups) == 1 and self.groups[0].count == 1 and not self.manifest and not self.kind
         return bool(self.cluster) and not is_indexed
 
     @property
     def starts_together(self) -> bool:
-        """Do all its tasks need room at once?"""
+        """Do all its tasks need resources at the same time (gang scheduling)?"""
         return self.gang or self.elastic is not None or self.is_one_object
 
     @property
@@ -412,7 +412,7 @@ class JobSpec:
         return max(1, training.training_set_size // (training.batch_size * processes))
 
     def sized(self, size: Size) -> JobSpec:
-        """The same job, as large as that."""
+        """The same job with that size."""
         group = self.groups[0]
         resources = replace(group.resources, gpus=size.gpus)
         return replace(self, groups=(replace(group, count=size.workers, resources=resources),))

@@ -40,12 +40,12 @@ class Foreign:
     whole_devices: tuple[int, ...] = ()  # reserved whole by another yard, whatever their memory shows
     holders: tuple[str, ...] = ()  # for people: "yard of bob", "python (pid 4711)"
     device_percent: tuple[tuple[int, int], ...] = ()  # (device index, percent of its compute)
-    doubts: tuple[str, ...] = ()  # for people: who claims what cannot be, and so is not counted
+    doubts: tuple[str, ...] = ()  # for people: reservations that cannot be true, and so are not counted
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """What was last measured of one GPU, by whomever it is used."""
+    """What was last measured of one GPU, no matter which process uses it."""
 
     index: int
     used_mib: int
@@ -66,7 +66,7 @@ class NodeConfig:
 
     @property
     def login(self) -> tuple[str, str, int | None]:
-        """Two with the same login are one account of one machine, whatever they are called."""
+        """Two configurations with the same login are one account of one machine, whatever their names."""
         return (self.host, self.user, self.port)
 
     @property
@@ -81,7 +81,7 @@ class NodeConfig:
 
     @property
     def odd_login(self) -> str:
-        """The host or user that would mean more to ssh, or to a shell, than a name. Empty: neither does."""
+        """The host or user that ssh or a shell would not read as a plain name. Empty: both are fine."""
         return next((word for word in (self.host, self.user) if _ODD_LOGIN.search(word)), "")
 
 
@@ -121,7 +121,7 @@ class Quota:
 
 
 def place_of(node: str) -> str:
-    """Where a node belongs: the cluster of `cluster/node`, or itself. A checkpoint can be read in all of a place."""
+    """Where checkpoints can be shared: the cluster of `cluster/node`, or the machine itself."""
     return node.partition("/")[0]
 
 
@@ -143,9 +143,9 @@ class Node:
     state: NodeState = NodeState.UP
     foreign: Foreign = field(default_factory=Foreign)
     taints: tuple[Taint, ...] = ()
-    is_queue: bool = False  # no machine: who goes here waits for another scheduler, and any number may
+    is_queue: bool = False  # not a machine: jobs here wait for another scheduler (Kueue), any number of them
     runtime: str = ""  # of a machine: what runs containers there, docker or podman; empty: nothing
-    runtime_problem: str = ""  # why nothing does, as said after its name: "has neither docker nor podman in its PATH"
+    runtime_problem: str = ""  # why nothing does, to follow its name: "has neither docker nor podman in its PATH"
     only_named: bool = False  # only jobs that name it, or a label of it, run here
     owner_only: bool = False  # its tasks have the account of the server: jobs that came with a token do not run here
     # The last measurement, for people: nothing is decided by it.

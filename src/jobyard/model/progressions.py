@@ -9,7 +9,7 @@ COMPARED_MOST = 200_000  # pairs; about a fifth of a second
 
 
 class TooManyRanges(Exception):
-    """The ranges lie across each other so often that comparing them would take too long."""
+    """The ranges overlap so often that comparing them would take too long."""
 
 
 def first_duplicate(ranges: Iterable[range]) -> int | None:

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from jobyard.model.resources import Resources
 
-OWN_SUBMITTER = Resources(100, 200)  # of jobs of ours; it waits, and passes on what the command prints
-DEFAULT_SUBMITTER = Resources(500, 200)  # as KubeRay makes it for who writes none
+OWN_SUBMITTER = Resources(100, 200)  # for jobs of ours; it waits, and passes on what the command prints
+DEFAULT_SUBMITTER = Resources(500, 200)  # KubeRay's default where the manifest has none

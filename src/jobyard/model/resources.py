@@ -10,7 +10,7 @@ from jobyard.model.units import show_cpus, show_mib
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one task asks for. With neither `gpu_memory_mib` nor `gpu_percent` its GPUs are shared with nobody.
+    """What one task asks for. With neither `gpu_memory_mib` nor `gpu_percent` its GPUs are not shared.
 
     With `whole_node` the amounts say how large the node must be at least; in a Placement they are all that it has.
     """
@@ -22,7 +22,7 @@ class Resources:
     gpu_percent: Percent = 0  # of each GPU's compute; 0: not asked, a shared GPU is then shared by memory alone
     whole_node: bool = False  # nothing else of this yard, or of another one, beside it
     least_device_mib: Mib = 0  # no GPU that has less memory in all; 0: any
-    # Is it ended when it uses more memory than it asked for? None: nobody said; a container is, a process is not.
+    # Is it killed when it uses more memory than it asked for? None: not said; then a container is, a process is not.
     memory_limit: bool | None = None
 
     @property

@@ -32,7 +32,7 @@ class GitState:
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """How a manifest wants its image made. It is for who submits: the yard is sent the image, and not this."""
+    """How a manifest wants its image built. Only the submitter uses it: the yard is sent the image, not this."""
 
     image: str = ""  # its name, in the registry; empty: as the directory
     registry: str = ""

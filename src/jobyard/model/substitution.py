@@ -20,7 +20,7 @@ from jobyard.model.job import Command
 
 PLACEHOLDER = "{}"
 _IN = {"": '"${YARD_LINE}"', '"': "${YARD_LINE}", "'": "'\"${YARD_LINE}\"'"}
-# Not `"$YARD_LINE"`: `eval "$YARD_LINE"` is what was refused.
+# Not `"$YARD_LINE"`: a user might write `eval "$YARD_LINE"`, which is what was refused.
 _WAY_OUT = (
     "lines that are commands go as a list (yard run FILE), "
     f"and lines that are data as arguments of a script (-- ./SCRIPT {PLACEHOLDER})"
@@ -90,7 +90,7 @@ def _read(shell: str, *, is_inner: bool = False) -> Substituted:
         reader.read()
         if reader.kept <= kept:
             return Substituted("".join(reader.pieces), reader.no_dash)
-        kept |= reader.kept  # again: a function or a loop may use a variable before the place where it is set
+        kept |= reader.kept  # a second pass: a function or a loop may use a variable before the line that sets it
     raise UnsafePlaceholder("is copied from variable to variable")
 
 
@@ -124,7 +124,7 @@ class _Reader:
     def __init__(self, text: str, kept: frozenset[str] = frozenset(), *, is_inner: bool = False) -> None:
         self.text = text
         self.kept: set[str] = set()  # variables that hold a line, as far as this reading finds them
-        self._known = kept  # and as an earlier one did
+        self._known = kept  # and as an earlier reading found them
         self._is_inner = is_inner
         self.pieces: list[str] = []
         self.no_dash = ""

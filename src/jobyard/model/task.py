@@ -61,7 +61,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task that runs, failed or was tried before; a task nobody has touched has no object."""
+    """One task that runs, failed or was tried before; a task that was never tried has no object."""
 
     number: int
     state: State = State.PENDING
@@ -74,4 +74,4 @@ class Task:
     failures: int = 0  # attempts that ended badly; what `retries` counts
     outcome: Outcome | None = None  # of the newest attempt that ended
     started_at: float = 0.0  # of the attempt that runs
-    is_yielding: bool = False  # STOPPING at its next checkpoint, not at once
+    is_yielding: bool = False  # being preempted: STOPPING at its next checkpoint, not at once

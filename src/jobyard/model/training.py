@@ -22,11 +22,11 @@ class Training:
     training_set_size: Steps | None = None
     estimated_seconds: Timeout | None = None  # the user's guess of the whole; corrected by the first epoch
     heartbeat_steps: SomeSteps = 100  # steps between two reports
-    preemptible: bool | None = None  # None: once it has said that it can stop at a checkpoint
+    preemptible: bool | None = None  # None: yes, once it has reported that it can stop at a checkpoint
     yield_seconds: Timeout | None = None  # to its next checkpoint once asked to stop; None: as its epochs allow
     log_dir: Path = ""  # where TensorBoard looks
-    idle_gpu_seconds: Seconds = IDLE_GPU_SECONDS  # so long it may hold a GPU and not use it
-    idle_gpu_stop: bool = False  # then it is stopped, not only told
+    idle_gpu_seconds: Seconds = IDLE_GPU_SECONDS  # how long it may hold a GPU without using it
+    idle_gpu_stop: bool = False  # then it is stopped; otherwise there is only a warning
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -26,7 +26,7 @@ def whole_number(text: str, digits: int = 18) -> int | None:
 def parse_size_mib(text: str | float, field: str = "size", bare: str = "MiB") -> int:
     """`24GB`, `24GiB`, `512M`, or a bare number of MiB; rounded up. A bare letter (`4G`) is binary, as in Slurm.
 
-    `bare` is only said: what a bare number means to whoever wrote the text.
+    `bare` is only for the message: what a bare number means there.
     """
     match = _SIZE.match(str(text))
     if not match:

@@ -26,18 +26,18 @@ from jobyard.scheduling.where import schedulable
 def plan(snapshot: Snapshot, known: KnownRooms | None = None) -> Plan:
     """Decide what to open now. Pure: the same snapshot gives the same plan, sooner with what is `known` of the last.
 
-    A request that cannot be met protects what it still lacks: no later one may take it (backfill never delays).
+    A request that does not fit protects what it still lacks: no later one may take it (backfill never delays it).
     """
     # 1. What is free.
     cycle = _Cycle(snapshot, known or KnownRooms())
-    # 2. In order, place what fits beside those who come first. Who does not fit waits, says why, and keeps its place.
-    #    When all of one priority had their turn, elastic jobs that start now take more of what is left.
+    # 2. In order, place what fits without delaying earlier jobs (backfill). What does not fit waits, with a reason.
+    #    After all jobs of one priority, elastic jobs that start now take more of what is left.
     for request in order_requests(snapshot.requests):
         if cycle.elastic and cycle.elastic[-1].request.priority > request.priority:
             cycle.enlarge()
         cycle.place(request)
     cycle.enlarge()
-    # 3. Running jobs that can come back later make room for who waits, or take what nobody waits for.
+    # 3. Preemption: running jobs that can restart make room for waiting ones. Or they grow into what no job waits for.
     stops: tuple[PreemptionOrder, ...] = ()
     if snapshot.running:
         rooms = cycle.rooms.by_node
@@ -47,7 +47,7 @@ def plan(snapshot: Snapshot, known: KnownRooms | None = None) -> Plan:
         stops = stops or choose_growth(rooms, snapshot, cycle.missing, cycle.allowances)
         for job, note in (made.notes | of_quota.notes).items():
             cycle.waits[job] = Wait(cycle.waits[job].reason, f"{cycle.waits[job].sentence}; {note}")
-    # 4. Slots of later jobs whose room an earlier job waits for take no new tasks.
+    # 4. Draining: slots of later jobs take no new tasks where an earlier job waits for their room.
     draining = _choose_draining(cycle.rooms.by_node, snapshot.held, cycle.missing) if cycle.missing else frozenset()
     if cycle.over_quota:
         draining |= _choose_draining_for_quota(cycle.allowances, snapshot.held, cycle.over_quota)
@@ -66,7 +66,7 @@ class _Cycle:
         placements = [*(held.slot.placement for held in snapshot.held), *snapshot.claims]
         nodes = schedulable(snapshot.nodes)
         self.rooms = known.of(nodes, placements)
-        queued = {cluster_of(node.id) for node in nodes if node.is_queue}  # there its quota is that scheduler's matter
+        queued = {cluster_of(node.id) for node in nodes if node.is_queue}  # there the other scheduler checks the quota
         self.allowances = {
             cluster: Allowance(cluster, quota) for cluster, quota in snapshot.quotas.items() if cluster not in queued
         }
@@ -75,18 +75,18 @@ class _Cycle:
                 allowance.give(placement.resources)
         self.unreached = snapshot.unreached
         self.openings: list[Opening] = []
-        self.elastic: list[_Begun] = []  # of the priority whose turn it is
+        self.elastic: list[_Begun] = []  # of the current priority
         self.missing: list[Missing] = []
         self.over_quota: list[Missing] = []  # what a quota keeps out, not the nodes
         self.waits: dict[str, Wait] = {}
-        self._wanted: Counter[Ask] = Counter()  # what blocked requests lack, and nobody else may take
+        self._wanted: Counter[Ask] = Counter()  # what blocked requests lack: later jobs may not take it
         self._ahead = ""  # the first request that was blocked
         # Room only shrinks during a cycle, so an ask that was refused once is refused again, for the same reason.
         self._refused: dict[Ask, Wait] = {}
         self._refused_together: dict[tuple[tuple[Ask, int], ...], Wait] = {}
 
     def place(self, request: Request) -> None:
-        """Open what there is room for; of an elastic request its smallest size, until all others had their turn."""
+        """Open what there is room for; an elastic request gets its smallest size first, until all others were tried."""
         openings: list[Opening] = []
         missing: list[Missing] = []
         refused_before = len(self._refused)
@@ -102,7 +102,7 @@ class _Cycle:
             self.waits[request.job] = self._refused[missing[0].ask]
         if missing and (request.gang or request.smaller):  # all or nothing
             self._take_back(openings)
-            # What was refused beside the rest of the gang may fit alone.
+            # What did not fit beside the rest of the gang may fit alone.
             while openings and len(self._refused) > refused_before:
                 self._refused.popitem()
             if len(openings) and self.waits[request.job].reason is not Reason.PRIORITY:
@@ -116,7 +116,7 @@ class _Cycle:
         self._keep_place(request, missing)
 
     def _is_refused_together(self, request: Request, members: tuple[Member, ...]) -> bool:
-        """Is it seen at once that not all of it can be had? Then it waits."""
+        """A quick check: is it certain that not all of it fits? Then it waits."""
         missing = [Missing(request, member, member.wanted) for member in members]
         allowance = self.allowances.get(request.cluster)
         amounts = amounts_of((member.resources, member.wanted) for member in members)
@@ -130,7 +130,7 @@ class _Cycle:
         return True
 
     def enlarge(self) -> None:
-        """What is left goes to those elastic requests that start now: in turns, one size up at a time."""
+        """What is left goes to the elastic requests that start now: round robin, one size up at a time."""
         growing = [(begun, list((begun.request.members, *begun.request.smaller)[:-1])) for begun in self.elastic]
         while growing:
             turn, growing = growing, []
@@ -211,14 +211,14 @@ class _Cycle:
         if not missing:
             return
         if self.waits[request.job].reason is not Reason.NEVER_FITS and self._keep_quota(request, missing):
-            return  # nodes are not what it waits for
+            return  # it does not wait for nodes
         self._ahead = self._ahead or request.job
         self.missing += missing
         for each in missing:
             self._wanted[each.ask] += each.lacking
 
     def _keep_quota(self, request: Request, missing: list[Missing]) -> bool:
-        """Is it the quota that it waits for? A job that wants more than there ever is keeps nothing from others."""
+        """Does it wait for the quota? A job that wants more than the whole quota blocks no other job."""
         allowance = self.allowances.get(request.cluster)
         if allowance is None:
             return False
@@ -262,18 +262,18 @@ def _choose_draining_for_quota(
 
 
 def _choose_draining(rooms: dict[str, Room], held: tuple[HeldSlot, ...], missing: list[Missing]) -> frozenset[str]:
-    """Few slots, last in order first, whose end would let the blocked requests in.
+    """Few slots, last in order first, whose end would make room for the blocked requests.
 
-    Where no number of later slots makes enough room, all that hold some of it yield: the rest comes from earlier jobs.
+    Where later slots alone cannot make enough room, all that hold some of it drain: the rest comes from earlier jobs.
     """
     draining: set[str] = set()
-    rooms = dict(rooms)  # one that changes is copied before
+    rooms = dict(rooms)  # a room is copied before it is changed
     left = sorted(held, key=rank, reverse=True)
     for each in missing:
         request, lacking, ask = each.request, each.lacking, each.ask
         left = [item for item in left if item.slot.id not in draining and rank(item) > rank(request)]
         if not left:
-            break  # nobody who comes after it, or after those behind it, has anything
+            break  # no later job holds anything
         usable = [
             name
             for name, room in rooms.items()
@@ -315,7 +315,7 @@ def _fewest(room: Room, later: list[HeldSlot], ask: Ask) -> list[HeldSlot] | Non
             chosen.append(item)
     if not trial.place(ask.resources, ask.overcommit):
         return None
-    for item in list(chosen):  # an early choice may be superfluous beside a late one
+    for item in list(chosen):  # a later choice may make an earlier one unnecessary
         trial.give(item.slot.placement)
         if trial.place(ask.resources, ask.overcommit):
             chosen.remove(item)

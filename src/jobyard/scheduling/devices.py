@@ -24,7 +24,7 @@ class FreeDevice:
     free_mib: int
     percent: int = 0  # of its compute: asked by those who share it, or measured of others
     users: int = 0  # slots that have a part of it; all others together are one more
-    is_whole: bool = False  # somebody has it for himself
+    is_whole: bool = False  # one task has all of it
 
     def can_give(self, ask: Resources, overcommit: bool = False) -> bool:
         if self.total_mib < ask.least_device_mib:
@@ -53,12 +53,12 @@ def percent_most(overcommit: bool) -> int:
 
 
 def slice_mib(ask: Resources) -> int:
-    """What a share reserves. At least 1 MiB, so that it is seen by other yards, who compare memory only."""
+    """What a share reserves. At least 1 MiB, so that other yards see it: they compare memory only."""
     return max(1, ask.gpu_memory_mib)
 
 
 def free_devices(node: Node) -> list[FreeDevice]:
-    """The node's GPUs with what others leave of them. One that others have any memory of is nobody's alone."""
+    """The node's GPUs with what others leave of them. A GPU on which others use memory is never given whole."""
     foreign_mib, foreign_percent = dict(node.foreign.device_mib), dict(node.foreign.device_percent)
     found = []
     for device in node.devices:
@@ -73,7 +73,7 @@ def free_devices(node: Node) -> list[FreeDevice]:
 def choose_devices(
     devices: Iterable[FreeDevice], ask: Resources, overcommit: bool = False
 ) -> tuple[DeviceSlice, ...] | None:
-    """Best fit: of those that can give it the ones with the least left, so that large and whole ones stay so."""
+    """Best fit: of the GPUs that have room those with the least left, so that large and whole ones stay free."""
     if not ask.gpus:
         return ()
     usable = sorted(

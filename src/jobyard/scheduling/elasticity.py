@@ -21,7 +21,7 @@ from jobyard.scheduling.quotas import Allowance, amounts_of
 from jobyard.scheduling.snapshot import PreemptionOrder, Running, Snapshot
 from jobyard.scheduling.where import Where
 
-MARGIN = 2.0  # what is gained, over what the restart costs: predictions are not that good
+MARGIN = 2.0  # the gain must be twice the cost of the restart: predictions are not exact
 # Epoch time falls with size as n to the power of minus this: 1 would be perfect. 0.9 until two sizes are measured.
 DEFAULT_EXPONENT = 0.9
 NO_QUOTAS: Mapping[str, Allowance] = {}
@@ -33,9 +33,9 @@ def choose_growth(
     missing: Sequence[Missing] = (),
     allowances: Mapping[str, Allowance] = NO_QUOTAS,
 ) -> tuple[PreemptionOrder, ...]:
-    """At most one job that stops in order to come back larger. It takes nothing that anybody in `missing` waits for.
+    """At most one job that stops and restarts larger. It takes nothing that a request in `missing` waits for.
 
-    So one that became smaller because somebody waits does not grow back while he does.
+    So a job that shrank for a waiting one does not grow back while that one waits.
     """
     protected = [Protected(each.ask.resources, each.lacking, *each.ask[1:]) for each in missing]
     able = [each for each in snapshot.running if each.sizes and not (each.is_stopping or each.is_last_epoch)]
@@ -46,7 +46,7 @@ def choose_growth(
     for running in sorted(able, key=lambda each: (-each.priority, each.lost_seconds, each.age)):
         has = [placements[slot] for slot in running.slots if slot in placements]
         if len(has) != running.size.workers:
-            continue  # it is about to start or to end
+            continue  # it has just started, or is about to end
         near = _nodes_to_grow_on(rooms, has, running.where)
         free = sum(map(free_gpus.__getitem__, near))
         for size in larger_sizes(running):
@@ -70,13 +70,13 @@ def larger_sizes(running: Running) -> list[Size]:
 def pays(running: Running, size: Size, margin: float = MARGIN) -> bool:
     """Would the epochs after this one, at that size, save more than `margin` times what the restart costs?
 
-    Never before an epoch was measured at the size that it has, nor for a job that does not tell how many are left.
+    Never before an epoch was measured at the present size, nor where the number of epochs left is not known.
     """
     now = dict(running.epoch_seconds).get(running.size)
     then = predict_epoch_seconds(running.epoch_seconds, size)
     if now is None or then is None or running.epochs_left is None:
         return False
-    epochs = ceil(running.epochs_left) - 1  # the one that runs ends at the size that it has
+    epochs = ceil(running.epochs_left) - 1  # the current epoch ends at the present size
     return epochs * (now - then) > margin * running.restart_seconds
 
 
@@ -93,7 +93,7 @@ def predict_epoch_seconds(measured: Iterable[tuple[Size, float]], size: Size) ->
     if len(near) > 1:
         exponent = log(points[near[0]] / points[near[1]]) / log(near[1] / near[0])
     nearest = near[0]
-    # Never better than perfect, and more is never predicted to be slower: that only a measurement can tell.
+    # At most linear speed-up, and more is never predicted to be slower: only a measurement can say that.
     return points[nearest] * float((nearest / _amount(size)) ** min(1.0, max(0.0, exponent)))
 
 

@@ -20,7 +20,7 @@ SSH = "ssh"  # the executor of all machines that users add
 def why_never(nodes: Iterable[Node], ask: Resources, where: Where = ANYWHERE, overcommit: bool = False) -> str | None:
     """A sentence if no node, even empty, could ever run it; it names the largest. None where one could.
 
-    Taints come and go: they are no reason for never.
+    Taints come and go, so they never mean that it can never run.
     """
     nodes = schedulable(node for node in nodes if cluster_of(node.id) == where.cluster)
     suitable = [node for node in nodes if where.has_labels(node)]
@@ -77,7 +77,7 @@ def why_unknown(
     labels: set[str] = set()
     for node in nodes:
         if cluster_of(node.id):
-            continue  # whoever wants to go there names its cluster
+            continue  # a node of a cluster is not named by itself, but by its cluster
         names |= {node.id, node.executor}
         labels |= set(node.labels)
     for config in unreached:
@@ -159,7 +159,7 @@ def _why_kept_off(rooms: Sequence[Room], small: Sequence[Node], ask: Resources, 
 
 
 def may_match(config: NodeConfig, on: str) -> bool:
-    """Is it one of those that `on` names, once it is reached?"""
+    """Will it be one of those that `on` names, once it is reached?"""
     return is_meant(on, config.id, SSH, config.labels, config.only_named)
 
 

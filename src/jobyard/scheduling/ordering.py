@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from jobyard.scheduling.snapshot import HeldSlot, Request, Running
 
-SHORT_GPU_SECONDS = 3600.0  # one GPU for an hour: who needs less goes before others of its priority
+SHORT_GPU_SECONDS = 3600.0  # one GPU for an hour: a job that needs less goes before others of its priority
 
 
 def rank(item: Request | HeldSlot | Running) -> tuple[int, int]:
@@ -15,7 +15,7 @@ def rank(item: Request | HeldSlot | Running) -> tuple[int, int]:
 
 
 def is_short(request: Request) -> bool:
-    """Does it tell that it needs little? One that needed more than it told no longer tells (None)."""
+    """Is it estimated to be short? After an overrun the estimate is not used any more (None)."""
     return request.gpu_seconds is not None and request.gpu_seconds < SHORT_GPU_SECONDS
 
 

@@ -34,7 +34,7 @@ class Room:
         self.memory_mib = node.memory_mib - node.foreign.memory_mib
         self.devices = free_devices(node)
         self.slots = 0  # of this yard
-        self.is_whole = False  # one of them has the node for itself
+        self.is_whole = False  # one of them has the whole node
 
     def copy(self) -> Room:
         """For what-if questions."""
@@ -43,7 +43,7 @@ class Room:
         return room
 
     def give(self, placement: Placement) -> None:
-        """Take a placement's amounts out of the room: in full and at once, whatever its task has allocated so far."""
+        """Take a placement's amounts out of the room: in full and at once, also before its task allocates them."""
         self.cpu_millis -= placement.resources.cpu_millis
         self.memory_mib -= placement.resources.memory_mib
         self.slots += 1
@@ -72,7 +72,7 @@ class Room:
             return Placement(self.node.id, ask)
         if self.is_whole:
             return None
-        # Measured use of others may exceed what is there: who asks for nothing of it still fits.
+        # Measured use of others may exceed what is there: a task that asks for none of it still fits.
         if max(0, self.free_cpu_millis(overcommit)) < ask.cpu_millis or max(0, self.memory_mib) < ask.memory_mib:
             return None
         if ask.whole_node:
@@ -81,7 +81,7 @@ class Room:
         return None if devices is None else Placement(self.node.id, ask, devices)
 
     def _place_whole(self, ask: Resources) -> Placement | None:
-        """All that the node has, if nobody has any of it."""
+        """The whole node, if it is empty."""
         if self.slots or self.has_others or not gpu_instances(self.node, ask):
             return None
         memory_mib, gpus = max(0, self.memory_mib), len(self.devices)
@@ -91,7 +91,7 @@ class Room:
 
     @property
     def has_others(self) -> bool:
-        """Does another yard hold anything here, or a process outside any yard a GPU? Memory is always used by some."""
+        """Does another yard hold anything here, or another process a GPU? Memory does not count: it is always used."""
         foreign = self.node.foreign
         return bool(foreign.cpu_millis or foreign.device_mib or foreign.whole_devices)
 
@@ -113,7 +113,7 @@ class Room:
         )
 
     def hurts(self, placement: Placement, protected: Iterable[Protected]) -> bool:
-        """Would this placement take something that the tasks of earlier jobs, all of them together, still need here?"""
+        """Would this placement take something that earlier jobs, all together, still need here?"""
         if self.node.is_queue:
             return False
         needs = [
@@ -191,7 +191,7 @@ def choose_node(
     protected: Sequence[Protected] = (),
     overcommit: bool = False,
 ) -> Placement | None:
-    """The best node that takes it without hurting anyone in `protected`."""
+    """The best node that takes it without delaying a request in `protected`."""
     best: Candidate | None = None
     for room in rooms:
         if room.node.state is not NodeState.UP or not where.allows(room.node):

@@ -39,13 +39,13 @@ from jobyard.scheduling.where import Where
 @dataclass(slots=True)
 class Made:
     stops: tuple[PreemptionOrder, ...] = ()
-    notes: dict[str, str] = field(default_factory=dict)  # by waiting job: who makes room for it
+    notes: dict[str, str] = field(default_factory=dict)  # by waiting job: which jobs make room for it
 
 
 def make_room(rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[Missing]) -> Made:
-    """Whom to stop for the blocked requests, in their order. Leaves `rooms` as they are.
+    """Which jobs to stop for the blocked requests, in their order. Does not change `rooms`.
 
-    Nothing is ordered for a request that would not get in even so; it protects what it lacks from those behind it.
+    No job is stopped for a request that would not fit even then; what it lacks is kept from later requests.
     """
     making = _Making(rooms, snapshot, missing) if missing else None
     if making is None or not making.can_help(missing[0].request.priority):
@@ -65,8 +65,8 @@ class _Making:
         self._able = [each for each in everyone if not (each.running.is_stopping or each.running.is_last_epoch)]
         waiting = {each.request.job for each in missing}
         stopping = [each for each in everyone if each.running.is_stopping]
-        # What will be free, and come back; and what will be, but was asked for by one who still waits: it has the first
-        # choice, as it had in the cycle that asked. Otherwise another one may take it, and somebody more is asked.
+        # What will be free for all; and what will be free but was asked for by a job that still waits: it has the first
+        # choice, as in the cycle that asked. Otherwise another job may take it, and one more job is preempted.
         self._coming = [each for each in stopping if each.running.stops_for not in waiting]
         self._promised = [as_ordered(each) for each in stopping if each.running.stops_for in waiting]
         self._rooms = dict(rooms)
@@ -75,9 +75,9 @@ class _Making:
                 self._own(placement.node).take_back(placement)
         self._rooms = after(self._rooms, self._coming)
         self._protected: list[Protected] = []
-        self._returns: dict[str, list[Size]] = {}  # by job that comes back: the sizes that its place was sought for
+        self._returns: dict[str, list[Size]] = {}  # by preempted job: the sizes for which a place was searched
         self._awaited: list[Protected] = []
-        self._hopeless: set[tuple[Ask, ...]] = set()  # who comes later, with no higher priority, fares no better
+        self._hopeless: set[tuple[Ask, ...]] = set()  # a later request, with no higher priority, does not fit either
         self._note_who_can_help()
 
     def _own(self, node: str) -> Room:
@@ -91,7 +91,7 @@ class _Making:
         self._lowest_flexible = min((each.running.priority for each in helping), default=None)
 
     def can_help(self, priority: int) -> bool:
-        """Is there anybody who makes room for a request of this priority? If not, nor for one of a lower one."""
+        """Can any job make room for a request of this priority? If not, then not for a lower one either."""
         return (self._lowest is not None and self._lowest < priority) or (
             self._lowest_flexible is not None and self._lowest_flexible <= priority
         )
@@ -117,9 +117,9 @@ class _Making:
         self._protected += [Protected(each.ask.resources, each.lacking, *each.ask[1:]) for each in items]
 
     def _reckon_with_those_who_come_back(self, request: Request) -> None:
-        """Who stops comes back before those who come after it; an elastic one with its smallest size beside equals.
+        """A preempted job restarts before later jobs; an elastic one with its smallest size among jobs of its priority.
 
-        It finds its place on its node beside those who were let in before: its old GPUs may be theirs by now.
+        It is placed on its node beside requests that were let in before: they may have its old GPUs by now.
         """
         for index in sorted(range(len(self._coming)), key=lambda index: rank(self._coming[index].running)):
             each = self._coming[index]
@@ -140,12 +140,12 @@ class _Making:
 
     @property
     def _kept_free(self) -> list[Protected]:
-        """What those who come first lack: requests, and jobs that come back and find no place yet."""
+        """What earlier ones lack: requests, and preempted jobs that find no place yet."""
         return self._protected + self._awaited
 
     @staticmethod
     def _sizes_on_return(each: Change, request: Request) -> list[Size]:
-        """What it may have when it is back before the request gets anything, best first."""
+        """The sizes that it may restart with before the request gets anything, best first."""
         running = each.running
         if running.priority == request.priority and running.sizes:
             return [running.size, *smaller_sizes(running)][-1:]
@@ -175,7 +175,7 @@ class _Making:
         return True
 
     def _place_in_what_was_asked_for(self, request: Request, asks: tuple[Ask, ...]) -> list[Placement] | None:
-        """In what stops for this request; if that is not enough, in what stops for those behind it."""
+        """In the room of jobs that stop for this request; if that is not enough, for later ones."""
         own = [each for each in self._promised if each.running.stops_for == request.job]
         for options in (own, self._promised):
             if options and (needed := _needed(self._rooms, asks, options, self._kept_free)):
@@ -184,7 +184,7 @@ class _Making:
         return None
 
     def _free(self, changes: Sequence[Change]) -> None:
-        """Count these as done: what they give up is there for everybody."""
+        """Count these as done: what they give up is free for all."""
         if changes:
             done = {each.running.job for each in changes}
             self._promised = [each for each in self._promised if each.running.job not in done]
@@ -236,7 +236,7 @@ def _fitting(rooms: Rooms, has: Sequence[Placement], sizes: Iterable[Size]) -> t
 
 
 def _nodes_to_leave(flexible: Iterable[Change]) -> list[str]:
-    """Jobs on several nodes can give up those of one first; which one, is worth a try each."""
+    """Jobs on several nodes can give up one node first; each choice is tried."""
     nodes = [{placement.node for placement in each.has} for each in flexible]
     return sorted(set[str]().union(*(several for several in nodes if len(several) > 1))) or [""]
 
@@ -252,7 +252,7 @@ def _cheapest(
 def _needed(
     rooms: Rooms, asks: Sequence[Ask], options: Sequence[Change], protected: Sequence[Protected]
 ) -> list[Change] | None:
-    """The same, each as it is. The same choice whatever else there was to choose from, and was not chosen."""
+    """The same, without making them smaller. The choice does not depend on candidates that were not chosen."""
     if place_all(after(rooms, options), asks, protected) is None:
         return None
     chosen = _ask_by_ask(rooms, asks, options, protected)
@@ -274,7 +274,7 @@ def _without_superfluous(
 def _ask_by_ask(
     rooms: Rooms, asks: Sequence[Ask], options: Sequence[Change], protected: Sequence[Protected]
 ) -> list[Change]:
-    """For one ask after the other, what costs least on the node where that is least."""
+    """For one ask after the other: the cheapest changes, on the node where they cost least."""
     chosen: list[Change] = []
     for ask in asks:
         placed = place_all(rooms, [ask], protected)
@@ -341,7 +341,7 @@ def _alternatives(change: Change) -> Iterator[tuple[Size, tuple[Placement, ...]]
 
 
 def _preference(change: Change, units: float) -> tuple[float, int, int]:
-    """Least work lost per unit freed; of equals who matters least, then who came last."""
+    """Least work lost per unit freed; then the lowest priority, then the youngest."""
     return (loss(change) / units, change.running.priority, -change.running.age)
 
 

@@ -37,9 +37,9 @@ def make_quota_room(
     allowances: Mapping[str, Allowance],
     asked: Iterable[PreemptionOrder],
 ) -> Made:
-    """Whom to stop for the requests that a quota keeps out, in their order. `asked` are stopped already, for others.
+    """Which jobs to stop for the requests that a quota blocks, in their order. `asked` are stopped already, for others.
 
-    Nothing is ordered for a request that would not get in even so. Leaves `rooms` and `allowances` as they are.
+    No job is stopped for a request that would not fit even then. Does not change `rooms` and `allowances`.
     """
     if not over_quota:
         return Made()
@@ -104,7 +104,7 @@ class _Making:
         return None
 
     def _fewest(self, request: Request, options: Sequence[Change], wanted: Amounts) -> list[Change] | None:
-        """At little loss for what they free, none that could be left out, and each as large as it can stay."""
+        """Few of them, at little loss for what they free, and each as large as it can stay."""
         lacking = self._allowances[request.cluster].lacking(wanted)
         useful = [each for each in options if any(_freed(each)[name] > 0 for name in lacking)]
         chosen: list[Change] = []
@@ -131,7 +131,7 @@ class _Making:
         return not trial.lacking(wanted)
 
     def _fits(self, items: Sequence[Missing], changes: Sequence[Change]) -> bool:
-        """Do the nodes hold it then? A part of it is enough for who need not start together."""
+        """Is there room on the nodes then? For a job whose tasks need not start together a part is enough."""
         request = items[0].request
         asks = tuple(each.ask for each in items for _ in range(each.lacking))
         is_together = request.gang or bool(request.smaller)
@@ -159,7 +159,7 @@ def _amounts(placements: Iterable[Placement]) -> Amounts:
 
 
 def _preference(change: Change, lacking: Sequence[str]) -> tuple[float, int, int]:
-    """Least work lost for what is freed; of equals who matters least, then who came last."""
+    """Least work lost for what is freed; then the lowest priority, then the youngest."""
     freed = max(_freed(change)[name] for name in lacking)
     return (loss(change) / max(1, freed), change.running.priority, -change.running.age)
 

@@ -54,7 +54,7 @@ class Allowance:
         self.give(resources, -1)
 
     def take(self, amounts: Amounts, times: int = 1) -> None:
-        """The same in amounts; -1 times gives them back."""
+        """The same in amounts; `times` -1 gives them back."""
         for name, amount in amounts.items():
             self._left[name] -= times * amount
 
@@ -73,7 +73,7 @@ class Allowance:
         self._ahead = self._ahead or job
 
     def lacking(self, amounts: Amounts) -> list[str]:
-        """What there is too little of, whoever may wait for it. What is not asked for is not lacking."""
+        """Which amounts are too small for this, whatever is kept for others. An omitted amount is never lacking."""
         return [name for name in self._most if 0 < amounts[name] > self._left[name]]
 
     def allows(self, amounts: Amounts) -> bool:

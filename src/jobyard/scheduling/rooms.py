@@ -28,7 +28,7 @@ class KnownRooms:
         self._candidates_before: dict[Ask, dict[str, Candidate | None]] = {}
 
     def __reduce__(self) -> tuple[type[KnownRooms], tuple[()]]:
-        return KnownRooms, ()  # not worth a place in a snapshot of the yard
+        return KnownRooms, ()  # a cache: it is not saved with the state
 
     def of(self, nodes: Iterable[Node], placements: Iterable[Placement]) -> Rooms:
         """What these placements leave of these nodes."""
@@ -45,11 +45,11 @@ class KnownRooms:
         for candidates in self._candidates.values():
             for name in changed:
                 candidates.pop(name, None)
-        self._candidates_before, self._candidates = self._candidates, {}  # what nobody asks for any more is forgotten
+        self._candidates_before, self._candidates = self._candidates, {}  # entries of asks that are gone are dropped
         return Rooms({name: known.room for name, known in self._known.items()}, self.candidates)
 
     def candidates(self, ask: Ask) -> dict[str, Candidate | None]:
-        """What each node was to this ask when the cycle began, as far as anybody has looked. To be filled in."""
+        """How well each node fits this ask at the start of the cycle, as far as computed. The caller fills it."""
         if ask not in self._candidates:
             self._candidates[ask] = self._candidates_before.get(ask, {})
         return self._candidates[ask]
@@ -63,13 +63,13 @@ def _room(node: Node, placements: Iterable[Placement]) -> Room:
 
 
 class _Ranking:
-    """Who could take one ask, best first. Those of rooms that have changed since are passed over."""
+    """Nodes that could take one ask, best first. Entries of rooms that have changed since are skipped."""
 
     __slots__ = ("candidates", "seen")
 
     def __init__(self) -> None:
         self.candidates: list[Candidate] = []
-        self.seen = 0  # how many changes of rooms it has taken in
+        self.seen = 0  # how many changes of rooms it includes
 
 
 class Rooms:
@@ -103,7 +103,7 @@ class Rooms:
         return self.by_node[node]
 
     def choose(self, ask: Ask, protected: Sequence[Protected]) -> Placement | None:
-        """The best node for it that hurts nobody in `protected`."""
+        """The best node for it that delays no request in `protected`."""
         ranking = self._ranking(ask)
         while ranking.candidates:
             best = ranking.candidates[0]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-HEADROOM_MIB = 512  # fragments and workspaces that one epoch has and another has not
+HEADROOM_MIB = 512  # fragments and workspaces that differ from epoch to epoch
 HEADROOM_PART = 0.10  # of the peak, where that is more
-OOM_FACTOR = 1.5  # the allocation that failed is in no measurement: half as much again is tried
+OOM_FACTOR = 1.5  # the failed allocation is in no measurement: half as much again is tried
 
 
 def with_headroom(peak_mib: int) -> int:

@@ -25,7 +25,7 @@ class Member:
     labels: tuple[str, ...] = ()  # key=value, that a node of a cluster must have
     tolerations: tuple[Toleration, ...] = ()
     in_container: bool = False  # only machines that can run one
-    with_token: bool = False  # not on machines that are the owner's alone
+    with_token: bool = False  # not on machines that only the owner's jobs may use
 
     def where(self, on: str, cluster: str) -> Where:
         """Where it may be, if its request says `on` and the cluster."""
@@ -44,7 +44,7 @@ class Request:
     on: str = ""
     overcommit: bool = False  # cores and GPU compute may go a little over what there is
     smaller: tuple[tuple[Member, ...], ...] = ()  # of an elastic job: what it also starts with, largest first
-    gpu_seconds: float | None = None  # what it will still take, where that is known and can be relied on
+    gpu_seconds: float | None = None  # the estimated rest, where that is known and reliable
     cluster: str = ""  # it goes to nodes of this cluster alone; empty: to machines alone
 
 

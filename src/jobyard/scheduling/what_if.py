@@ -27,7 +27,7 @@ class Change(NamedTuple):
 
 
 def changes_of(snapshot: Snapshot) -> list[Change]:
-    """Everybody who runs and can stop at a checkpoint, with what it has."""
+    """All running jobs that can stop at a checkpoint, with what they hold."""
     placements = {held.slot.id: held.slot.placement for held in snapshot.held}
     return [
         Change(running, tuple(placements[slot] for slot in running.slots if slot in placements))
@@ -53,7 +53,7 @@ def smaller_sizes(running: Running) -> list[Size]:
 
 
 def as_ordered(change: Change) -> Change:
-    """What a job that was asked before does: it stops, or becomes as small as it was told."""
+    """What a job does that was asked before: it stops, or shrinks to the size that it was told."""
     size = change.running.becomes
     return change._replace(keeps=kept(change.has, size), size=size) if size else change
 
@@ -68,7 +68,7 @@ def kept(has: Sequence[Placement], size: Size, away_from: str = "") -> tuple[Pla
 
 
 def after(rooms: Rooms, changes: Iterable[Change]) -> Rooms:
-    """The rooms once these changes have come about. Only those that change are copied."""
+    """The rooms after these changes. Only those that change are copied."""
     changed: Rooms = {}
 
     def room_of(placement: Placement) -> Room | None:

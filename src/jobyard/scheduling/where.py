@@ -11,7 +11,7 @@ from jobyard.model.units import whole_number
 
 GPU_MEMORY = "nvidia.com/gpu.memory"  # a label of NVIDIA's feature discovery, in MiB
 AT_LEAST = ">="
-KEEPING_OFF = frozenset({"NoSchedule", "NoExecute"})  # other taints are wishes
+KEEPING_OFF = frozenset({"NoSchedule", "NoExecute"})  # other taints are only preferences
 
 
 class Where(NamedTuple):
@@ -22,7 +22,7 @@ class Where(NamedTuple):
     labels: tuple[str, ...] = ()  # key=value, or key>=number
     tolerations: tuple[Toleration, ...] = ()
     in_container: bool = False  # only machines that can run one
-    with_token: bool = False  # not on machines that are the owner's alone
+    with_token: bool = False  # not on machines that only the owner's jobs may use
 
     def allows(self, node: Node) -> bool:
         return self.has_labels(node) and not self.untolerated(node)
@@ -75,7 +75,7 @@ def where_of(spec: JobSpec, group: GroupSpec) -> Where:
 
 
 def has_label(node: Node, label: str) -> bool:
-    """As it stands, or with a number that is as large."""
+    """As it is written, or with a number that is at least as large."""
     key, compares, number = label.partition(AT_LEAST)
     if not compares:
         return label in node.labels

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 ASKED = "jobyard/asked"
-LEAVE_SECONDS = 30.0  # how long rank 0, which often holds the store, waits for the others to have read it
+LEAVE_SECONDS = 30.0  # how long rank 0, which often hosts the store, waits until the others have read it
 
 _turn = 0
 
@@ -34,7 +34,7 @@ def torch_ranks() -> Any:
 
 
 def agree(is_asked: bool, can_stop: bool) -> bool:
-    """Whether to stop now; the same answer on all ranks that ask equally often. Alone: if asked and possible."""
+    """Whether to stop now; the same answer on all ranks that call equally often. Alone: if asked and possible."""
     ranks = torch_ranks()
     if ranks is None:
         return is_asked and can_stop
@@ -55,7 +55,7 @@ def agree(is_asked: bool, can_stop: bool) -> bool:
 
 
 def _part() -> None:
-    """Leave the group properly: gloo's threads abort a process that ends without, and its exit code is lost."""
+    """Destroy the process group first: otherwise gloo's threads abort the process, and its exit code is lost."""
     ranks = torch_ranks()
     if ranks is not None:
         ranks.destroy_process_group()
@@ -73,7 +73,7 @@ def _decide(store: Any, is_asked: bool, can_stop: bool, others: int) -> bool:
 def _follow(store: Any, is_asked: bool) -> bool:
     if is_asked:
         store.add(ASKED, 1)
-    stops = bool(store.get(f"jobyard/stop/{_turn}") == b"1")  # waits for rank 0, as the next step would
+    stops = bool(store.get(f"jobyard/stop/{_turn}") == b"1")  # waits for rank 0, as the next training step would
     if stops:
         store.add(f"jobyard/left/{_turn}", 1)
     return stops

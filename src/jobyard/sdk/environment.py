@@ -9,7 +9,7 @@ _warned: set[str] = set()
 
 
 def warn(sentence: str) -> None:
-    """Say it on standard error, once. Never raises: a job may have closed it."""
+    """Print it on standard error, once. Never raises: a job may have closed stderr."""
     if sentence in _warned:
         return
     _warned.add(sentence)
@@ -21,7 +21,7 @@ def warn(sentence: str) -> None:
 
 
 def whole_number(name: str, default: int | None = None, least: int = 0) -> int | None:
-    """The variable as a number; a missing, empty or wrong one is the default, and a wrong one is told."""
+    """The variable as a number; a missing, empty or wrong one is the default, and a wrong one is a warning."""
     text = os.environ.get(name, "").strip()
     if not text:
         return default

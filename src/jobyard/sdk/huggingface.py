@@ -20,7 +20,7 @@ from jobyard.sdk import YardJob, yard_job
 def last_complete_checkpoint(directory: str) -> str | None:
     """The newest checkpoint of a Trainer that is whole; None: there is none.
 
-    The Trainer writes `trainer_state.json` last. Who was killed before that has left half a checkpoint, and
+    The Trainer writes `trainer_state.json` last. A process that was killed before that left half a checkpoint, and
     `get_last_checkpoint` of transformers names that one.
     """
     complete = [state.parent for state in Path(directory).glob("checkpoint-*/trainer_state.json")]
@@ -54,14 +54,14 @@ class YardCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.epoch is None or abs(state.epoch - round(state.epoch)) > 1e-6:
-            return  # it was left before its end
+            return  # the epoch was left before its end
         self.job.end_epoch()
         if self.job.agrees_to_stop() and self.job.can_stop_after(self.job.epochs_done):
             control.should_save = True
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if getattr(args, "save_only_model", False):
-            return  # nothing goes on from weights alone
+            return  # training cannot resume from weights alone
         self.job.saved()
         if self.job.agrees_to_stop() and self.job.can_stop_after(self.job.epochs_done):
             self.job.leave()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jobyard.sdk.spool import Record
 
 HEARTBEAT_STEPS = 100
-SILENT_SECONDS = 30.0  # slow steps are reported this often, however many they are
+SILENT_SECONDS = 30.0  # slow steps are reported this often, whatever their number
 
 
 def job_from_environment() -> YardJob:
@@ -60,7 +60,7 @@ class YardJob:
         self._spool = SpoolWriter(os.environ.get("YARD_SPOOL", ""))
         self._stop_request = StopListener(os.environ.get("YARD_STOP_FILE", ""))
         self._has_yard = bool(os.environ.get("YARD_SPOOL") or os.environ.get("YARD_STOP_FILE"))
-        # What has been said
+        # What has been reported
         self._has_greeted = False
         self._has_started = False
         self._reported_steps = 0
@@ -78,7 +78,7 @@ class YardJob:
         self._last = perf_counter()
         self._look_at = 0.0
         self._is_in_epoch = False
-        self._starts_epochs = False  # the script says itself when an epoch begins
+        self._starts_epochs = False  # the script calls `start_epoch` itself
         self._epoch_began = self._last
         self._epoch_first = 0  # steps that were done before this epoch
         self._timed_from = 0  # steps before this one have no known duration in this epoch
@@ -134,7 +134,7 @@ class YardJob:
     def should_stop(self) -> bool:
         """Somebody asked this process to stop at its next checkpoint. Cheap: looks at a file once a second.
 
-        Ranks may hear of it at different steps: in a gang, ask `agrees_to_stop()` on all of them instead.
+        Ranks may see it at different steps: in a gang, ask `agrees_to_stop()` on all of them instead.
         """
         return self._stop_request.look(perf_counter())
 
@@ -190,7 +190,7 @@ class YardJob:
     def metrics(self, /, **values: object) -> None:
         """What to show beside the progress. Tensors are welcome: they are read only when a report is due."""
         for name, value in values.items():
-            detach = getattr(value, "detach", None)  # or the whole graph behind a loss would be kept
+            detach = getattr(value, "detach", None)  # otherwise the whole graph behind a loss would stay in memory
             self._metrics[name] = detach() if detach is not None else value
 
     report = metrics
@@ -245,7 +245,7 @@ class YardJob:
         return self._agree_to_stop(True)
 
     def stop(self) -> None:
-        """End the process with code 85, after `should_stop` and a checkpoint. If nobody asked, tell so and go on."""
+        """End the process with code 85, after `should_stop` and a checkpoint. If nobody asked, warn and go on."""
         if not self._stop_request.look(perf_counter(), at_once=True) and torch_ranks() is None:
             warn("stop() is for a job that was asked to stop, and this one was not; it goes on.")
             return
@@ -302,7 +302,7 @@ class YardJob:
             self._say([self._steps_record()], now)
 
     def _hello(self, *, again: bool = False) -> None:
-        """Said at the first sign of training, and again when there are more or fewer epochs than was said."""
+        """Reported at the first sign of training, and again when the number of epochs changes."""
         if self._has_greeted and not again:
             return
         if not self._has_greeted:
@@ -313,12 +313,12 @@ class YardJob:
         self._say([{**hello, "yields": True, "resumed": self.resumed}], perf_counter())
 
     def _listen(self) -> None:
-        """Again at each epoch: a framework may have set a handler of its own."""
+        """Repeated at each epoch: a framework may have set a signal handler of its own."""
         if self._has_yard and self._pid == os.getpid():
             listen(os.environ.get("YARD_STOP_FILE", ""))
 
     def _release(self) -> None:
-        """Say which epochs are over, unless `saved()` is still to come: whoever goes on has saved what he wanted to."""
+        """Report finished epochs, unless `saved()` is still to come: a script that goes on has saved what it wanted."""
         if self._held and not self._tells_saves:
             self._say(self._take_held(), perf_counter())
 
@@ -327,7 +327,7 @@ class YardJob:
         return held
 
     def _at_exit(self) -> None:
-        """The last epoch, of whose saving nobody can know: the agent counts it if the process ends well."""
+        """Report the last epoch, which may not be saved: the agent counts it if the process ends well."""
         if self._held:
             last = self._take_held()[-1]
             told = {name: last[name] for name in ("at", "done", "seconds", "steps")}

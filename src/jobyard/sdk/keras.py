@@ -20,9 +20,9 @@ SAVES = ("save", "save_weights")
 class YardCallback(Callback):  # type: ignore[misc]
     """Reports epochs, steps, metrics, and every checkpoint that the model writes of itself.
 
-    Those are `model.save` and `model.save_weights`, which `ModelCheckpoint` and `BackupAndRestore` call; whoever saves
-    in another way calls `saved()`. Asked to stop, `fit` raises SystemExit with code 85 before the next epoch, if all
-    epochs done are saved; no `on_train_end` is called, in which `BackupAndRestore` would remove what it saved.
+    Those are `model.save` and `model.save_weights`, which `ModelCheckpoint` and `BackupAndRestore` call. A script that
+    saves in another way calls `saved()`. Asked to stop, `fit` raises SystemExit with code 85 before the next epoch, if
+    all epochs done are saved; no `on_train_end` is called, in which `BackupAndRestore` would remove what it saved.
     """
 
     def __init__(self, job: YardJob | None = None) -> None:

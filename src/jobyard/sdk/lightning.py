@@ -25,7 +25,7 @@ else:
 
 
 class YardCallback(Callback):  # type: ignore[misc]
-    """Reports epochs, steps, metrics, and every checkpoint that training can go on from, whoever saves it.
+    """Reports epochs, steps, metrics, and every checkpoint that training can resume from, whatever saves it.
 
     Asked to stop, it does so before the next epoch: by then `ModelCheckpoint` has saved what it wanted to; if that does
     not cover the last epoch, the callback saves `yard.ckpt`. `fit` then raises SystemExit with code 85.
@@ -55,10 +55,10 @@ class YardCallback(Callback):  # type: ignore[misc]
         def save_and_tell(filepath: Any, weights_only: bool | None = None, *args: Any, **options: Any) -> None:
             begun = perf_counter()
             save_checkpoint(filepath, weights_only, *args, **options)
-            if not weights_only:  # nothing goes on from weights alone
+            if not weights_only:  # training cannot resume from weights alone
                 self.job.saved(perf_counter() - begun)
 
-        trainer.save_checkpoint = save_and_tell  # the hooks that there are come before the file is written
+        trainer.save_checkpoint = save_and_tell  # Lightning's own hooks run before the file is written
         trainer.callbacks.append(_SaveAfterOthers(self.job))
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
@@ -84,7 +84,7 @@ class YardCallback(Callback):  # type: ignore[misc]
 
 
 class _SaveAfterOthers(Checkpoint):  # type: ignore[misc]
-    """Runs last at the end of an epoch; saving as the next one begins, Lightning would take it for half done."""
+    """Runs last at the end of an epoch; a save at the start of the next one would count that one as half done."""
 
     def __init__(self, job: YardJob) -> None:
         super().__init__()

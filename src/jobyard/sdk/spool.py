@@ -8,7 +8,7 @@ from math import isfinite
 from jobyard.sdk.environment import warn
 
 MOST_WAITING = 200  # reports kept while the file cannot be written; then the oldest go
-TYPE_CHECKING = False  # `typing` costs more than all of this
+TYPE_CHECKING = False  # importing `typing` costs more than this whole module
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -51,7 +51,7 @@ class SpoolWriter:
 
 
 def as_numbers(metrics: Mapping[str, object]) -> dict[str, float]:
-    """What of it can be reported: finite numbers, and whatever turns into one, as a tensor of one element."""
+    """The values that can be reported: finite numbers, and what converts to one, as a tensor of one element."""
     numbers = {}
     for name, value in metrics.items():
         try:

@@ -27,7 +27,7 @@ class StopListener:
 
     @property
     def is_made(self) -> bool:
-        """As far as is known: looks at nothing."""
+        """As far as is known: reads no file."""
         return self._is_there or (_is_terminated and _listener == os.getpid())
 
     def look(self, now: float, *, at_once: bool = False) -> bool:
@@ -64,19 +64,19 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:
     if os.getpid() != _listener or _is_cancelled():
         import signal
 
-        # A forked process, such as a data loader's worker, has inherited this handler; whoever ends it must succeed.
+        # A forked process, such as a data loader's worker, has inherited this handler: SIGTERM must still end it.
         signal.signal(signal.SIGTERM, _before if _before is not None else signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
         return
     is_first, _is_terminated = not _is_terminated, True
-    # At the first only: a handler set between ours and ours again would call this one, and so on. Lightning's leaves
-    # the epoch at the next batch, with exit code 0: neither a checkpoint nor a sign that there is more to do.
+    # Only the first time: a handler that was set between two of ours calls this one again, and so on without end.
+    # Never Lightning's: it leaves the epoch with exit code 0, without a checkpoint, as if all were done.
     if is_first and callable(_before) and not type(_before).__module__.startswith(("lightning.", "pytorch_lightning.")):
         _before(number, frame)
 
 
 def _is_cancelled() -> bool:
-    """Has the agent written that nobody waits for a checkpoint any more?"""
+    """Has the agent written that the job is cancelled, so that no checkpoint is needed?"""
     try:
         with open(_path) as file:
             return '"is_overridden": true' in file.read(4096)

@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def say_when_ready(yard: Path, listen: str) -> int:
-    """Where the server tells that it answers; whoever started it in the foreground then reads how to reach it."""
+    """Called when the server answers: a server in the foreground then prints how to reach it."""
     ready, ready_writer = os.pipe()
     host, _, port = listen.rpartition(":")
     shown = f"{socket.gethostname()}:{port}" if host in ANY_HOST else listen

@@ -18,7 +18,7 @@ from jobyard.server.limits import ACCEPT_PAUSE_SECONDS, Limits
 
 log = logging.getLogger(__name__)
 
-# What may be wrong with one connection (accept(2)) is no matter for the next.
+# Errors of one connection (accept(2)) that do not affect the next.
 PASSING = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EINTR})
 CLOSED = frozenset({errno.EBADF, errno.EINVAL})  # the listener itself is gone
 
@@ -72,7 +72,7 @@ class BoundedServer(uvicorn.Server):
         self.started = True
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A server that hears nobody must not stay: whoever needs one starts another."""
+        """A server that accepts no connections must end, so that a client can start another."""
         if not task.cancelled():
             log.error("no more connections are accepted, so the server ends", exc_info=task.exception())
             self.should_exit = True
@@ -94,7 +94,7 @@ class BoundedServer(uvicorn.Server):
                 if error.errno not in PASSING:
                     log.error("no connection can be accepted now: %s", error.strerror or error)
                     await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
-            except Exception:  # a bug of ours with one connection must not leave the server deaf
+            except Exception:  # a bug of ours with one connection must not stop the accept loop
                 log.exception("a connection could not be taken")
                 await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
 
@@ -104,14 +104,14 @@ class BoundedServer(uvicorn.Server):
         if why := self._peers.enter(peer):
             log.warning("a connection was refused: %s", why)
             _refuse(taken, why)
-            await asyncio.sleep(0)  # a flood of them is no reason to keep others waiting
+            await asyncio.sleep(0)  # many of them must not keep others waiting
             return
         try:
             await self._connect(taken, peer)
         except Exception as error:
             taken.close()
             self._peers.leave(peer)
-            if not isinstance(error, OSError):  # that is: it went before it was here
+            if not isinstance(error, OSError):  # the connection ended before it was accepted
                 raise
 
     async def _connect(self, taken: socket.socket, peer: str) -> None:
@@ -127,7 +127,7 @@ class BoundedServer(uvicorn.Server):
 
 
 def _refuse(taken: socket.socket, why: str) -> None:
-    """One sentence, as far as it goes without waiting."""
+    """Send one sentence, as much of it as can be sent without waiting."""
     body = json.dumps({"code": "unreachable", "title": why, "status": 503}).encode()
     status = HTTPStatus.SERVICE_UNAVAILABLE
     head = (
@@ -136,5 +136,5 @@ def _refuse(taken: socket.socket, why: str) -> None:
     )
     with taken, suppress(OSError):
         with suppress(BlockingIOError):
-            taken.recv(1 << 16)  # what came and is not read would take our answer away from the sender
+            taken.recv(1 << 16)  # unread input would reset the connection before the client has read our answer
         taken.send(head.encode() + body)

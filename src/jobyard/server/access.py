@@ -24,14 +24,14 @@ log = logging.getLogger(__name__)
 
 OPEN_PATH = f"{API}/healthz"
 NEEDS_TOKEN = "this server needs a valid token: set YARD_TOKEN (`yard token create NAME` on its machine makes one)"
-SAFE = frozenset({"GET", "HEAD"})  # change nothing, so they may be cut off in the middle
+SAFE = frozenset({"GET", "HEAD"})  # they change nothing, so they may be cut off in the middle
 
 
 class Revocations:
-    """Who reads a stream with a token learns here that it was revoked."""
+    """Tells the readers of streams that their token was revoked."""
 
     def __init__(self) -> None:
-        self.count = 0  # revoked so far: who looked a token up meanwhile looks again
+        self.count = 0  # revoked so far: a lookup during which it grew is repeated
         self._waiting: defaultdict[str, set[asyncio.Future[None]]] = defaultdict(set)
 
     def expect(self, token: str) -> asyncio.Future[None]:
@@ -84,7 +84,7 @@ class NeedsToken:
             await self._serve(caller, scope, receive, send)
 
     async def _holder_of(self, secret: str) -> Caller | None:
-        """What is true at the return: the caller can expect a revocation from then on, and misses none before."""
+        """Valid at the return: the caller can wait for a revocation from then on, and has missed none."""
         while True:
             count = self._revocations.count
             caller = await asyncio.to_thread(holder_of, self._engine, secret)
@@ -92,7 +92,7 @@ class NeedsToken:
                 return caller
 
     async def _keep_waiting(self, scope: Scope, has_token: bool) -> None:
-        """Each wrong token of an address costs it more time; one that is missing is no guess."""
+        """Each wrong token makes its address wait longer; a missing token does not count as a guess."""
         if not has_token:
             return
         address = (scope.get("client") or ("unknown",))[0]
@@ -107,7 +107,7 @@ class NeedsToken:
                 self._failed.waiting -= 1
 
     async def _serve(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
-        """As the app does; but what only reads ends when the token is revoked, also in the middle of a stream."""
+        """As the app does; but a read-only request ends when the token is revoked, also in the middle of a stream."""
         if scope["method"] not in SAFE:
             await self._app(scope, receive, send)
             return
@@ -149,7 +149,7 @@ class _Sent:
         await self._send(message)
 
     async def end(self, scope: Scope, receive: Receive) -> None:
-        """Of a stream the end; whoever asks again is told why. An answer of a known length just breaks off."""
+        """End a stream properly; the next request is told why. An answer of a known length is cut off."""
         if not self._has_begun:
             await _refuse(Forbidden(NEEDS_TOKEN), scope, receive, self._send)
         elif not self._has_ended and not self._has_length:
@@ -157,7 +157,7 @@ class _Sent:
 
 
 def refusal_of(method: str, headers: Headers) -> YardError | None:
-    """What a page in a browser could make it send is refused, even with a token: curl and programs do not notice."""
+    """Refuse what a page in a browser could send (CSRF), even with a token: curl and programs never send that."""
     origin = headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != headers.get("host", ""):
         return NotAllowed(f"origin {origin[:200]!r}: pages of other sites may not use this server")

@@ -55,7 +55,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_disconnect(request: Request, _: Exception) -> Response:
-    """Nobody hears it: whoever sent half a request is gone, and that is not our fault."""
+    """No answer: a client that sent half a request is gone, and that is not our fault."""
     return problem("bad_request", f"{request.method} {request.url.path}: the request ended too early", 400)
 
 

@@ -18,7 +18,7 @@ STREAMS = ("/watch", "/logs", "/events")  # how the path of an answer ends that 
 
 
 class Bounded:
-    """Wraps the app of one socket, inside the check of tokens: who is not let in opens no stream."""
+    """Wraps the app of one socket, inside the token check: without a token no stream is opened."""
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app = app
@@ -34,7 +34,7 @@ class Bounded:
             with self._stream(scope):
                 await self._app(scope, _Counted(receive, self._limits.body_bytes_most), send)
         except (TooLarge, TooMany) as error:
-            # Of ours, before the app was asked: what the app raises it answers itself.
+            # Raised here, before the app was called: the app answers its own errors itself.
             await _answer(error, scope, receive, send)
 
     def _check_length(self, headers: Headers) -> None:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection
 
 NOT_KNOWN = ""  # of rows older than this column
-THE_YARD = "*"  # machines, clusters: no list of jobs says it all
+THE_YARD = "*"  # machines, clusters: no list of jobs is complete
 
 
 def row_checksum(version: int, at: float, events: str) -> str:
@@ -20,7 +20,7 @@ def jobs_column(jobs: Collection[str] | None) -> str:
 
 
 def jobs_of(column: str) -> frozenset[str] | None:
-    """None: that cannot be told, or it is not these alone."""
+    """None: the jobs are not known, or the row concerns more than jobs."""
     digest, _, text = column.partition(":")
     if column == NOT_KNOWN or digest != _digest(text) or text == THE_YARD:
         return None

@@ -65,7 +65,7 @@ def _is_a_machines(state: YardState, name: str) -> bool:
 
 
 def for_cluster(spec: JobSpec, cluster: str) -> JobSpec:
-    """Nothing is sent along: the code is what the image has."""
+    """No code is sent: it is in the image."""
     for flag, paths in (("--copy-forward", spec.copy_forward), ("--copy-backwards", spec.copy_back)):
         if paths:
             raise UserError(f"{flag}: nothing is copied to or from a cluster; put it into the image, or on a --volume")
@@ -95,7 +95,7 @@ def _image_note(spec: JobSpec) -> str:
 
 
 def changed_config(state: YardState, said: ClusterConfig) -> ClusterConfig:
-    """Of a known cluster, what is not said stays. Raises UserError where jobs would be left behind: their pods would
+    """What is not given stays as it is. Raises UserError where jobs would be left behind: their pods would
     run on there, and they would begin again here."""
     known = state.clusters.get(said.id)
     if known is None:
@@ -147,7 +147,7 @@ def unfinished_jobs(state: YardState, cluster: str) -> list[str]:
 
 
 def cancel_jobs(cluster: str, by: str = "") -> Command[list[str]]:
-    """Answers with those that have not ended."""
+    """Returns those that have not ended."""
 
     def command(state: YardState, now: float) -> tuple[list[Event], list[str]]:
         known_cluster(state, cluster)
@@ -167,7 +167,7 @@ def remove_cluster(cluster: str, by: str = "") -> Command[str]:
 
 
 def namespace_of(config: ClusterConfig, executor: Executor | None) -> str:
-    """That of its jobs, also where only the executor knows which its identity has."""
+    """The namespace of its jobs, also where only the executor knows it (from its identity)."""
     return config.namespace or (executor.namespace if isinstance(executor, InNamespace) else "")
 
 

@@ -57,7 +57,7 @@ def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
 
 
 def checked_words(state: YardState, spec: JobSpec) -> JobSpec:
-    """As `checked_spec`, as far as that can be said without nodes. What needs no state, `spec_checks` said before."""
+    """As `checked_spec`, without looking at nodes. Checks that need no state are in `spec_checks`."""
     check_together(spec)
     if not spec.cluster:  # its pods begin where their image says
         _check_workdir(spec.workdir, is_here=not spec.submitted_with)
@@ -69,7 +69,7 @@ def _check_workdir(workdir: str, *, is_here: bool) -> None:
     if not workdir or not os.path.isabs(workdir):
         raise UserError(f"workdir {workdir!r}: give an absolute directory")
     if not is_here:
-        return  # what is on the server's disk is none of a token's business
+        return  # a token does not give access to the server's files
     if not os.path.isdir(workdir):
         raise UserError(f"workdir {workdir}: there is no such directory")
     if not os.access(workdir, os.R_OK | os.X_OK):
@@ -82,7 +82,7 @@ def check_gang(state: YardState, spec: JobSpec) -> None:
     empty = tuple(replace(node, foreign=Foreign(), state=NodeState.UP, taints=()) for node in state.nodes.values())
     request = Request("gang", 0, 0, members, True, spec.on, spec.overcommit, cluster=spec.cluster)
     if _is_awaited(state, spec):
-        return  # nobody knows yet what it has
+        return  # its resources are not known yet
     if not plan(Snapshot(empty, (), (request,))).openings:
         raise UserError(f"job {spec.name!r} can never run: its {spec.size} tasks start together and do not fit at once")
 
@@ -121,7 +121,7 @@ def cancel(selector: str, request: CancelJob, by: str = "") -> Command[str]:
         job = find_live_job(state, selector)
         tasks = tuple(job.spec.number_of(label) for label in request.tasks)
         if job.is_final:
-            return [], job.id  # cancelling twice is no error
+            return [], job.id  # cancelling twice is not an error
         cancelled = f"cancelled by {by or 'the user'}"
         message = f"{cancelled}: {request.message}" if request.message else cancelled
         return [CancelRequested(job.id, now, tasks, request.force, message, by)], job.id
@@ -167,7 +167,7 @@ def change_priority(selector: str, priority: int, by: str = "") -> Command[str]:
 
 
 def annotate(selector: str, annotations: Mapping[str, str | None], by: str = "") -> Command[str]:
-    """Also of a job that has ended. What it has already is not written again."""
+    """Also for a job that has ended. Unchanged annotations are not journalled again."""
 
     def command(state: YardState, now: float) -> tuple[list[JobAnnotated], str]:
         job = find_job(state, selector)

@@ -19,12 +19,12 @@ T = TypeVar("T")
 BASE_EVERY_ROWS = 20_000
 _ROWS_AT_ONCE = 1000  # so that no commit waits long for what is deleted
 
-# Runs something where the journal may be written, and returns what it returned.
+# Runs a function on the thread that may write the journal, and returns its result.
 Write = Callable[[Callable[[], T]], T]
 
 
 def compact(journal: Journal, history: History, restored: Restored, write: Write[int | None]) -> None:
-    """From a state of the caller's own, so that nobody's is read while it changes."""
+    """From a private copy of the state, so that it does not change while it is read."""
     bases = journal.base_rows()
     since = bases[0][1] if bases else 0
     if restored.seq - since < BASE_EVERY_ROWS or not all(damage.is_accepted for damage in restored.damages):

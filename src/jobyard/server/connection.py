@@ -51,7 +51,7 @@ class ClientConnection(H11Protocol):
             self._discard()
 
     def _missing(self) -> Awaited | None:
-        """What the client has begun to send and not ended."""
+        """Which part of a request the client has begun to send and not finished."""
         if self.transport.is_closing():
             return None
         if self.conn.their_state is h11.SEND_BODY:
@@ -62,7 +62,7 @@ class ClientConnection(H11Protocol):
         return None
 
     def _await(self, what: Awaited | None) -> None:
-        """One deadline for the whole of it: a byte now and then does not move it."""
+        """One deadline for all of it: a byte now and then does not extend it."""
         if what == self._awaited:
             return
         if self._deadline is not None:
@@ -84,13 +84,13 @@ class ClientConnection(H11Protocol):
     def _seconds_left(self) -> float:
         if self._awaited != "body":
             return 0.0
-        if self.flow.read_paused:  # we are the slow one
+        if self.flow.read_paused:  # it is the server that is slow
             return self._limits.body_seconds
         allowed = self._limits.body_seconds + self._received / BODY_BYTES_A_SECOND
         return self._since + allowed - time.monotonic()
 
     def _discard(self) -> None:
-        """The rest of a request that is answered already; closed at once, its sender would not hear the answer."""
+        """Read the rest of a request that is answered already: closed at once, its sender would not get the answer."""
         if self._received > DISCARDED_OF_MOST * self._limits.body_bytes_most:
             self.transport.abort()
 

@@ -26,7 +26,7 @@ class Damage(NamedTuple):
 
     @classmethod
     def accepted(cls, row: int, sentence: str, jobs: list[str] | None) -> Damage:
-        """One that was saved with a state: only what is accepted is."""
+        """A damage that was saved with a state: only accepted ones are."""
         return cls(row, sentence, None if jobs is None else frozenset(jobs), is_accepted=True)
 
     @property
@@ -41,7 +41,7 @@ class Restored(NamedTuple):
 
 
 def replay(journal: Journal, after: int, state: YardState) -> Restored:
-    """The state as the rows after a number change it; none of them is passed over in silence."""
+    """The state after all rows beyond a number; each row that cannot be applied is reported."""
     damages: list[Damage] = []
     for row in journal.rows(after):
         if row.trouble:
@@ -53,7 +53,7 @@ def replay(journal: Journal, after: int, state: YardState) -> Restored:
 
 
 def from_base(journal: Journal) -> Restored:
-    """The newest base that is whole; nothing, where there is none. One that is damaged is named, and holds nobody."""
+    """The newest intact base; None where there is none. A damaged base is reported, but holds no job."""
     damages: list[Damage] = []
     for base in journal.bases():
         if not base.trouble:

@@ -33,18 +33,18 @@ def open_database(url: str) -> Engine:
 
 
 def unreadable(url: str, error: DatabaseError) -> UserError:
-    """A damaged page, a file that is none of ours: what is wrong with it, and what to do."""
+    """A sentence for a damaged page or a foreign file: what is wrong with it, and what to do."""
     path = url.removeprefix("sqlite:///")
     way_out = f"put a copy of it back, or mend it: sqlite3 {path} .recover | sqlite3 NEW, and put NEW in its place"
     return UserError(f"the yard's database {path} cannot be opened: {error.orig}; {way_out}")
 
 
-# What a yard that had jobs has beside its database.
+# Files that a used yard has beside its database.
 _TRACES = ("snapshot.json", "snapshot.pickle", "agent/jobs", "mirror")
 
 
 def _refuse_lost(path: Path) -> None:
-    """A yard whose database is gone is no new yard."""
+    """A yard whose database is lost must not look like a new yard."""
     if any(each.exists() and each.stat().st_size for each in (path, path.with_name(f"{path.name}-wal"))):
         return
     for trace in (path.parent / name for name in _TRACES):
@@ -64,7 +64,7 @@ def _keep_private(path: str) -> None:
 
 
 def _set_pragmas(connection: object, _record: object) -> None:
-    # A damaged row may be no UTF-8 any more: it is to be found and named, not to end the reading.
+    # A damaged row may not be UTF-8 any more: it must be found and reported, and must not stop the reading.
     connection.text_factory = lambda raw: raw.decode(errors="surrogateescape")  # type: ignore[attr-defined]
     cursor = connection.cursor()  # type: ignore[attr-defined]
     # WAL and FULL together: what a commit has returned from survives a power cut.

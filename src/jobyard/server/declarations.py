@@ -17,7 +17,7 @@ from jobyard.wire.views import Problem
 
 T = TypeVar("T")
 Route = TypeVar("Route", bound=Callable[..., Any])
-LARGE_BODY_BYTES = 1 << 18  # some 5 ms; of more than that others do not wait for the end
+LARGE_BODY_BYTES = 1 << 18  # some 5 ms; a larger body is decoded in a thread, so that others do not wait
 JSON = "application/json"
 PROBLEM = "application/problem+json"
 _ANSWERS = "__answers__"
@@ -87,7 +87,7 @@ def answer_kinds(route: APIRoute) -> dict[int, Any]:
 def declaring(app: FastAPI, routers: Iterable[APIRouter], prefix: str) -> Callable[[], Schema]:
     """For `app.openapi`; the routers are those that the app has under the prefix.
 
-    Nothing is made before somebody asks: a server should start fast.
+    Made on the first request only: a server should start fast.
     """
 
     def openapi() -> Schema:

@@ -40,14 +40,14 @@ def dry_run(loop: YardLoop, request: SubmitJob) -> PlanView:
         sentences.append(f"{rest} ({wait.reason}): {wait.sentence}")
     rendered = ""
     if request.render:
-        if not openings and asked is not None:  # what is sent does not depend on who else is there
+        if not openings and asked is not None:  # what is sent does not depend on other jobs
             openings = list(plan(Snapshot(snapshot.nodes, (), (asked,))).openings)
         rendered = _rendered(loop, job, openings) or "".join(f"# {sentence}\n" for sentence in sentences)
     return PlanView(job_view(loop.planner, job), tuple(sentences), rendered)
 
 
 def _as_objects(loop: YardLoop, request: SubmitJob, cluster: str) -> PlanView:
-    """What the cluster would be sent; nothing is placed, and none needs to be there."""
+    """The objects that the cluster would be sent; nothing is placed, and the cluster need not exist."""
     state = loop.state
     spec = checked_words(state, for_cluster(request.spec, cluster))
     job = JobRecord(NO_ID, state.last_number + 1, spec, time.time())

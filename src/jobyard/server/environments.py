@@ -36,12 +36,12 @@ _REMEMBERED = 16  # environments that were last used; a submitter has one or two
 
 
 class Environments:
-    """Of one yard. Only `kept` waits; everything else is quick and for the loop's thread."""
+    """The files of one yard. Only `kept` waits; all other methods are quick, and run on the loop's thread."""
 
     def __init__(self, directory: Path, kept_seconds: float) -> None:
         self._directory = directory
         self._kept_seconds = kept_seconds  # after the end of the job
-        self._names: dict[str, str] = {}  # by the hash of what is in them, as far as this server has seen
+        self._names: dict[str, str] = {}  # by the hash of their content, as far as this server knows
         self._submitting: Counter[str] = Counter()
         self._read: dict[str, Mapping[str, str]] = {}
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 FREE = 3  # typing errors
 FIRST_SECONDS = 0.1  # of waiting, doubled with each further failure
 FORGET_SECONDS = 900.0
-ADDRESSES_MOST = 1000  # so that memory stays as it is, however many addresses somebody has
+ADDRESSES_MOST = 1000  # bounds the memory, however many addresses an attacker has
 WAITING_MOST = 100  # at once; beyond that the answer is short and comes at once
 
 
@@ -37,7 +37,7 @@ class FailedLogins:
 
 
 def network_of(address: str) -> str:
-    """Whoever has one IPv6 address usually has all 2^64 of its network."""
+    """A client with one IPv6 address usually has all 2^64 of its network."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
@@ -48,5 +48,5 @@ def network_of(address: str) -> str:
 
 
 def is_worth_a_line(count: int) -> bool:
-    """At 1, 2, 4, 8...: who guesses without end does not fill the log."""
+    """At 1, 2, 4, 8...: endless guessing does not fill the log."""
     return count & (count - 1) == 0

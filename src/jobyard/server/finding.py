@@ -41,9 +41,9 @@ def find_job(state: YardState, selector: str) -> JobRecord:
 
 
 def find_live_job(state: YardState, selector: str) -> JobRecord:
-    """The job that something is to be done to: of those of one name the one that has not ended.
+    """The job that is to be changed: of several with one name the one that has not ended.
 
-    Raises UserError where several have not: none of them is more likely meant than another.
+    Raises UserError where several have not ended: it is not clear which is meant.
     """
     job = find_job(state, selector)
     if selector != job.spec.name or selector == job.id:

@@ -15,7 +15,7 @@ NOTHING_SENT = "over TCP no files are sent along: on other machines tasks begin 
 
 
 def submitted_by(caller: Caller, spec: JobSpec) -> JobSpec:
-    """The spec with who submitted it, whatever it says. Raises NotAllowed where a token names files of the server's."""
+    """The spec with its true submitter. Raises NotAllowed where a token's job names files of the server."""
     spec = replace(spec, user=caller.name, submitted_with=caller.token, snapshot="", environment="")
     if caller.is_owner:
         return spec
@@ -33,7 +33,7 @@ def submitted_by(caller: Caller, spec: JobSpec) -> JobSpec:
 
 
 def check_machines(state: YardState, spec: JobSpec) -> None:
-    """Raises UserError where only machines that are the owner's alone could run it."""
+    """Raises UserError where only machines could run it that are reserved for the owner."""
     if not spec.submitted_with or any(may_match(config, spec.on) for config in state.unreached):
         return
     if why := why_owners_alone(state.nodes.values(), where_of(spec, spec.groups[0])):

@@ -17,7 +17,7 @@ from jobyard.model.training import Elastic, Training
 from jobyard.server.schema import history
 
 KEPT_SECONDS = 400 * 86400.0
-# An agent's clock, and its word that was under way, may say that a job ended before another that is written down.
+# A job may be reported late, or by a wrong clock, as ended before another one that is already in the history.
 LATE_SECONDS = 86400.0
 _AT_ONCE = 500
 
@@ -60,7 +60,9 @@ class History:
     def new_of(self, jobs: Iterable[JobRecord], now: float) -> list[dict[str, Any]]:
         """Rows of those that have ended and may not be written down yet."""
         ends = history.c.finished_at
-        with self._engine.connect() as connection:  # an end in the future, by a wrong clock, says nothing of the others
+        with (
+            self._engine.connect() as connection
+        ):  # a wrong clock may have written an end in the future: it must not hide other jobs
             last = connection.scalar(select(func.max(ends)).where(ends <= now))
         since = last - LATE_SECONDS if last is not None else float("-inf")
         ended = (job for job in jobs if job.is_final and job.finished_at is not None and job.finished_at > since)

@@ -27,16 +27,16 @@ _ACCEPTED = "accepted row "
 
 
 class JournalRow(NamedTuple):
-    """As it was found. With `trouble`, in words, it is not what was written, and has no events."""
+    """As it was read. With `trouble`, a sentence, it is damaged and has no events."""
 
     seq: int
     events: list[Event]
     trouble: str = ""
-    jobs: frozenset[str] | None = None  # those it concerns; None: that cannot be told, or it is not these alone
+    jobs: frozenset[str] | None = None  # those it concerns; None: not known, or it concerns more than jobs
 
 
 class Base(NamedTuple):
-    """A row that holds a whole state, as JSON-ready data. With `trouble` it is not what was written."""
+    """A row that holds a whole state, as JSON-ready data. With `trouble` it is damaged."""
 
     seq: int
     covers: int  # the last row whose events are in it
@@ -131,7 +131,7 @@ class Journal:
             return int(connection.scalar(select(func.max(journal.c.seq))) or 0)
 
     def accept(self, row: int, who: str, at: float) -> None:
-        """Write down that this row, which is damaged, is given up; who said so first stays."""
+        """Record that this damaged row is given up, and by whom; the first record stays."""
         self.fact(f"{_ACCEPTED}{row}", json.dumps({"who": who, "at": at}))
 
     def accepted_rows(self) -> set[int]:
@@ -140,7 +140,7 @@ class Journal:
             return {int(name.removeprefix(_ACCEPTED)) for name in found}
 
     def fact(self, name: str, default: str) -> str:
-        """A value that is written down once and stays, like the yard's id."""
+        """A value that is written once and never changes, like the yard's id."""
         with self._engine.begin() as connection:
             found = connection.scalar(select(facts.c.value).where(facts.c.name == name))
             if found is not None:

@@ -46,7 +46,7 @@ class Lifetime:
             except TimeoutError:
                 pass
             if not self._is_reachable():
-                return  # nobody can ask us anything; the agent starts another while work is pending
+                return  # no client can reach us; the agent starts another server while work is pending
             if self._open_requests or self._is_busy():
                 self._last_use = time.monotonic()
             elif self._idle_seconds is not None and time.monotonic() - self._last_use > self._idle_seconds:

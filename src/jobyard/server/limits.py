@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 from jobyard.settings import ServerKnobs
 
-DESCRIPTORS_MOST = 65_536  # asked for at the start: some programs walk through all that they might have open
+DESCRIPTORS_MOST = 65_536  # set at the start, and no higher: some programs close every possible descriptor one by one
 CONNECTIONS_MOST = 1024  # of one socket: 512 `yard run` at once, which hold two each
 ONE_IN = 4  # descriptors for the connections of each of two sockets; a stream may have a file open as well
-STREAMS_OF_FOUR = 3  # of a peer's four connections: with the fourth it can still say `cancel`
+STREAMS_OF_FOUR = 3  # of a peer's four connections: with the fourth it can still send `cancel`
 HEADER_BYTES_MOST = 1 << 20  # the cursor of a log of 10,000 running tasks is a header of 800 KB
 BODY_BYTES_A_SECOND = 64 << 10  # the slowest sender that is waited for, after the first seconds
-DISCARDED_OF_MOST = 4  # times the largest body: what is read of one that was refused, so that its sender hears why
-ACCEPT_PAUSE_SECONDS = 1.0  # without a free descriptor; connections end meanwhile, and the kernel keeps who waits
+DISCARDED_OF_MOST = 4  # times the largest body: so much of a refused body is read, so that its sender gets the answer
+ACCEPT_PAUSE_SECONDS = 1.0  # without a free descriptor; connections end meanwhile, and the kernel queues new ones
 LISTEN_MOST = 128  # connections that the kernel keeps for us
 PAGE_MOST = 1000  # jobs or tasks in one answer: some 20 ms of work, 500 KB
-VIEWS_AT_ONCE = 100  # of a page, then others have a turn: 2 ms
+VIEWS_AT_ONCE = 100  # of a page, then other requests run: 2 ms
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Limits:
 
 
 def limits_of(knobs: ServerKnobs, descriptors: int, *, is_tcp: bool) -> Limits:
-    """The Unix socket is its owner's alone, who may have all of it; on TCP no address has more than its share."""
+    """The Unix socket has one user, who may use all of it; on TCP each address has only its share."""
     most = max(4, min(CONNECTIONS_MOST, descriptors // ONE_IN))
     return Limits(
         connections_most=most,
@@ -56,7 +56,7 @@ def limits_of(knobs: ServerKnobs, descriptors: int, *, is_tcp: bool) -> Limits:
 
 
 def raise_descriptor_limit() -> tuple[int, int]:
-    """As many open files as the system lets us have; before and after. What we start must get the former back."""
+    """Raise the limit of open files; returns old and new. Processes that we start must get the old one back."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = DESCRIPTORS_MOST if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MOST)
     if soft == resource.RLIM_INFINITY or soft >= most:

@@ -60,7 +60,7 @@ class _Rotating(logging.StreamHandler):  # type: ignore[type-arg]
                 os.close(fresh)
 
     def _is_full(self) -> bool:
-        """Whether it is our file and has enough. In a terminal, under systemd or in a pod others keep what we say."""
+        """Whether it is our file and is full. In a terminal, under systemd or in a pod others store the log."""
         ours = os.fstat(2)
         if ours.st_size <= LOG_BYTES_MOST:
             return False
@@ -75,7 +75,7 @@ class _Kind:
 
 
 class Alike(logging.Filter):
-    """Lets so many records of one kind through in a minute. Its kind is the sentence without what is filled in."""
+    """Rate limit for records of one kind. The kind is the sentence before its values are filled in."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class Alike(logging.Filter):
         return kind.count <= ALIKE_MOST
 
     def _forget(self, now: float) -> None:
-        """Sentences that were made by hand, one kind each, do not add up."""
+        """Drop old kinds: sentences that are formatted before logging are one kind each, and must not add up."""
         if len(self._kinds) > 1000:
             self._kinds = {key: kind for key, kind in self._kinds.items() if now - kind.since < MINUTE_SECONDS}
 

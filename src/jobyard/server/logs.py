@@ -29,7 +29,7 @@ STREAMS = ("out", "err")
 
 
 def log_paths(loop: YardLoop, attempt: AttemptId, stream: str) -> list[Path]:
-    """Where the file may be: attempt ids are unique, so whoever has one has the right one. A machine may be gone."""
+    """Where the file may be: attempt ids are unique, so a file of that name is the right one. A machine may be gone."""
     paths = [Path(executor.log_path(attempt, stream)) for executor in loop.executors]
     if loop.mirror is not None:
         paths.append(loop.mirror.path(attempt, stream))
@@ -47,8 +47,8 @@ def _first_there(paths: Sequence[Path]) -> Path:
 def open_log(path: Path) -> BinaryIO:
     """The file of a log, to read. Raises FileNotFoundError for what is no file.
 
-    It is the task's own: where that has put a FIFO or a link in its place, opening it would wait for ever, or read
-    what is none of the task's.
+    The task owns it: it may have put a FIFO or a link in its place, and opening that would wait for ever, or read
+    a file that does not belong to the task.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -173,7 +173,7 @@ class LogStream:
         self._request = request
         self._follow = follow
         self._tail = request.tail  # of what is there already; what begins later is shown whole
-        self.is_cut = False  # we did not keep up with what happens: who reads this goes on from the cursor
+        self.is_cut = False  # we were too slow: the client goes on from the cursor
         self._open: dict[AttemptId, dict[str, Reader]] = {}
         self._done: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)  # attempt number -> tasks read to the end
         if cursor:
@@ -233,7 +233,7 @@ class LogStream:
                 for key in list(self._open):
                     for chunk in self._read(key, final=False):
                         yield chunk
-            # 3. The job ended while we were reading: all that began is complete now, if we heard of all of it.
+            # 3. The job ended while we were reading: all output is complete now, if we know of all attempts.
             self.is_cut = news is not None and news.is_cut
             if news is not None and not self.is_cut:
                 for key in [*self._take(news), *self._open]:
@@ -244,7 +244,7 @@ class LogStream:
                 self._loop.feed.unsubscribe(news)
 
     def _is_over(self) -> bool:
-        # Not the record we began with: after a full disk the whole state is read anew.
+        # Not the record that we started with: after a full disk the whole state is read again.
         job, task = self._loop.state.jobs[self._request.job.id], self._request.task
         return job.is_final or (task is not None and job.task(task).state.is_final)
 

@@ -62,7 +62,7 @@ class Machines:
         self._links: dict[str, tuple[str, str, int | None, str]] = {}  # how each machine is reached
         self.problems: dict[str, str] = {}  # cluster -> why it has no executor
         self._one_at_a_time = threading.Lock()  # tasks of one job share a directory
-        # The agent has little of our environment, because its tasks could read it; whoever starts us again needs it.
+        # The agent has little of our environment, because its tasks could read it; a restart of the server needs it.
         respawn = {"respawn": respawn_command(directory, listen), "respawn_env": dict(os.environ)}
         self._respawn: dict[str, Any] = {"yard": yard_id, **respawn}
 
@@ -76,10 +76,10 @@ class Machines:
         for cluster in clusters.values():
             try:
                 self.add_cluster(cluster)
-            except UserError as error:  # the library went away: all else goes on
+            except UserError as error:  # the library is not installed any more: the rest goes on
                 log.error("cluster %s: %s", cluster.id, error)
                 self.problems[cluster.id] = str(error)
-        # A machine that nobody can reach any more must not be given work.
+        # A machine without a link must not be given work.
         known = self._loop.state.nodes
         gone = [node for node in known if not self._loop.executor_of(node) and place_of(node) not in clusters]
         self._loop.report([NodeRemoved(node, time.time()) for node in gone])
@@ -96,7 +96,7 @@ class Machines:
         return machine
 
     def _this_machine_as(self, account: pwd.struct_passwd) -> MachineExecutor:
-        """Its tasks are another user's: they may be anybody's, and what they wrote comes as from another machine."""
+        """Its tasks run as another user: they are not trusted, and their output comes as from another machine."""
         agent, hello = RunAsAgent(self.this_machine, account, self._yard_id), {"yard": self._yard_id}
         machine: MachineExecutor = executor_class("local")(
             "local",
@@ -119,7 +119,7 @@ class Machines:
             return
         self.remove(config.id)
         self._links[config.id] = config.link
-        agent, hello = self.agent(config), {"yard": self._yard_id}  # it cannot bring this server back
+        agent, hello = self.agent(config), {"yard": self._yard_id}  # this agent cannot restart the server
         self._loop.add(
             executor_class("ssh")("ssh", config.id, agent, self._loop, hello, self.mirror.directory, self._collection())
         )
@@ -131,13 +131,13 @@ class Machines:
         self._loop.add(kind(config, self._loop, self._yard_id, self.mirror))
 
     def remove(self, place: str) -> None:
-        """A machine or a cluster, no single node of one."""
+        """A machine or a cluster, not a single node of a cluster."""
         self.problems.pop(place, None)
         self._links.pop(place, None)
         self._loop.remove(place)
 
     def is_linked(self, config: NodeConfig) -> bool:
-        """Whether this machine is used by that very link, and the link holds."""
+        """Whether this machine is used through exactly that link, and the link is up."""
         executor = self._loop.executor_of(config.id)
         is_same = self._links.get(config.id) == config.link
         return is_same and executor is not None and executor.status().is_connected

@@ -55,7 +55,7 @@ def lock_yard(directory: Path) -> int:
         except BlockingIOError:
             if time.monotonic() >= deadline:
                 os.close(descriptor)
-                # Not the user's fault: that one may be coming or leaving, and who asks again finds it or its place.
+                # Not the user's fault: the other server may be starting or ending, and a second try may succeed.
                 raise Unavailable(f"another server has the yard {directory}") from None
             time.sleep(0.02)
 
@@ -64,7 +64,7 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     """Until asked to stop, idle for too long, or signalled. Work that runs goes on without us."""
     lock = lock_yard(directory)
     open_files, descriptors = raise_descriptor_limit()
-    tcp = _tcp_socket(listen) if listen else None  # an address in use is told before anything begins
+    tcp = _tcp_socket(listen) if listen else None  # an address in use is reported before anything starts
     knobs = settings.knobs(ServerKnobs)
     url = db or knobs.db or f"sqlite:///{directory / 'yard.db'}"
     engine = open_database(url)
@@ -80,7 +80,7 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     path = settings.socket_path(directory)
     lifetime = Lifetime(None if listen else knobs.idle_seconds, lambda: loop.is_busy, path.exists)
     address = listen or f"unix:{path}"
-    # Written down once: a laptop's name changes with its network, and is the same machine.
+    # Stored once: a laptop's name changes with its network, but it is the same machine.
     this_machine = journal.fact("this_machine", this_host())
     machines = Machines(loop, directory, yard_id, this_machine, listen, knobs, open_files)
     loop.environments = Environments(directory / DIRECTORY, knobs.environment_seconds)
@@ -100,7 +100,7 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
         task.add_done_callback(lambda _: lifetime.stop())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, lifetime.stop)
-    # The sockets listen already: whoever connects now is answered as soon as the loop runs.
+    # The sockets listen already: a client that connects now is answered as soon as the loop runs.
     if ready_fd is not None:
         os.write(ready_fd, b"ok\n")
         os.close(ready_fd)

@@ -11,7 +11,7 @@ NEWS_MOST = 20_000  # events and attempts that wait for one subscriber: some 20 
 
 
 class News(asyncio.Queue[tuple[int, list[Event]]]):
-    """Journalled batches for one subscriber. Once it is cut, some are missing: its stream ends, a client resumes."""
+    """Journalled batches for one subscriber. Once it is cut off, its stream ends and the client resumes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -19,13 +19,13 @@ class News(asyncio.Queue[tuple[int, list[Event]]]):
         self._weight = 0
 
     def offer(self, seq: int, events: list[Event]) -> None:
-        """One more batch; where too much waits already, nothing is kept any more and the subscriber is cut."""
+        """One more batch; where too much waits already, all of it is dropped and the subscriber is cut off."""
         if self.is_cut:
             return
         if self._weight < NEWS_MOST:
             self.put_nowait((seq, events))
             return
-        # Who does not read its socket may stay for hours: what waited for it must not. One empty batch wakes it.
+        # A client that does not read its socket may stay for hours: its queue must not. One empty batch wakes it.
         self.is_cut = True
         while not self.empty():
             self.get_nowait()

@@ -12,7 +12,7 @@ from jobyard.wire.views import Problem
 
 
 class PlainJSON(JSONResponse):
-    """ASCII: the name of a file need not be UTF-8, and what stands for its bytes could not be sent as UTF-8."""
+    """ASCII: a file name need not be UTF-8, and its surrogates could not be sent as UTF-8."""
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def collect_results(mirror: Mirror, job: SubmittedJob, attempt: AttemptId) -> None:
-    """Unpack an attempt's results and put its output beside them; those of earlier attempts make room.
+    """Unpack an attempt's results and put its output beside them; those of earlier attempts are moved aside.
 
     Safe to repeat, also after a crash. What cannot be put there stays in the mirror.
     """
@@ -32,8 +32,8 @@ def collect_results(mirror: Mirror, job: SubmittedJob, attempt: AttemptId) -> No
         return
     paths = _paths(job, attempt)
     try:
-        if not mirror.is_marked(attempt):  # otherwise we were here before, and crashed
-            # The newest first: where two brought the same, what is there is the later one's.
+        if not mirror.is_marked(attempt):  # otherwise an earlier call was interrupted by a crash
+            # The newest first: where two attempts have the same file, the existing one is from the later attempt.
             for number in range(attempt.number - 1, 0, -1):
                 _make_room(mirror, attempt._replace(number=number), paths)
             mirror.mark(attempt)
@@ -51,7 +51,7 @@ def collect_results(mirror: Mirror, job: SubmittedJob, attempt: AttemptId) -> No
 def tidy_up(mirror: Mirror, jobs: Callable[[str], SubmittedJob | None]) -> None:
     """When a server starts: remove what the last one had half written when it was killed.
 
-    An attempt that was on its way home may never come again: its machine may be given up.
+    An attempt whose results were being collected may never be collected again: its machine may be given up.
     """
     for attempt in mirror.marked():
         job = jobs(attempt.job)
@@ -71,7 +71,7 @@ def _paths(job: SubmittedJob, attempt: AttemptId) -> ResultPaths:
 
 def _make_room(mirror: Mirror, attempt: AttemptId, paths: ResultPaths) -> None:
     out, err, results = (mirror.path(attempt, stream) for stream in STREAMS)
-    if mirror.is_stray(attempt):  # given up when its results were at home already: they are not the task's
+    if mirror.is_stray(attempt):  # a superseded attempt whose results were collected: they are not the task's
         take_back(results, paths.directory)
         take_back_log(out, paths.out)
         take_back_log(err, paths.err)

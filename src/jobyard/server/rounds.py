@@ -38,7 +38,7 @@ Item = Asked | Sequence[Event]
 
 
 class Spoiled(Exception):
-    """An error after the state had begun to change; it is the asker's, or that of the jobs. None: not known whose."""
+    """An error after the state had begun to change. It belongs to `asked`, or to `jobs`; None: not known."""
 
     def __init__(self, asked: Asked | None, event: Event | None, jobs: frozenset[str] | None) -> None:
         super().__init__(type(event).__name__ if event else "deciding")
@@ -49,18 +49,18 @@ class Spoiled(Exception):
 
 @dataclass
 class Round:
-    """What is to be written down, done and answered, in this order."""
+    """What is to be journalled, carried out and answered, in this order."""
 
     events: list[Event] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     answers: list[tuple[Asked, Any]] = field(default_factory=list)
     jobs: set[str] | None = field(default_factory=set)  # those that the events concern; None: the whole yard
-    ends_quarantine: bool = False  # somebody has to look what is true of a job
-    made: dict[str, Asked] = field(default_factory=dict)  # jobs that were submitted just now: nothing is on disk yet
+    ends_quarantine: bool = False  # the true state of a job must be asked again
+    made: dict[str, Asked] = field(default_factory=dict)  # jobs submitted in this round: not on disk yet
 
 
 def run(planner: Planner, batch: Iterable[Item], now: float, unheard: Unheard, troubles: Troubles) -> Round:
-    """Apply all of it, then let the engine decide. Raises Spoiled; the state is then of no use any more."""
+    """Apply all of it, then let the engine decide. Raises Spoiled; the state must then be thrown away."""
     done, state = Round(), planner.state
     for item in batch:
         if not isinstance(item, Asked):
@@ -70,7 +70,7 @@ def run(planner: Planner, batch: Iterable[Item], now: float, unheard: Unheard, t
             happened, result = item.command(state, now)
         except YardError as error:
             item.refuse(error)
-        except Exception as error:  # nothing has changed yet: it is the asker's alone
+        except Exception as error:  # nothing has changed yet: only this caller is affected
             troubles.note("command", f"a command failed ({error!r})", error)
             item.refuse(failed(error))
         else:

@@ -41,7 +41,7 @@ class Snapshots:
             path.with_name(_PICKLE).unlink()
 
     def renew(self, journal: Journal) -> Restored:
-        """From the file and the rows after it, so that nobody's state is read while it changes."""
+        """From the file and the rows after it, so that the live state is not read while it changes."""
         restored = self.restore(journal)
         self.save(restored)
         return restored
@@ -49,7 +49,7 @@ class Snapshots:
     def save(self, restored: Restored) -> None:
         """Best effort: without it the next start takes longer, and nothing else.
 
-        Nothing is written while a damage is not accepted: a copy of the database that is put back is to mend it.
+        Nothing is written while a damage is not accepted: restoring a copy of the database must be able to repair it.
         """
         if not all(damage.is_accepted for damage in restored.damages):
             return
@@ -89,13 +89,19 @@ class Snapshots:
             return Restored(header.seq, saved_state.load(data["state"]), damages)
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, TypeError, KeyError, UserError) as error:  # torn or foreign is as good as none
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            KeyError,
+            UserError,
+        ) as error:  # a torn or foreign file counts as missing
             log.warning("snapshot ignored: %s", error)
         return None
 
 
 def _why_foreign(found: Restored, journal: Journal) -> str:
-    """Empty: it is of this journal. Where the database was put back to an older copy, that is the truth."""
+    """Empty: it belongs to this journal. After a restore of an older database, the database counts."""
     if found.seq > journal.last_seq():
         return "it is newer than the journal"
     if found.seq < journal.first_seq() - 1:

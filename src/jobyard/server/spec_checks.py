@@ -88,13 +88,11 @@ def _check_array(group: GroupSpec, array: ArrayRange, named: str) -> None:
         if (twice := first_duplicate(ranges)) is not None:
             raise UserError(f"{named}: array id {twice} stands twice; each id may stand once")
     except TooManyRanges:
-        raise UserError(
-            f"{named}: the pieces of its array lie across each other; write them one after another"
-        ) from None
+        raise UserError(f"{named}: the pieces of its array overlap too often; write them one after another") from None
 
 
 def _check_reserved(env: Mapping[str, str], named: str) -> None:
-    """Who could set them could make a task report as another one."""
+    """With them a task could report as another one."""
     if found := sorted(YARD_NAMES.intersection(env)):
         raise UserError(f"{named}: variable {found[0]} is set by the yard itself; choose another name")
 

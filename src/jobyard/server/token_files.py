@@ -12,13 +12,13 @@ from jobyard.server.rights import TokenKind
 from jobyard.server.schema import tokens
 from jobyard.server.tokens import hash_of
 
-ADMIN = ".admin"  # how the name of an admin's file ends
-ID = "file-"  # how the id of such a token begins
+ADMIN = ".admin"  # suffix of an admin's file
+ID = "file-"  # prefix of the id of such a token
 LEAST_CHARACTERS = 32  # 128 bits in hexadecimal: a hash without salt hides only what nobody can guess
 
 
 def adopt_tokens(engine: Engine, directory: Path) -> None:
-    """Make the tokens in these files valid, and those that stood there once and are gone invalid. Repeatable.
+    """Make the tokens in these files valid, and tokens that were there before and are gone invalid. Repeatable.
 
     Raises UserError for a directory that cannot be read, and for a token that could be guessed.
     """

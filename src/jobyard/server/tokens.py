@@ -45,7 +45,7 @@ def revoke_token(engine: Engine, token_id: str) -> None:
 
 
 def holder_of(engine: Engine, secret: str) -> Caller | None:
-    """Who has the token with this secret, if anybody.
+    """The holder of the token with this secret; None where there is none.
 
     A random 256-bit secret needs no slow hash, and comparing hashes leaks nothing of it.
     """
@@ -63,7 +63,7 @@ def _note_use(engine: Engine, token_id: str, now: float) -> None:
     try:
         with engine.begin() as connection:
             connection.execute(update(tokens).where(tokens.c.id == token_id).values(last_used_at=now))
-    except SQLAlchemyError as error:  # a full disk keeps nobody out
+    except SQLAlchemyError as error:  # a full disk must not lock users out
         log.warning("the use of token %s is not written down: %s", token_id, error)
 
 

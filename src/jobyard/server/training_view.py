@@ -28,7 +28,7 @@ def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> T
     seconds = progress.epoch_seconds if job.slots else None
     seconds = seconds or dict(measured).get(spec.training_size) or progress.step_seconds * (steps or 0)
     seconds = seconds or predict_epoch_seconds(measured, spec.training_size)
-    has_said_nothing = job.is_final and not job.progress  # it may have done them all, and not told
+    has_said_nothing = job.is_final and not job.progress  # it may have done them all without a report
     asked = spec.training.epochs if spec.training and not has_said_nothing else None
     low, eta, high = _eta(job, progress, seconds, now)
     used = [use.gpu_memory_mib for use in job.used.values() if use.gpu_memory_mib]
@@ -82,7 +82,7 @@ def _eta(
         return None, None, None
     left = epochs_left(job)
     if left is not None and not job.spec.gang and job.spec.size > 1:
-        # Of an array: those that have not reported yet have all of it before them, and slots work side by side.
+        # In an array: tasks without a report count in full, and slots work in parallel.
         unheard = job.unfinished - sum(not job.task(number).state.is_final for number in job.progress)
         left = (left + unheard * (progress.epochs_total or 0)) / len(job.slots)
     if left is None or not epoch_seconds:

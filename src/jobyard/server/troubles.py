@@ -22,7 +22,7 @@ class Troubles:
         """`what` it spoiled: a launch, a view, a command, ..."""
         self._counts[what] += 1
         self._last[what] = (sentence, time.time())
-        # In the sentence itself, by which the log knows records that are alike: many views must not hide the journal.
+        # In the sentence itself: the log's rate limit counts equal sentences, and many views must not hide the journal.
         log.error(what + ": %s", sentence, exc_info=error)
 
     def views(self) -> tuple[TroubleView, ...]:

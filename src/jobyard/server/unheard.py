@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from jobyard.model.events import Event
 
-UNHEARD_SECONDS = 600.0  # then one is tried again: what was wrong with it may be over
+UNHEARD_SECONDS = 600.0  # then it is tried again: its cause may be over
 UNHEARD_MOST = 1000
-CALM_SECONDS = 10.0  # so long without one, and the next is the first again
+CALM_SECONDS = 10.0  # after so long without a failure, counting starts again
 PAUSE_SECONDS = 1.0
 
 
@@ -36,13 +36,13 @@ class Unheard:
         return len(self._until)
 
     def pause(self) -> float:
-        """How long to wait before going on: not at all after the first of them, but nobody makes us do nothing else."""
+        """How long to wait before going on: not at all after a first failure, a little after a second."""
         last, self._last = self._last, self._clock()
         return PAUSE_SECONDS if last is not None and self._last - last < CALM_SECONDS else 0.0
 
 
 def name_of(event: Event) -> str:
-    """What it is, and of whom or what it tells; not what it tells."""
+    """Its kind and its subject, without its content."""
     for name in ("job", "slot", "node", "cluster", "config"):
         if (subject := getattr(event, name, None)) is not None:
             return f"{type(event).__name__} {getattr(subject, 'id', subject)}"

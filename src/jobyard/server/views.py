@@ -28,7 +28,7 @@ from jobyard.wire.views import (
     WhyView,
 )
 
-# MYSQL_PWD but not OLDPWD, any KEY but no KEYBOARD, AUTH but not AUTHOR, a TOKEN but no TOKENIZER.
+# Secrets by name: MYSQL_PWD but not OLDPWD, any KEY but no KEYBOARD, AUTH but not AUTHOR, a TOKEN but no TOKENIZER.
 SECRET_NAME = re.compile(
     r"SECRET|TOKEN(?!IZE)|PASSW|PASSPHRASE|CREDENTIAL|(?:API|PRIVATE|ACCESS)_?KEY"
     r"|(?:PASS|DBPWD|(?:^|_)(?:PWD|KEYS?|AUTH))(?:_|\d*$)",
@@ -91,7 +91,7 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
 
 
 def unshowable(job: JobRecord, error: Exception) -> JobView:
-    """In place of a view that failed: what can be said for certain."""
+    """Replaces a view that failed: only what is certain."""
     sentence = f"this job cannot be shown ({type(error).__name__}: {error}); the server's log has the details"
     return JobView(
         id=job.id,
@@ -114,7 +114,7 @@ def unshowable(job: JobRecord, error: Exception) -> JobView:
 
 
 def shown(name: str, value: str) -> str:
-    """A variable that sounds like a secret is named, not shown."""
+    """The value of a variable that sounds like a secret is hidden."""
     return "(hidden)" if SECRET_NAME.search(name) else value
 
 
@@ -152,7 +152,7 @@ def reason_of_job(planner: Planner, job: JobRecord) -> tuple[Reason | None, str]
 
 
 def held_up(state: YardState, job: JobRecord) -> tuple[Reason | None, str] | None:
-    """What the cluster says of tasks that were handed to it and do not run yet: most of them, if not all the same."""
+    """What the cluster says about tasks that were handed to it and do not run yet: the most frequent sentence."""
     if not job.spec.cluster or job.is_final:
         return None
     found = Counter(
@@ -234,7 +234,7 @@ Held = Mapping[str, Sequence[SlotRecord]]
 
 
 def slots_by_place(state: YardState) -> Held:
-    """Who is where: on each node, and of a cluster on all its nodes. Looked through once for a list of nodes."""
+    """The slots on each node, and on all nodes of a cluster together. Computed once for a list of nodes."""
     found: defaultdict[str, list[SlotRecord]] = defaultdict(list)
     for _, record in state.slots.values():
         node = record.slot.placement.node
@@ -295,7 +295,7 @@ def node_view(state: YardState, node: Node, held: Held | None = None) -> NodeVie
 
 
 def _is_limited(job: JobRecord) -> bool:
-    """Does it say itself that not all of its tasks may run at once?"""
+    """Does its own spec limit how many of its tasks run at once?"""
     groups = ((group.parallelism, group.completions) for group in job.spec.groups)
     is_by_group = any(parallelism is not None and parallelism < completions for parallelism, completions in groups)
     return is_by_group or (job.spec.limit is not None and job.spec.limit < job.spec.size)

@@ -13,7 +13,7 @@ from jobyard.model.task import AttemptId
 
 @dataclass
 class EffectResult:
-    """What an effect led to: these started, these were asked to stop while they ran, these will never start.
+    """The result of an effect: attempts that started, that were asked to stop while they ran, that will never start.
 
     `preempted` are asked to stop at their next checkpoint.
     """
@@ -26,13 +26,13 @@ class EffectResult:
 
 @dataclass(eq=False)
 class FakeAgent:
-    """Runs the attempts of a slot one after another, each at most once. Who drives it says when they end."""
+    """Runs the attempts of a slot one after another, each at most once. The driver says when they end."""
 
     queues: dict[str, deque[AttemptId]] = field(default_factory=dict)  # by slot: what waits
     running: dict[str, AttemptId] = field(default_factory=dict)  # by slot
     began: dict[AttemptId, float] = field(default_factory=dict)  # for the driver: when each that runs did
     placements: dict[str, Placement] = field(default_factory=dict)  # by slot: what it holds
-    _slots: dict[AttemptId, str] = field(default_factory=dict)  # every attempt it ever heard of
+    _slots: dict[AttemptId, str] = field(default_factory=dict)  # every attempt that it ever got
 
     def perform(self, effect: Effect) -> EffectResult:
         match effect:

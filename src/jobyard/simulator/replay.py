@@ -42,8 +42,8 @@ STOPPING_SECONDS = 0.1
 class Simulation:
     """Drives a YardState: put events on the clock with `at`, then `run`. Checks the invariants after every event.
 
-    A NodeLost ends all that ran on the node: nothing of it is heard of again. `delay_seconds` is how long word from an
-    agent is under way, so that events of attempts that no longer count arrive too. Attempts that `trainees` knows
+    A NodeLost ends all that ran on the node: no report of it follows. `delay_seconds` is how long a report of an
+    agent takes, so that reports of superseded attempts arrive too. Attempts that `trainees` knows
     train: epoch by epoch, from where the engine says that their checkpoint is.
     """
 
@@ -70,7 +70,7 @@ class Simulation:
         self._wake_at = float("inf")
 
     def at(self, time: float, event: Event) -> None:
-        """Let it happen at that time (or as soon as the clock gets there)."""
+        """Schedule it for that time."""
         self._later(time, lambda: self.apply(event))
 
     def run(self, until: float = float("inf")) -> None:
@@ -166,7 +166,7 @@ class Simulation:
         self._later(self.now + trainee.restart_seconds, lambda: self._begin_epoch(agent, attempt))
 
     def _begin_epoch(self, agent: FakeAgent, attempt: AttemptId) -> None:
-        """Where the process tells how far it is, and stops if it was asked to, is done, or has no memory left."""
+        """Where the process reports its progress, and ends if it was asked to, is done, or has no memory left."""
         if not self._is_alive(agent, attempt):
             return
         course = self.courses[attempt]

@@ -17,7 +17,7 @@ def power_law(seconds: float, exponent: float = 0.9) -> Callable[[Size], float]:
 
 @dataclass(frozen=True, slots=True)
 class Trainee:
-    """What the simulated process does. It says that it can yield, and does so where an epoch begins."""
+    """What the simulated process does. It can be preempted, and then stops where an epoch begins."""
 
     epochs: int
     epoch_seconds: Callable[[Size], float] = field(default_factory=lambda: power_law(60.0))
@@ -57,11 +57,11 @@ class Course:
 
     @property
     def yields_now(self) -> bool:
-        """An epoch is about to begin: never the last one stops."""
+        """An epoch is about to begin: does it stop here? Never before the last one."""
         return self.is_asked and self.trainee.can_yield and self.done < self.trainee.epochs - 1
 
     def arrive(self, now: float) -> None:
-        """It is where an epoch begins: for the first time, or because one is done and saved."""
+        """Called where an epoch begins: at the start, or after one that is done and saved."""
         if self.begun:
             self.done += 1
             self.saved_at = now

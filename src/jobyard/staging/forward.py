@@ -15,7 +15,7 @@ def forwarded_paths(root: bytes, given: Sequence[str]) -> list[bytes]:
 
 
 def returned_paths(workdir: str | os.PathLike[str], given: Sequence[str]) -> tuple[str, ...]:
-    """The same for what comes home, which need not exist yet, as JobSpec.copy_back has it: "" is the whole tree."""
+    """The same for results, which need not exist yet, as in JobSpec.copy_back: "" is the whole tree."""
     root = os.fsencode(os.path.abspath(workdir))
     return tuple(os.fsdecode(_below(root, path, "copy-backwards")) for path in given)
 
@@ -35,7 +35,7 @@ def _below(root: bytes, given: str, field: str) -> bytes:
     if not given:
         raise UserError(f"{field}: the path is empty; write . for the working directory")
     path = os.path.normpath(os.path.join(root, os.fsencode(os.path.expanduser(given))))
-    if not _is_within(root, path):  # written out in full, while we came here through a link
+    if not _is_within(root, path):  # an absolute path, while the working directory was reached through a link
         root = os.path.realpath(root)
         path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
     if not _is_within(root, path):

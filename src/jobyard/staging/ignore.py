@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 _SPECIAL = re.compile(rb"[*?\[\\]")
 _SLASH = ord("/")
-DIRECTORY = b"\0"  # the mark behind a directory's name: not a slash, which rules mean to stand between names
+DIRECTORY = b"\0"  # marks a directory's name: not a slash, which in rules separates names
 _PUNCTUATION = b"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 _CLASSES: dict[bytes, frozenset[int]] = {
     b"alnum": frozenset(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"),
@@ -40,7 +40,7 @@ class Rules:
         self._runs = [_run(is_ignored, rules) for is_ignored, rules in _runs_of(content)][::-1]
 
     def verdict(self, path: bytes, name: bytes) -> bool | None:
-        """Is it left out? None: no rule here speaks of it. Both end with the mark if it is a directory."""
+        """Is it left out? None: no rule here matches it. Both end with the mark if it is a directory."""
         below = path[self._depth :]
         for run in self._runs:
             if run.matches(below, name):

@@ -13,12 +13,12 @@ from jobyard.staging.tree import Entry, EntryKind, Tree
 
 _FORM = 1
 # A change within one tick of the file system's clock leaves the times as they were (FAT ticks every two seconds), so a
-# file that changed just before it was hashed is not believed: it is read again next time.
+# file that changed just before it was hashed is not trusted: it is read again next time.
 _TICK_NS = 2_000_000_000
 
 
 class KnownFiles:
-    """Digests by path, believed while size, times and inode stay the same. Only a cache: made anew when broken."""
+    """Digests by path, valid while size, times and inode stay the same. Only a cache: rebuilt when broken."""
 
     def __init__(self, store: Path, root: bytes) -> None:
         self._path = store / "known" / f"{hashlib.sha256(root).hexdigest()[:24]}.json"

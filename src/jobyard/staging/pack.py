@@ -17,7 +17,7 @@ from jobyard.staging.known_files import KnownFiles
 from jobyard.staging.tree import LIMIT_BYTES, LIMIT_FILES, Entry, EntryKind, Tree, scan, shown, unreadable
 
 _CHUNK = 1024 * 1024
-_HELD_BYTES = 64 * 1024**2  # what was read for the hash stays in memory for the archive, up to here
+_HELD_BYTES = 64 * 1024**2  # so much of what was read for the hash stays in memory for the archive
 _TRIES = 3  # a tree that an editor or a build writes to settles soon, or not at all
 
 
@@ -77,11 +77,11 @@ def pack(tree: Tree, store: Path, *, believe_known: bool = True) -> TreeSnapshot
     name = hashlib.sha256(listing).hexdigest()
     found = TreeSnapshot(name, store / f"{name}.tar", store / f"{name}.list", len(tree.entries), tree.size, tree.notes)
     try:
-        # 2. Is it there already? Then it counts as fresh, so that nobody prunes it before its job is known.
+        # 2. Is it there already? Then touch it, so that it is not pruned before its job is known.
         with suppress(FileNotFoundError):
             os.utime(found.archive)
             return found
-        # 3. Write it; a file that is no longer what was hashed spoils it. The archive comes last: where it is, all is.
+        # 3. Write it; a file that changed since it was hashed aborts that. The archive comes last: it marks success.
         store.mkdir(mode=0o700, parents=True, exist_ok=True)
         publish(found.listing, [listing])
         publish(found.archive, tar_of(tree.entries, reader.checked))
@@ -95,7 +95,7 @@ def pack(tree: Tree, store: Path, *, believe_known: bool = True) -> TreeSnapshot
 def prune(store: Path, keep: Collection[str], *, idle_seconds: float = 3600.0) -> list[str]:
     """Delete snapshots that are not in `keep` and were not asked for in the last `idle_seconds`; answers their hashes.
 
-    The pause is for a submit that has its snapshot while its job is not known yet.
+    The delay protects a submit whose snapshot is packed while its job is not known yet.
     """
     oldest = time.time() - idle_seconds
     removed = list[str]()

@@ -14,12 +14,12 @@ _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def put(wanted: bytes, suffix: bytes, write: Callable[[bytes], None]) -> bytes:
-    """Have a file or link written under a passing name, then give it the first name that is free or holds the same.
+    """Write a file or link under a temporary name, then give it the first name that is free or has the same content.
 
-    The names are `wanted`, then with `suffix` behind it, then numbered. Whole or not at all. Answers the name.
+    The names are `wanted`, then with `suffix` behind it, then numbered. Atomic. Returns the name.
     """
     directory = os.path.dirname(wanted)
-    clear_part(directory, suffix)  # of one that was cut off
+    clear_part(directory, suffix)  # a part that an interrupted call left
     try:
         part = _part(directory, suffix)
         write(part)
@@ -39,7 +39,7 @@ def _part(directory: bytes, suffix: bytes) -> bytes:
 
 
 def move(path: bytes, wanted: bytes, suffix: bytes) -> bytes:
-    """Give a file or link the first such name that is free or holds the same. Safe to repeat after a crash."""
+    """Give a file or link the first such name that is free or has the same content. Safe to repeat after a crash."""
     name = next(name for name in _names(wanted, suffix) if _claim(path, name) or _is_same(path, name))
     with suppress(FileNotFoundError):
         os.unlink(path)
@@ -47,7 +47,7 @@ def move(path: bytes, wanted: bytes, suffix: bytes) -> bytes:
 
 
 def make_directory(wanted: bytes, suffix: bytes) -> tuple[bytes, bool]:
-    """A real directory of the first such name that no file or link has; and whether it is new."""
+    """A real directory with the first such name that is not a file or link; and whether it is new."""
     for name in _names(wanted, suffix):
         try:
             os.mkdir(name)

@@ -18,7 +18,7 @@ from jobyard.errors import Rejected, Unwritable
 from jobyard.staging.placing import clear_part, make_directory, move, put
 
 _NAMED = 20  # more than a person reads, less than fills a journal
-# What tarfile raises about archives that no tar has written.
+# What tarfile raises for damaged or hostile archives.
 _DAMAGE = (tarfile.TarError, EOFError, ValueError, OverflowError, LookupError, RecursionError)
 _UNUSABLE_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
 
@@ -59,7 +59,7 @@ def unpack_results(
 
 
 def copy_log(source: str | os.PathLike[str], target: str | os.PathLike[str], *, attempt: int = 1) -> Path:
-    """Put an attempt's output beside its results, by the same rules; answers where. No source counts as empty."""
+    """Put an attempt's output beside its results, by the same rules; returns where. No source counts as empty."""
 
     def write(part: bytes) -> None:
         try:
@@ -122,7 +122,7 @@ def _suffix(attempt: int) -> bytes:
 
 
 def _unchanged(archive: str | os.PathLike[str], home: Path) -> Iterator[Path]:
-    """Of what `unpack_results` put there, what nobody has changed since."""
+    """Files of `unpack_results` that were not changed since."""
     if not os.path.exists(archive) or not os.path.getsize(archive):
         return
     coding = sys.getfilesystemencoding()
@@ -166,13 +166,13 @@ class _Unpacking:
     kept_apart: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     regular: dict[str, tarfile.TarInfo] = field(default_factory=dict)
-    places: dict[bytes, bytes] = field(default_factory=dict)  # directories, and where they are if the name was taken
+    places: dict[bytes, bytes] = field(default_factory=dict)  # directories, and their real paths if the name was taken
     made: set[bytes] = field(default_factory=set)
     described: dict[bytes, tarfile.TarInfo] = field(default_factory=dict)
 
     def take_all(self, tar: tarfile.TarFile) -> None:
         for member in tar:
-            if member.size < 0:  # would send tarfile back, forever
+            if member.size < 0:  # would make tarfile loop for ever
                 raise tarfile.ReadError(f"{member.name!r} has a size of {member.size}")
             try:
                 why = self._take(tar, member)
@@ -241,7 +241,7 @@ def _extract(tar: tarfile.TarFile, content: tarfile.TarInfo, member: tarfile.Tar
 
 
 def _set_time(path: bytes, member: tarfile.TarInfo) -> None:
-    with suppress(ValueError, OverflowError):  # a time that no clock shows
+    with suppress(ValueError, OverflowError):  # a time that is out of range
         os.utime(path, (member.mtime, member.mtime))
 
 
@@ -256,7 +256,7 @@ def _check_end(tar: tarfile.TarFile) -> None:
 def _stays_inside(depth: int, target: bytes) -> bool:
     """From `depth` directories down, none of them a link: first up, at most to the top, then only down.
 
-    Up again after down could leave through a link that is there: `a/..` need not be where it looks to be.
+    Up again after down could leave through an existing link: `a/..` may lead elsewhere.
     """
     steps = [step for step in target.split(b"/") if step not in (b"", b".")]
     ups = 0

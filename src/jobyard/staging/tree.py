@@ -18,7 +18,7 @@ from jobyard.staging.ignore import DIRECTORY, Rules
 ALWAYS_LEFT_OUT = frozenset({b".git", b"job_results"})
 IGNORE_FILES = (b".gitignore", b".yardignore")  # of one directory the later wins
 LIMIT_BYTES = 2 * 1024**3
-LIMIT_FILES = 200_000  # more is somebody's home directory, not a program
+LIMIT_FILES = 200_000  # more is a home directory, not a program
 _NAMED_IN_A_NOTE = 3
 
 
@@ -91,7 +91,7 @@ class _Walk:
         self.prefix, self.rules_above = _rules_above(self.root)
 
     def add(self, path: bytes) -> None:
-        """The path and all below it that no rule leaves out. b"" is the root."""
+        """Add the path and all below it that no rule leaves out. b"" is the root."""
         rules = self.rules_above
         if path:
             parents = [path[:at] for at, character in enumerate(path) if character == ord("/")]
@@ -225,7 +225,7 @@ def _rules_above(root: bytes) -> tuple[bytes, tuple[Rules, ...]]:
 
 def _read_rules(path: bytes, depth: int) -> Rules | None:
     try:
-        # A link is not followed, as in git; and a pipe in its place must not hold us up.
+        # A link is not followed, as in git; and a FIFO in its place must not block us.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if isinstance(error, PermissionError):

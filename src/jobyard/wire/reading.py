@@ -39,7 +39,7 @@ def _no_number(word: str) -> NoReturn:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two values for one field, readers choose differently: who checks and who acts must not."""
+    """Of two values for one field parsers choose differently: a check and an action must never see different ones."""
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()

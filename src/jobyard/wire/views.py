@@ -191,7 +191,7 @@ class DeviceView:
     reserved_mib: int
     foreign_mib: int
     fake: bool
-    used_mib: int | None = None  # as last measured, whoever uses it
+    used_mib: int | None = None  # as last measured, for all its users together
     percent: int | None = None  # of its compute, as last measured
     reserved_percent: int = 0  # of its compute, asked by the tasks that share it
     foreign_percent: int = 0  # of its compute, used or reserved by others

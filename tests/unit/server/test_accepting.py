@@ -299,7 +299,7 @@ async def test_a_connection_that_cannot_be_made_is_closed_and_counted_no_more(
         monkeypatch.undo()
         raise TypeError("odd")
 
-    monkeypatch.setattr(accepting, "Connection", broken)
+    monkeypatch.setattr(accepting, "ClientConnection", broken)
     async with served(tmp_path, replace(LIMITS, connections_per_peer=1)) as yard:
         assert await yard.ask(GET) == b""
         assert (await yard.ask(GET)).endswith(b"0 bytes")

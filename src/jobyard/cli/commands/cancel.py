@@ -52,7 +52,7 @@ def command(
 
 
 def _stop_at_checkpoint(session: Session, targets: list[JobView]) -> int:
-    """All that can are asked; those that cannot are told together, as one error."""
+    """Preempt all jobs that can stop at a checkpoint; those that cannot are named together, in one error."""
     asked, refusals = [], []
     for view in targets:
         try:
@@ -70,7 +70,7 @@ def _stop_at_checkpoint(session: Session, targets: list[JobView]) -> int:
 
 
 def _targets(session: Session, jobs: tuple[str, ...]) -> list[JobView]:
-    """All are looked up first, so that a misspelt one leaves the others alone."""
+    """All are looked up first, so that after a misspelt name nothing is cancelled."""
     if jobs:
         found = (session.client.job(name, live=True) for name in jobs)
         return list({view.id: view for view in found}.values())

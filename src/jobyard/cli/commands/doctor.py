@@ -92,7 +92,7 @@ def server_checks(server: ServerView, address: str) -> list[Check]:
         checks.append(Check("build", WARN, message, "`yard server stop` once it is idle"))
     checks += [*damage_checks(server), *trouble_checks(server)]
     if server.read_only:
-        return checks  # no agent is spoken to
+        return checks  # no agent is asked
     if not server.agents:
         checks.append(Check("agent", FAIL, "no agent: nothing can run", "see `yard server logs`"))
     for agent in server.agents:

@@ -30,8 +30,8 @@ RESULTS = "job_results"
 def command(session: Session, job: str, task: str | None, to: str) -> int:
     """Bring the results and the output of a job's tasks on other machines here, to DIR/JOB.
 
-    They come home by themselves to where the job was submitted; this is for another place, or a second time. What is
-    there already is never overwritten.
+    Results are collected by themselves where the job was submitted; this is for another place, or a second time. What
+    is there already is never overwritten.
     """
     view = session.client.job(job)
     directory = Path(os.path.abspath(os.path.expanduser(to)))
@@ -56,7 +56,7 @@ def command(session: Session, job: str, task: str | None, to: str) -> int:
 
 
 def stem_of(view: JobView, label: str) -> str:
-    """Where a task's results stand below `job_results`: the layout in which they come home by themselves."""
+    """Where a task's results are below `job_results`: the same layout as in automatic collection."""
     if view.source == "ml-scheduler":
         return view.name if label == "0" else f"{view.name}.{label}"  # lines count from 1
     return view.id if view.counts.total == 1 else f"{view.id}/{label}"

@@ -149,7 +149,7 @@ def rm(session: Session, nodes: tuple[str, ...], force: bool) -> int:
 
 @dataclass
 class NodeResults(Generic[T]):
-    """What became of each, and how many failed: those are told already."""
+    """The result for each node, and how many failed: their errors are printed already."""
 
     done: dict[str, T] = field(default_factory=dict)
     failures: int = 0
@@ -251,7 +251,7 @@ def _row(node: NodeView) -> tuple[str, ...]:
 
 
 def _own_labels(node: NodeView) -> list[str]:
-    """Those that people gave it: of a cluster's node, not what Kubernetes itself says. JSON has all of them."""
+    """Labels that people gave it; for a cluster's node not those of Kubernetes itself. JSON output has all of them."""
     if place_of(node.id) == node.id:
         return list(node.labels)
     return [label for label in node.labels if label.startswith(GPU_PRODUCT) or not _GIVEN.match(label)]

@@ -26,7 +26,7 @@ def command(session: Session, listen: str, db: str | None, run_as: str | None) -
     """Run the server on TCP for a team, in the foreground. Every call needs a token: `yard token create NAME`."""
     check_listen(listen)
     yard = settings.yard_dir(session.yard)
-    # In the environment and not in the arguments: it may carry a password, and arguments are for all to see.
+    # In the environment and not in the arguments: it may hold a password, and all users can see arguments.
     environ = {**server_environment(), **({"YARD_DB": db} if db else {}), **({"YARD_RUN_AS": run_as} if run_as else {})}
     make_way(yard, session.knobs)
     arguments = ["-P", "-m", "jobyard.server", "--yard", str(yard), "--listen", listen]
@@ -34,7 +34,7 @@ def command(session: Session, listen: str, db: str | None, run_as: str | None) -
 
 
 def make_way(yard: Path, knobs: ClientKnobs) -> None:
-    """`yard token create` and others leave a background server behind, and a yard has one server only."""
+    """Stop the background server that `yard token create` and others started: a yard has only one server."""
     local = LocalYard(yard, knobs)
     try:
         running = local.running()

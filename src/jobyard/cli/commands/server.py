@@ -72,7 +72,7 @@ def stop(session: Session, force: bool) -> int:
 
 
 def _stop_remote(session: Session, *, force: bool) -> int:
-    """Not waited for: whatever watches over it there may start it again at once."""
+    """Does not wait: a supervisor there (systemd, Kubernetes) may start it again at once."""
     session.client.stop_server(force=force)
     if session.is_json:
         print_json({"stopped": True})
@@ -102,7 +102,7 @@ def logs(session: Session, follow: bool, tail: int) -> int:
         echo_text(b"".join(lines))
         while follow:
             echo_text(file.read())
-            if _is_moved(file, path):  # it was full: what comes now is in a new one
+            if _is_moved(file, path):  # it was rotated: new lines are in a new file
                 echo_text(file.read())
                 file.close()
                 file = path.open("rb")

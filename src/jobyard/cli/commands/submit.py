@@ -78,7 +78,7 @@ def submit_and_follow(session: Session, spec: JobSpec, secrets: MountedSecrets, 
 
 
 def _submit_now(session: Session, spec: JobSpec, secrets: MountedSecrets, *, quiet: bool) -> JobView:
-    """For who follows: the id alone where it was asked for, else the notes."""
+    """For `run`: print the id alone with --quiet, else the notes."""
     add_default_cluster(session, spec, quiet=quiet)
     job = secrets.submit(session, spec)
     if not quiet:

@@ -77,7 +77,7 @@ def _free_port(wanted: int | None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    """Until it ends or Ctrl-C: the child is in our process group, and hears that too."""
+    """Until it ends or Ctrl-C: the child is in our process group, and gets that signal too."""
     with subprocess.Popen(words) as child:
         try:
             code = child.wait()

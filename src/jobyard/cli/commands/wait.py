@@ -15,7 +15,7 @@ from jobyard.model.units import parse_duration_seconds
 from jobyard.wire.views import JobView
 
 TIMED_OUT = 124  # as timeout(1) says it
-FOREVER_SECONDS = 3600.0  # of one look at the feed
+FOREVER_SECONDS = 3600.0  # of one wait for the feed
 
 
 @click.command("wait")

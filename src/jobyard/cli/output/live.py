@@ -148,7 +148,7 @@ class Picture:
 
 
 def bar(counts: Counts, columns: int) -> Text:
-    """Done in green, failed in red, running in cyan, the rest dim; what is there at all has at least one column."""
+    """Done in green, failed in red, running in cyan, the rest dim; no part that exists is narrower than one column."""
     pieces = [
         (counts.succeeded, "━", "green"),
         (counts.failed + counts.cancelled, "━", "red"),

@@ -41,7 +41,7 @@ class PlainDisplay(QuietDisplay):
         self, *, progress_seconds: float, is_streamed: bool, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._progress_seconds = progress_seconds
-        self._is_streamed = is_streamed  # the task's own output is what is seen: no progress beside it
+        self._is_streamed = is_streamed  # the task's own output is shown: no progress lines between
         self._clock = clock
         self._view: JobView | None = None
         self._waiting_since: float | None = None

@@ -9,7 +9,7 @@ from jobyard.model.job import Reason, State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import FailureView, JobView
 
-PLAIN = (Reason.EXIT_CODE, Reason.SIGNAL)  # all is said by the code or the signal
+PLAIN = (Reason.EXIT_CODE, Reason.SIGNAL)  # the code or the signal says enough
 SHOWN_LINES = 10  # of the first failure
 COLOURS = {State.SUCCEEDED: "green", State.FAILED: "red", State.CANCELLED: "magenta"}
 

@@ -49,7 +49,7 @@ class MergedLog:
         self._stream = sys.stderr if to_stderr else sys.stdout
         self._is_coloured = self._stream.isatty()
         self._unfinished: dict[Source, bytearray] = {}
-        self._open: Source | None = None  # whose line has no end yet on the screen
+        self._open: Source | None = None  # the source of the unfinished line on the screen
 
     def write(self, chunk: LogChunk) -> None:
         source = (chunk.task, chunk.attempt, chunk.stream)
@@ -57,7 +57,7 @@ class MergedLog:
         if newline:
             self._write_lines(source, self._unfinished.pop(source, bytearray()) + whole + newline)
         if rest:
-            # Appended, never joined anew: a line of 50 MB comes in 800 pieces.
+            # Appended, and joined once: a line of 50 MB comes in 800 pieces.
             held = self._unfinished.setdefault(source, bytearray())
             held += rest
             if len(held) > LINE_BYTES_MOST:

@@ -16,7 +16,7 @@ from jobyard.kubernetes.refusals import Refused
 from jobyard.model.node import ClusterConfig
 
 Object = dict[str, Any]
-BAD_GATEWAY = 502  # somebody answers who cannot, for the moment
+BAD_GATEWAY = 502  # a proxy answers, but not the API server
 VERBS = {"POST": "create", "GET": "get", "DELETE": "delete"}  # as rights name them
 LINE_BYTES = 1 << 20  # longer ones are cut into several
 
@@ -40,12 +40,12 @@ class ReachedCluster:
         return self._ask("GET", "pods", name)
 
     def remove_pod(self, name: str) -> None:
-        """At once. Gone already: nothing."""
+        """At once. Does nothing if it is gone already."""
         self._ask("DELETE", "pods", name, query={"gracePeriodSeconds": "0"})
 
     def create_secret(self, secret: Object) -> None:
-        """It belongs to an empty ConfigMap of its name: who removes that removes both, and need not have a right to
-        Secrets. Both are made, or none."""
+        """It is owned by an empty ConfigMap of its name: deleting that deletes both, and needs no right to
+        Secrets. Both are created, or none."""
         name = secret["metadata"]["name"]
         holder = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": secret["metadata"], "immutable": True}
         try:
@@ -60,7 +60,7 @@ class ReachedCluster:
             raise
 
     def remove_secret(self, name: str) -> None:
-        """And its ConfigMap. What may be left behind is a warning: who calls has something else to tell."""
+        """And its ConfigMap. A failure is only a warning: the caller has another error to report."""
         for kind, plural in (("Secret", "secrets"), ("ConfigMap", "configmaps")):
             try:
                 self._ask("DELETE", plural, name)
@@ -86,7 +86,7 @@ class ReachedCluster:
         except Refused as refused:
             if refused.is_forbidden:
                 raise self._unwelcome("get", "pods/log", refused) from refused
-            return  # it has not begun, or its pod is gone: who asks looks at the pod next
+            return  # it has not started, or its pod is gone: the caller looks at the pod next
         except Unavailable:
             return
         if rest:

@@ -25,7 +25,7 @@ PAUSE_SECONDS = 1.0  # between two watches
 
 
 class ReachedPod:
-    """One pod. Raises UserError where it is gone or the caller may not, Unavailable where nobody answers."""
+    """One pod. Raises UserError where it is gone or access is denied, Unavailable where the API does not answer."""
 
     def __init__(self, api: Api, target: Target) -> None:
         self._api = api
@@ -62,7 +62,7 @@ class ReachedPod:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _has_ended_since(self, version: str) -> bool:
-        """From there on; without it nobody would tell of a pod that is gone already. False: the watch has ended."""
+        """Watch from that version on: otherwise a pod's earlier end would be missed. False: the watch has ended."""
         path = path_of("Pod", self._api.namespace)
         events = self._api.watch(path, version, fieldSelector=f"metadata.name={self.name}")
         try:
@@ -74,7 +74,7 @@ class ReachedPod:
             if refused.is_forbidden:
                 await asyncio.Event().wait()
         except Unavailable:
-            pass  # whether anybody answers the next look tells
+            pass  # the next look finds out whether the API answers
         return False
 
     @asynccontextmanager

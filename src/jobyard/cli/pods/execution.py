@@ -79,12 +79,12 @@ def _write(file: BinaryIO, data: bytes) -> None:
 
 
 async def _send_input(socket: aiohttp.ClientWebSocketResponse) -> None:
-    """What we are given, to its end. Read in a thread that nobody waits for: it may sit at a terminal for ever."""
+    """Send our stdin, to its end. Read in a daemon thread: it may wait at a terminal for ever."""
     pieces: asyncio.Queue[bytes] = asyncio.Queue(4)
     loop = asyncio.get_running_loop()
 
     def read() -> None:
-        with suppress(RuntimeError, OSError):  # the loop is gone: so is the reason to read
+        with suppress(RuntimeError, OSError):  # the loop has ended: nothing to read for
             while True:
                 piece = os.read(0, PIECE_BYTES)
                 if loop.is_closed():
@@ -117,7 +117,7 @@ async def _send_sizes(socket: aiohttp.ClientWebSocketResponse) -> None:
 
 @contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Each key goes there as it is, Ctrl-C too. Afterwards the terminal is as it was."""
+    """Each key is sent unchanged, Ctrl-C too. Afterwards the terminal is restored."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setraw(descriptor)

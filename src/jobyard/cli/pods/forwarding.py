@@ -47,7 +47,7 @@ async def _listen(pod: ReachedPod, port: Forward, say: Say) -> asyncio.Server:
         except YardError as error:
             say(str(error))
         except OSError:
-            pass  # who had connected is gone
+            pass  # the local client is gone
         finally:
             writer.close()
 
@@ -61,7 +61,7 @@ async def _listen(pod: ReachedPod, port: Forward, say: Say) -> asyncio.Server:
 async def _carry(
     pod: ReachedPod, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, say: Say
 ) -> None:
-    """One connection, both ways. It ends with the pod's side: a websocket cannot say that ours has said all."""
+    """One connection, both ways. It ends when the pod's side ends: a websocket cannot signal the end of our input."""
     async with pod.socket("portforward", [("ports", str(remote))], (V4,)) as socket:
         sending = asyncio.create_task(_send(socket, reader, writer))
         receiving = asyncio.create_task(_receive(socket, writer))
@@ -78,7 +78,7 @@ async def _carry(
 async def _send(
     socket: aiohttp.ClientWebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Returns only when nobody reads here any more: who has said all may still want the answer."""
+    """Returns only when the local side is closed: after its input ends it may still read the answer."""
     while piece := await reader.read(PIECE_BYTES):
         await socket.send_bytes(bytes((DATA,)) + piece)
     with suppress(OSError):
@@ -86,7 +86,7 @@ async def _send(
 
 
 async def _receive(socket: aiohttp.ClientWebSocketResponse, writer: asyncio.StreamWriter) -> str:
-    """What went wrong in the pod; empty: it has said all."""
+    """The error in the pod; empty: its output has ended."""
     is_first = {DATA: True, ERROR: True}
     async for message in socket:
         if message.type is not aiohttp.WSMsgType.BINARY or not message.data or message.data[0] not in is_first:

@@ -21,7 +21,7 @@ from jobyard.errors import Bug, UserError, YardError
 
 
 def make_app(make_service: Callable[[], Service], token: str = "") -> FastAPI:
-    """The service is made when the app starts: to import this asks nobody anything. From then on, when a job has
+    """The service is created when the app starts: importing this module connects nowhere. From then on, when a job has
     completed, another one grows."""
 
     @asynccontextmanager
@@ -43,7 +43,7 @@ def make_app(make_service: Callable[[], Service], token: str = "") -> FastAPI:
 
 
 class Beginning:
-    """Around an app: why it cannot begin is one sentence, and not where in our code that was found."""
+    """ASGI middleware: a start-up error is one sentence, without a traceback."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -52,13 +52,13 @@ class Beginning:
         if scope["type"] != "lifespan":
             await self._app(scope, receive, send)
             return
-        with suppress(UserError):  # it was told to whoever serves us
+        with suppress(UserError):  # the ASGI server has printed it
             await self._app(scope, receive, _without_trace(send))
 
 
 def _without_trace(send: Send) -> Send:
     async def say(message: Message) -> None:
-        error = sys.exception()  # the one that Starlette is about to tell of
+        error = sys.exception()  # the error that Starlette is about to report
         is_ours = message["type"] == "lifespan.startup.failed" and isinstance(error, UserError)
         await send({**message, "message": str(error)} if is_ours else message)
 

@@ -34,7 +34,7 @@ def annotation_of(report: Report) -> dict[str, str]:
 
 
 def report_in(annotations: Mapping[str, str]) -> Report | None:
-    """None: there is none, or other hands wrote something that is none."""
+    """None: there is none, or it is not valid (others may have written it)."""
     if (text := annotations.get(CHECKPOINT)) is None:
         return None
     try:

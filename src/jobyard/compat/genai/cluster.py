@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 JSON = "application/json"
 LABELS_ALONE = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 MOST_NAMED = 100  # jobs in one question; beyond that, all are asked for
-PATIENCE = Patience(tries=1, answer_seconds=20.0, connect_seconds=20.0)  # somebody waits, and may ask again
+PATIENCE = Patience(tries=1, answer_seconds=20.0, connect_seconds=20.0)  # a caller waits, and may ask again
 SUSPEND_SECONDS = 120.0  # pods may take their grace, which is 30 s unless they say more
 POLL_SECONDS = 0.5
 
@@ -71,7 +71,7 @@ class NamespaceApi:
     # -- PyTorchJobs
 
     def jobs(self) -> list[Object]:
-        """Those of the namespace that are not about to go; none where the training operator is not installed."""
+        """Those of the namespace that are not being deleted; none where the training operator is not installed."""
         try:
             items: list[Object] = self._ask("GET", self._path("PyTorchJob"))["items"]
         except NotFound:
@@ -83,13 +83,13 @@ class NamespaceApi:
         return self._ask("GET", self._path("PyTorchJob", name))
 
     def annotate(self, name: str, **values: str | None) -> Object:
-        """None takes an annotation away."""
+        """None removes an annotation."""
         return self._change(name, {"metadata": {"annotations": values}})
 
     def scale(self, name: str, gpus: int) -> None:
-        """Stop its pods, give it another size, let it go on. If we die in between, `go_on` finishes it.
+        """Suspend it, give it another size, resume it. If we die in between, `go_on` finishes it.
 
-        Raises NotPossible where it has ended meanwhile, or somebody else let it go on.
+        Raises NotPossible where it has ended meanwhile, or was resumed by a user.
         """
         body = {"metadata": {"annotations": {SCALING: str(gpus)}}, "spec": {"runPolicy": {"suspend": True}}}
         job = self._change(name, body)
@@ -105,14 +105,14 @@ class NamespaceApi:
             raise NotPossible(f"somebody else let job {name} go on before it had another size")
 
     def go_on(self, name: str) -> bool:
-        """Let a job go on that was suspended to be scaled; False: its pods are not gone yet. Repeatable."""
+        """Resume a job that was suspended to be scaled; False: its pods are not gone yet. Repeatable."""
         return self._has_gone_on(self.job(name))
 
     def _has_gone_on(self, job: Object) -> bool:
         name = job["metadata"]["name"]
         if not is_marked(job):
             return True
-        if status_of(job) in ENDED or not is_held(job):  # its end came first, or somebody let it go on as it was
+        if status_of(job) in ENDED or not is_held(job):  # it ended first, or a user resumed it unchanged
             body = {"metadata": {"annotations": {SCALING: None}}, "spec": {"runPolicy": {"suspend": False}}}
             self._change(name, body)
             return True
@@ -133,7 +133,7 @@ class NamespaceApi:
     # -- whatever is there
 
     def left_of(self, kind: str, jobs: Collection[str]) -> list[Left]:
-        """Objects of one kind that are there for some of the yard's jobs, and are not about to go."""
+        """Existing objects of one kind, for some of the yard's jobs, that are not being deleted."""
         names = f"{JOB} in ({','.join(sorted(jobs))})" if len(jobs) <= MOST_NAMED else JOB
         query = urlencode({"labelSelector": names})
         try:
@@ -181,7 +181,7 @@ class NamespaceApi:
 
 
 def _new_size(job: Object, made: Object) -> Object:
-    """Refused where somebody else has written to it since it was read."""
+    """Refused (conflict) where it was changed since it was read."""
     metadata = {
         "resourceVersion": job["metadata"]["resourceVersion"],
         "annotations": {SCALING: None, **annotations_of(made)},

@@ -15,7 +15,7 @@ NOW, CHECKPOINT = "now", "checkpoint"
 
 
 def service_here() -> Service:
-    """Asks nobody anything. Raises UserError where the environment is wrong."""
+    """Connects nowhere. Raises UserError where the environment is wrong."""
     cluster, at_once = os.environ.get(CLUSTER, ""), grows_at_once(os.environ)
     return Service(lambda: Session(None, "table").client, cluster, at_once, warn=warn)
 

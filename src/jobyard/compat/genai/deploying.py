@@ -22,7 +22,7 @@ from jobyard.model.job import JobSpec, State
 from jobyard.model.training import Training
 from jobyard.wire.views import JobView
 
-PLACING_SECONDS = 10.0  # so long is waited for what it gets; a yard that places at all does so within one
+PLACING_SECONDS = 10.0  # how long to wait for its placement; a yard that can place it does so within one second
 POLL_SECONDS = 0.1
 
 
@@ -44,7 +44,7 @@ def spec_to_deploy(file: str, context: SubmitContext, cluster: str) -> JobSpec:
 
 @contextmanager
 def _as_document(file: str) -> Iterator[Path]:
-    """Whatever it is called: nothing but YAML or JSON is meant."""
+    """Whatever the file's name is: it must be YAML or JSON."""
     if Path(file).suffix in (".yaml", ".yml", ".json"):
         yield Path(file)
         return

@@ -6,11 +6,11 @@ from jobyard.errors import YardError
 
 
 class NotPossible(YardError):
-    """Asked for rightly, and there is no room, or it is as large as it can be, or over."""
+    """A valid request, but there is no room, or the job has its largest size, or it has ended."""
 
     code = "not_possible"
     http_status = 409
 
 
 class Conflict(YardError):
-    """Somebody else has changed it meanwhile."""
+    """The object was changed by another client meanwhile."""

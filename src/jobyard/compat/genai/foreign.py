@@ -16,7 +16,7 @@ from jobyard.model.units import whole_number
 Object = dict[str, Any]
 REPLICAS, REQUEST, LIMIT = "replicas", "request", "limit"  # annotations, by which it is adopted
 RESTARTS = "jobyard.dev/restarts"
-SCALING = "jobyard.dev/scaling"  # it is suspended for our sake, and gets so many GPUs
+SCALING = "jobyard.dev/scaling"  # we suspended it, and it gets so many GPUs
 
 
 def is_adopted(job: Object) -> bool:
@@ -60,12 +60,12 @@ def status_of(job: Object) -> str:
 
 
 def is_marked(job: Object) -> bool:
-    """Is it to get another size, by what we wrote on it?"""
+    """Does our annotation say that it is to get another size?"""
     return _number(job, SCALING) is not None
 
 
 def is_held(job: Object) -> bool:
-    """Is it suspended, or about to be? Its user may have let it go on meanwhile."""
+    """Is it suspended, or about to be? Its user may have resumed it meanwhile."""
     return bool((job["spec"].get("runPolicy") or {}).get("suspend"))
 
 
@@ -75,7 +75,7 @@ def gpus_of(job: Object) -> int:
 
 
 def resized(job: Object, gpus: int) -> Object:
-    """The same object, ready to go on with so many GPUs for each replica that has any."""
+    """The same object, ready to resume with so many GPUs for each replica that has any."""
     made = deepcopy(job)
     for template in _templates(made):
         give_gpus(template["spec"], gpus)

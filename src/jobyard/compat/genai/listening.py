@@ -19,7 +19,7 @@ HOST, PORT = "127.0.0.1", 6000
 
 
 def serve() -> None:
-    """Until it is told to end. Raises UserError before anybody is served."""
+    """Until it is stopped. Raises UserError before it serves."""
     host, ports = address_of(os.environ)
     service = service_here()
     sockets = [_bound(host, port) for port in ports]
@@ -30,7 +30,7 @@ def serve() -> None:
 
 
 def address_of(environ: Mapping[str, str]) -> tuple[str, list[int]]:
-    """Raises UserError where everybody could come in."""
+    """Raises UserError where it would be open to everybody without a token."""
     host = environ.get("MHOST") or HOST
     if not environ.get(TOKEN) and not is_loopback(host):
         raise UserError(f"MHOST: {host} can be reached from elsewhere; set {TOKEN}, or leave MHOST at {HOST}")

@@ -19,13 +19,13 @@ from jobyard.wire.views import JobView
 
 KEPT_SECONDS = 86400.0  # of a job on machines, and of one whose cluster cannot be asked
 CLEARED_SECONDS = 3600.0  # of one whose object the yard itself may have cleared away at its end
-SEEN_SECONDS = 15.0  # so long what a cluster said is left is taken to be there
-DELETED = "jobyard.dev/deleted"  # an annotation: which end of the job it was that was deleted
+SEEN_SECONDS = 15.0  # how long the answer of a cluster is reused
+DELETED = "jobyard.dev/deleted"  # an annotation: the end of the job at which it was deleted
 End = tuple[str, float | None]  # of a job that may run again: its id, and when it ended
 
 
 class LeftObjects(NamedTuple):
-    """What clusters say is left of jobs; and why not, by cluster and kind."""
+    """Objects that clusters still have of jobs; and why that is not known, by cluster and kind."""
 
     left: list[Left]
     refused: dict[tuple[str, str], YardError]
@@ -36,7 +36,7 @@ class LeftObjects(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """An answer, of which jobs it is, and when (monotonic) it was given."""
+    """A cached answer: for which jobs, and when (monotonic)."""
 
     answer: LeftObjects
     ends: frozenset[End]
@@ -52,7 +52,7 @@ class Listing:
     ) -> None:
         self._cluster_of = cluster_of
         self._annotate = annotate
-        self._gone: set[End] = set()  # jobs that are listed never again
+        self._gone: set[End] = set()  # jobs that are never listed again
         self._seen: Seen | None = None  # replaced as a whole: several threads look
 
     def listed(self, jobs: Iterable[JobView]) -> list[JobView]:
@@ -78,7 +78,7 @@ class Listing:
             try:
                 left = self._remove(job, answer)
                 removed += left
-                if left or is_listed(job, None, time.time()):  # else nobody lists it, and nobody will
+                if left or is_listed(job, None, time.time()):  # otherwise no process lists it anyway
                     self._annotate(job.id, {DELETED: str(job.finished_at)})
             except YardError as error:
                 problems.append(error)
@@ -90,24 +90,24 @@ class Listing:
         return removed
 
     def _remove(self, job: JobView, answer: LeftObjects) -> list[Left]:
-        """Where it may be of several kinds, one that we may not look at is taken for one that it is not."""
+        """Where it may be of several kinds, a kind that we may not read is skipped."""
         refusals = answer.refusals(job)
         if refusals and (len(refusals) == len(kinds_of(job)) or not all(isinstance(e, UserError) for e in refusals)):
             raise refusals[0]
         left = [each for each in answer.left if each.job == job.id]
         for each in left:
-            with suppress(NotFound):  # somebody else was faster
+            with suppress(NotFound):  # it is gone already
                 self._cluster_of(job.cluster).delete(each.name, each.kind)
         return left
 
     def _recently_left(self, ended: Collection[JobView]) -> LeftObjects:
-        """Asked anew after a while, and where others have ended; not for each look and each request."""
+        """Asked again after a while, and when more jobs have ended; not for each request."""
         seen, now, ends = self._seen, time.monotonic(), frozenset(map(_end_of, ended))
         if seen and ends <= seen.ends and now - seen.at < SEEN_SECONDS:
             return seen.answer
         answer = self._left_of_all(ended)
         is_whole = all(isinstance(error, UserError) for error in answer.refused.values())
-        self._seen = Seen(answer, ends, now) if is_whole else None  # who did not answer may do so at once
+        self._seen = Seen(answer, ends, now) if is_whole else None  # an incomplete answer is not cached
         return answer
 
     def _left_of_all(self, ended: Iterable[JobView]) -> LeftObjects:
@@ -121,9 +121,9 @@ class Listing:
             for kind, ids in kinds.items():
                 try:
                     answer.left.extend(self._left_of(cluster, kind, ids))
-                except UserError as error:  # we may not look at those
+                except UserError as error:  # we may not read that kind
                     answer.refused[cluster, kind] = error
-                except YardError as error:  # who does not answer is not asked again for each kind
+                except YardError as error:  # a cluster that does not answer is not asked again for each kind
                     answer.refused.update({(cluster, each): error for each in kinds})
                     break
         return answer
@@ -141,7 +141,7 @@ def _end_of(job: JobView) -> End:
 
 
 def is_deleted(job: JobView) -> bool:
-    """Did somebody delete it: is it being stopped for that, or is that written on it? One that ran again is there."""
+    """Was it deleted: is it being stopped for that, or annotated so? A job that ran again is listed."""
     is_leaving = job.state is State.STOPPING and job.reason is Reason.CANCELLED
     return is_leaving or (job.state.is_final and job.annotations.get(DELETED) == str(job.finished_at))
 
@@ -157,8 +157,8 @@ def is_listed(job: JobView, is_left: bool | None, now: float) -> bool:
 
 
 def leaves_its_object(job: JobView) -> bool:
-    """Is it sure that its end left the object where it was? The yard clears away what might go on: workers that outlive
-    the first, pods that Kubernetes would begin again."""
+    """Does its object certainly exist after its end? The yard deletes objects that could go on: workers that outlive
+    the first, pods that Kubernetes would restart."""
     return job.state is State.SUCCEEDED and job.counts.total == 1
 
 

@@ -23,7 +23,7 @@ OBJECT_NAME = re.compile(r"-([0-9a-z]{8})(?:-a[0-9]+)?$")  # `<name>-<id>-a<atte
 
 
 class Look(NamedTuple):
-    """What is there at one moment. Who has completed is among them, also where it is listed no more."""
+    """The jobs at one moment. `completed` also has jobs that are not listed any more."""
 
     records: list[JobMetadata]
     completed: set[Identity]
@@ -122,7 +122,7 @@ class Looking:
     # -- below
 
     def _with_groups(self, job: JobView) -> JobView:
-        """Lists do not say what a job asks for that does not train."""
+        """A list of jobs has no resources for jobs that do not train: they are fetched one by one."""
         if job.training:
             return job
         if job.id not in self._groups:
@@ -133,7 +133,7 @@ class Looking:
         try:
             cluster = self.cluster()
             jobs = cluster.jobs() if cluster else []
-        except YardError as error:  # the yard's own jobs are shown whatever becomes of the cluster
+        except YardError as error:  # the yard's own jobs are shown even if the cluster does not answer
             if str(error) != self._last_warning:
                 self._warn(f"PyTorchJobs of others are not shown: {error}")
             self._last_warning = str(error)
@@ -152,7 +152,7 @@ def _reach(view: ClusterView) -> NamespaceApi:
 
 
 def free_on(node: NodeView) -> int:
-    """How many of its GPUs nobody has."""
+    """How many of its GPUs are free."""
     if node.state is not NodeState.UP:
         return 0
     return sum(not (each.reserved_mib or each.foreign_mib or each.reserved_percent) for each in node.devices)

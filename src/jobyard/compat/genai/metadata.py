@@ -23,7 +23,7 @@ from jobyard.model.units import whole_number
 
 router = APIRouter()
 Body = dict[str, Any]
-MOST = 1e12  # of seconds and epochs: whoever says more is mistaken
+MOST = 1e12  # seconds and epochs above this are a mistake
 
 
 # -- writing
@@ -57,14 +57,14 @@ async def update_last_checkpoint(request: Request) -> JSONResponse:
 
 
 def _update_last_checkpoint(request: Request, body: Body) -> JSONResponse:
-    """A job tells of its progress: the one thing here that is news to us."""
+    """A job reports its progress: the only endpoint with data that the yard does not have."""
     service = service_of(request)
     at, done = _number(body, "last_checkpoint_time"), _number(body, "completed_epochs")
     total = _number({"total_epochs": 0, **body}, "total_epochs")
     if at > time.time() + 3600:
         raise UserError(f"last_checkpoint_time: {at} is in the future; send seconds since 1970")
     record = service.record(_name(body))
-    before = record.last_checkpoint_time  # that of its arrival for the first one, as there
+    before = record.last_checkpoint_time  # for the first report the arrival time, as in the original
     told = service.tell(record, Report(at, before, done, total))
     has_grown = service.has_saved(record)
     return _answer("Job updated", service.record(record.job_name) if has_grown else told)
@@ -83,7 +83,7 @@ def _update_job_status(request: Request, body: Body) -> JSONResponse:
         raise UserError(f"job {record.job_name!r} is {record.status}: that is seen, not set; `delete -n` stops a job")
     if record.status == COMPLETED:
         watch: Watch = request.app.state.watch
-        watch.completed(record)  # whoever grows for it, and whether anybody can: the status is so
+        watch.completed(record)  # another job may grow now; the answer does not depend on that
     return _answer("Job status updated", record)
 
 
@@ -121,7 +121,7 @@ def _delete_job(request: Request, body: Body) -> JSONResponse:
     except NotFound:
         if (name := _name(body)) not in service.state.added:
             raise
-        service.state.added.remove(name)  # main.py deletes the object first, and the record goes with it
+        service.state.added.remove(name)  # the original's main.py deletes the object first, and the record goes with it
         return JSONResponse({"message": f"Job {name} deleted"})
     if not record.has_ended:
         raise UserError(f"job {record.job_name!r} is {record.status}; `delete -n {record.job_name}` stops it first")

@@ -30,7 +30,7 @@ def resource_quota(request: Request, namespace: str) -> JSONResponse:
 
 @router.post("/scale/{name}")
 def scale(request: Request, name: str) -> JSONResponse:
-    """A text and a code, as there; but the answer's own status tells the truth, and a header says why."""
+    """A text and a code, as in the original; but the HTTP status is the true one, and a header says why."""
     try:
         sentence = service_of(request).scale(name)
     except NotPossible as error:

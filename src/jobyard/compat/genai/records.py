@@ -28,7 +28,7 @@ Identity = tuple[str, str, int]  # a name, the yard's id, the arrival: names are
 
 @dataclass(frozen=True)
 class JobMetadata:
-    """GPUs are those of one replica. `key` and what follows are ours, and not shown."""
+    """GPUs are those of one replica. `key` and the fields after it are internal, and not shown."""
 
     job_name: str
     gpu_req: int
@@ -37,14 +37,14 @@ class JobMetadata:
     replicas: int
     total_epochs: float
     job_arrival_time: int
-    last_checkpoint_time: float  # that of its arrival before the first
+    last_checkpoint_time: float  # before the first checkpoint: the arrival time
     completed_epochs: float
     time_bw_checkpoints: float | None
     status: str
     restarts: int
     key: str = ""  # the yard's id of it; empty: it is not the yard's
     is_resizing: bool = False
-    is_marked: bool = False  # of one that is not the yard's: we wrote on it which size it gets, and it says so still
+    is_marked: bool = False  # for a job that is not the yard's: our annotation with its next size is still there
     has_saved: bool = False
     message: str = ""
 
@@ -102,7 +102,7 @@ def record_of(view: JobView, most_gpus: int) -> JobMetadata:
 
 
 def with_report(record: JobMetadata, report: Report | None) -> JobMetadata:
-    """What a job told us itself counts where it is newer than what the yard knows."""
+    """A job's own report counts where it is newer than what the yard knows."""
     if report is None or report.at < record.last_checkpoint_time:
         return record
     between = None if report.before is None else report.at - report.before
@@ -123,7 +123,7 @@ def by_arrival(records: Iterable[JobMetadata]) -> list[JobMetadata]:
 
 
 def by_checkpoint(records: Iterable[JobMetadata]) -> list[JobMetadata]:
-    """The one that saved last first: it has least to lose."""
+    """The job with the newest checkpoint first: it loses least."""
     return sorted(by_arrival(records), key=lambda each: each.last_checkpoint_time, reverse=True)
 
 
@@ -140,9 +140,9 @@ def scale_down(records: Iterable[JobMetadata], spare: int) -> list[JobMetadata]:
 
 
 def candidates(records: Iterable[JobMetadata]) -> list[JobMetadata]:
-    """Who is to grow: those that run with less than they could have, who saved last first; else who came first.
+    """Jobs to grow: running ones with less than they could have, the newest checkpoint first, then the oldest job.
 
-    One that waits is no candidate to grow, and one that is being resized grows already.
+    A waiting job is no candidate, and a job that is being resized grows already.
     """
     running = [each for each in records if each.gpu_assigned and not each.is_resizing]
     return by_checkpoint_limit(running) or by_arrival(running)[:1]

@@ -22,7 +22,7 @@ from jobyard.wire.views import ClusterView, NodeView
 
 
 class Service(Looking):
-    """Who grows and by how much, what jobs tell, what is deleted and adopted."""
+    """Scaling, checkpoint reports, deletion and adoption of jobs."""
 
     def __init__(
         self,
@@ -32,11 +32,11 @@ class Service(Looking):
         reach: Callable[[ClusterView], NamespaceApi] | None = None,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`at_once`: who is to grow does not wait for its next checkpoint."""
+        """`at_once`: a job that is to grow does not wait for its next checkpoint."""
         super().__init__(connect, cluster_name, reach, warn)
         self.at_once = at_once
-        self._giving = threading.Lock()  # or two would be given the same GPUs
-        self._unfinished: dict[str, str] = {}  # why, by a job's name: told once
+        self._giving = threading.Lock()  # otherwise two jobs could be given the same GPUs
+        self._unfinished: dict[str, str] = {}  # by a job's name: the error, reported once
 
     def scale(self, name: str | None = None) -> str:
         """Give a job what fits best; without a name the first of those who are next. What happens, in one sentence.
@@ -63,9 +63,9 @@ class Service(Looking):
             self._giving.release()
 
     def tell(self, record: JobMetadata, report: Report) -> JobMetadata:
-        """Keep what a job told of a checkpoint: on the job itself, so that every process shows it. Its record then.
+        """Store a checkpoint report on the job itself, so that every process shows it. Returns the new record.
 
-        A report that is older than what is known changes nothing. Where it cannot be written this process alone
+        A report that is older than what is known changes nothing. Where it cannot be written only this process
         shows it, and says so.
         """
         if report.at < record.last_checkpoint_time or report.at == report.before:
@@ -82,9 +82,9 @@ class Service(Looking):
         return self.state.see(record)
 
     def has_saved(self, record: JobMetadata) -> str:
-        """A job told of a checkpoint: was it waiting for that? What happens; empty: nothing.
+        """A job reported a checkpoint: was it waiting for that to grow? Returns what happens; empty: nothing.
 
-        Where there is no room for it any more it is the next one's turn.
+        Where there is no room for it any more, the next job is tried.
         """
         if not self.state.take(record):
             return ""
@@ -108,9 +108,9 @@ class Service(Looking):
                 continue
             try:
                 return give(record, gpus)
-            except (Unavailable, Unreachable):  # it may have been begun: the next one would be given the same GPUs
+            except (Unavailable, Unreachable):  # it may have been done: another job would be given the same GPUs
                 raise
-            except YardError as error:  # such as one of others that we may not change
+            except YardError as error:  # for example a job of others that we may not change
                 refusals.append(str(error))
         raise NotPossible(refusals[0] if refusals else "there is no job to scale: none runs")
 
@@ -144,7 +144,7 @@ class Service(Looking):
         change = f"{record.job_name} goes from {record.gpu_assigned} to {gpus} GPUs"
         if not record.is_ours:
             cluster = self.cluster()
-            assert cluster is not None  # or we would not know of it
+            assert cluster is not None  # otherwise we would not know of it
             cluster.scale(record.job_name, gpus)
             return change
         try:
@@ -172,7 +172,7 @@ class Service(Looking):
             self.client.cancel(record.key, message="deleted by its user")
             try:
                 self._clear(record.job_name)
-            except YardError as error:  # what was asked for is done all the same
+            except YardError as error:  # the deletion itself is done
                 return f"{record.job_name} is stopped; what earlier jobs of its name left is not all removed: {error}"
             return f"{record.job_name} is stopped and deleted"
         left = ", ".join(f"{each.kind} {each.name}" for each in self._clear(record.job_name))
@@ -185,7 +185,7 @@ class Service(Looking):
         return self._listing.clear(job for job in ended if job.name == name)
 
     def adopt(self, name: str, request: int, limit: int, replicas: int) -> JobMetadata:
-        """Take a PyTorchJob in that other hands made; what its annotations do not say is written to them.
+        """Adopt a PyTorchJob that others created; missing annotations are added to it.
 
         Raises NotFound where there is none.
         """
@@ -205,12 +205,12 @@ class Service(Looking):
         return self.state.see(record_of_foreign(job))
 
     def tidy(self, records: Iterable[JobMetadata]) -> None:
-        """What a process that serves does now and then: let go what was held, finish what was begun."""
+        """What a serving process does now and then: resume suspended jobs, finish interrupted scalings."""
         unfinished: dict[str, str] = {}
         for record in records:
             try:
                 self._finish(record)
-            except YardError as error:  # one that cannot go on holds up nobody else
+            except YardError as error:  # a job that cannot be resumed must not block others
                 unfinished[record.job_name] = str(error)
                 if self._unfinished.get(record.job_name) != str(error):
                     self._warn(f"job {record.job_name} is not yet as it was asked to be: {error}")
@@ -218,7 +218,7 @@ class Service(Looking):
 
     def _finish(self, record: JobMetadata) -> None:
         if record.is_ours and self.state.sized.get(record.key) == record.gpu_assigned and not record.is_resizing:
-            if not record.has_ended:  # it has the size that we gave it; from now on the scheduler may choose again
+            if not record.has_ended:  # it has the size that we set; from now on the scheduler may choose again
                 self.client.scale_job(record.key)
             del self.state.sized[record.key]
         if record.is_marked and (cluster := self.cluster()):
@@ -243,7 +243,7 @@ class Service(Looking):
         return [f"{view.id}/{node}" for node in cluster.nodes_of(record.job_name) if node]
 
     def _quota_free(self, record: JobMetadata) -> int | None:
-        """None: there is no quota, or we cannot see it; what is the yard's own the yard itself keeps within it."""
+        """None: there is no quota, or we cannot see it; the yard keeps its own jobs within it."""
         try:
             cluster = self.cluster()
             limit, used = cluster.quota(cluster.namespace) if cluster else ("", "")

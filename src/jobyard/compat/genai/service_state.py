@@ -14,7 +14,7 @@ class ServiceState:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._reports: dict[str, Report] = {}  # by the name of a job
-        self._waiting: set[Identity] = set()  # who grows at its next checkpoint
+        self._waiting: set[Identity] = set()  # jobs that grow at their next checkpoint
         self.added: set[str] = set()  # names of PyTorchJobs that were added by hand
         self.sized: dict[str, int] = {}  # jobs that we gave a size; when they have it, the scheduler may choose again
 
@@ -25,12 +25,12 @@ class ServiceState:
                 self._reports[name] = known.then(report) if known else report
 
     def see(self, record: JobMetadata) -> JobMetadata:
-        """The record with what was told; and what the yard knows of its checkpoints is remembered beside it."""
+        """The record with the reports added; what the yard knows of its checkpoints is remembered too."""
         if record.has_saved:
             epochs, total = record.completed_epochs, record.total_epochs
             self.tell(record.job_name, Report(record.last_checkpoint_time, None, epochs, total))
         known = self._reports.get(record.job_name)
-        # A name may be used again: what an earlier job told is not of this one.
+        # A name may be used again: reports of an earlier job do not count for this one.
         return with_report(record, known if known and known.at >= record.job_arrival_time else None)
 
     def let_wait(self, record: JobMetadata) -> None:

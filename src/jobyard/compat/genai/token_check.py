@@ -18,7 +18,7 @@ from jobyard.agent_protocol import local_connections
 TOKEN = "JOBYARD_GENAI_TOKEN"
 NEEDS_TOKEN = f"this service needs a token; send the header `Authorization: Bearer`, with what {TOKEN} says there"
 NO_BROWSERS = f"without {TOKEN} this service is for programs, not for pages in a browser"
-# From here they lead to this machine, as the original's own scripts write it.
+# As a target they mean this machine; the original's own scripts use them.
 ANY_ADDRESS = ("0.0.0.0", "::")
 ONLY_LOOPBACK = f"without {TOKEN} only programs of this machine are served"
 ONLY_OWNER = f"without {TOKEN} only programs of the user who started it are served"
@@ -28,7 +28,7 @@ NO_LENGTH = "say how long it is in the header `Content-Length`"
 
 
 class TokenCheck:
-    """Around an app. Also where somebody else listens for us, as `fastapi run` does on all addresses."""
+    """ASGI middleware. It also protects an app that another program serves, as `fastapi run` does on all addresses."""
 
     def __init__(self, app: ASGIApp, token: str = "") -> None:
         self._app = app
@@ -55,9 +55,9 @@ class TokenCheck:
             secret = _secret(headers.get("authorization", ""))
             return None if hmac.compare_digest(secret, self._token) else (401, NEEDS_TOKEN)
         if "origin" in headers or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            return 403, NO_BROWSERS  # any page that a person looks at could send a form to this machine
+            return 403, NO_BROWSERS  # any web page could send a form to this machine (CSRF)
         client = scope.get("client") or ("",)
-        # The name, too: a page in a browser could have its own name lead to this machine.
+        # The Host header, too: a page could point its own name to this machine (DNS rebinding).
         host = _host(headers.get("host", ""))
         if not is_loopback(client[0]) or not (is_loopback(host) or host in ANY_ADDRESS):
             return 403, ONLY_LOOPBACK
@@ -65,7 +65,7 @@ class TokenCheck:
 
 
 def _is_ours(scope: Scope) -> bool:
-    """A port has no owner, so that every user of this machine can come. Only Linux tells who it is."""
+    """Every user of this machine can connect to a port. Only Linux says which user it is."""
     if sys.platform != "linux":
         return True
     server: tuple[str, int] | None = scope.get("server")
@@ -90,7 +90,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _secret(authorization: str) -> bytes:
-    """Also as a password: `http://job:TOKEN@host/...` is all that some clients can be given."""
+    """Also as a password: some clients can only be given a URL like `http://job:TOKEN@host/...`."""
     kind, _, value = authorization.partition(" ")
     if kind.lower() == "bearer":
         return value.strip().encode()

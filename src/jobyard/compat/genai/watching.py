@@ -12,24 +12,24 @@ from jobyard.errors import YardError
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
-ASKED_SECONDS = 5.0  # so long who tells of an end waits for the look that another is at
+ASKED_SECONDS = 5.0  # how long a caller waits for a look that another thread is doing
 CHANCES = 10
 
 
 class Watch:
-    """The yard's jobs and those of others alike: of the latter no journal tells."""
+    """By polling, because jobs of others are in no journal."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._is_over = threading.Event()
-        self._looking = threading.Lock()  # or two looks would choose somebody each for one job that ended
-        # Who had completed at some look; None: there was none. One who is not seen for a while has not ended again.
+        self._looking = threading.Lock()  # otherwise two looks could each let a job grow for one ended job
+        # Jobs that were completed at some look; None: no look yet. A job that is missing once has not ended again.
         self._done: set[Identity] | None = None
-        self._told: deque[Identity] = deque()  # who is said to have completed, since the last look
-        self._used: set[Identity] = set()  # whose end somebody else's growing was for, or is to be for
+        self._told: deque[Identity] = deque()  # jobs that were reported as completed, since the last look
+        self._used: set[Identity] = set()  # ended jobs for which another one has grown, or is to grow
         self._saved: dict[Identity, float] = {}
-        self._turns = 0  # so many may grow for those that ended
-        self._chances = 0  # looks in which the first of them may find room
+        self._turns = 0  # how many jobs may grow for those that ended
+        self._chances = 0  # remaining tries for the first of them to find room
         self._thread = threading.Thread(target=self._look_on, name="genai-watch", daemon=True)
 
     def start(self) -> None:
@@ -39,9 +39,9 @@ class Watch:
         self._is_over.set()
 
     def completed(self, record: JobMetadata) -> None:
-        """Somebody says so of a job that has: it is looked at now. Each end counts once, however often it is told."""
+        """A job was reported as completed: look now. Each end counts once, however often it is reported."""
         self._told.append(record.identity)
-        if self._looking.acquire(timeout=ASKED_SECONDS):  # or the next look hears of it
+        if self._looking.acquire(timeout=ASKED_SECONDS):  # otherwise the next look finds it
             try:
                 self._look_safely()
             finally:
@@ -61,7 +61,7 @@ class Watch:
     def _look_safely(self) -> None:
         try:
             self._look()
-        except YardError as error:  # a server or a cluster that is away comes back
+        except YardError as error:  # a server or a cluster that does not answer may come back
             log.warning("%s", error)
         except Exception:
             log.exception("looking for jobs that ended failed")
@@ -73,7 +73,7 @@ class Watch:
         have_grown = [self._service.has_saved(each) for each in records if self._is_newly_saved(each)]
         self._saved = {each.identity: each.last_checkpoint_time for each in records}
         told = {self._told.popleft() for _ in range(len(self._told))}
-        # Not those who ran at the last look: one may begin and end between two.
+        # Not only jobs that ran at the last look: a job may start and end between two looks.
         new = (told if self._done is None else told | (done - self._done)) - self._used
         self._done = (self._done or set()) | done
         self._used |= new
@@ -81,17 +81,17 @@ class Watch:
             self._turns, self._chances = self._turns + len(new), CHANCES
         for sentence in have_grown:
             _say(sentence)
-        if self._turns and not any(have_grown):  # else what is free is to be looked at anew
+        if self._turns and not any(have_grown):  # otherwise what is free must be read again first
             self._use_room(records)
 
     def _is_newly_saved(self, record: JobMetadata) -> bool:
         return record.last_checkpoint_time > self._saved.get(record.identity, record.last_checkpoint_time)
 
     def _use_room(self, records: list[JobMetadata]) -> None:
-        """Again at the next looks, where it is not free yet, or somebody is just being resized."""
+        """Tried again at the next looks, where nothing is free yet, or a job is being resized."""
         try:
             said = self._service.make_use_of_room(records)
-        except YardError as error:  # whatever it is: a turn that nobody can take ends
+        except YardError as error:  # whatever the error is: after some tries the turn is dropped
             self._chances -= 1
             if not self._chances:
                 self._turns = 0

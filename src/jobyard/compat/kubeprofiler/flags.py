@@ -17,7 +17,7 @@ _LARGEST = 2**31 - 1
 
 @dataclass(frozen=True)
 class RunFlags:
-    """None: not said."""
+    """None: not given."""
 
     job_name: str
     script_path: str

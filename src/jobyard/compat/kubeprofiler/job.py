@@ -53,7 +53,7 @@ def _argv(flags: RunFlags, directories: Directories, here: str, environ: Mapping
 
 
 def resources_of(flags: RunFlags) -> Resources:
-    """CPUs are a pool that all share: none is reserved. Without an estimate nobody could tell what is left of a GPU."""
+    """CPUs are shared by all: none is reserved. Without an estimate it is not known how much of a GPU is left."""
     shared_mib = 0 if flags.disable_gpu_sharing else flags.estimated_memory or 0
     return Resources(cpu_millis=0, gpus=1, gpu_memory_mib=shared_mib)
 

@@ -19,13 +19,13 @@ from jobyard.model.resources import Resources
 
 RESULTS = "job_results"
 SOURCE = "ml-scheduler"
-# Never in what comes home: to ask for it alone is to ask for nothing, where asking for nothing would mean all.
+# Never part of results: to ask for this path alone means no results, where an empty list would mean all of them.
 NOTHING = (RESULTS,)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a batch, or the command of `execute_remote`. `name` is what its results are called."""
+    """One line of a batch, or the command of `execute_remote`. `name` is the name of its results."""
 
     number: int
     name: str
@@ -45,7 +45,7 @@ class Run:
 
 @dataclass(frozen=True)
 class BatchContext:
-    """Where results go and who asks: `here` is absolute, `empty` is a directory with nothing in it."""
+    """Where results go, and the user: `here` is absolute, `empty` is an empty directory."""
 
     here: str
     empty: str
@@ -132,7 +132,7 @@ def _spec(name: str, group: GroupSpec, copies: Copies, on: str, context: BatchCo
         user=context.user,
         source=SOURCE,
         overcommit=True,
-        copy_forward=() if sends == ["."] else tuple(sends),  # what is named goes along though an ignore file names it
+        copy_forward=() if sends == ["."] else tuple(sends),  # a named path is sent even if an ignore file names it
         copy_back=tuple(brings) or NOTHING,
         results_dir=os.path.join(context.here, RESULTS),
     )

@@ -23,7 +23,7 @@ from jobyard.manifests.files import read_text
 from jobyard.model.job import State
 from jobyard.model.resources import Resources
 
-SLOTS_MOST = 10_000  # a line that needs next to nothing fits very often
+SLOTS_MOST = 10_000  # a line that needs almost nothing fits very often
 
 
 def main() -> None:
@@ -55,7 +55,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def choices_of(machines: Sequence[Machine], need: Need, lines: int) -> list[list[int]]:
-    """The GPUs for each machine. What one has taken of a host, another of the same host does not have."""
+    """The GPUs for each machine. Two machine files of the same host share its GPUs."""
     takes_nothing = not need.cpus and not need.memory_mib and not need.is_gpu_required
     choices: list[list[int]] = []
     left: dict[tuple[str, int | None], Free] = {}
@@ -95,7 +95,7 @@ def _run(session: Session, flags: BatchFlags, lines: Sequence[Line], machines: S
 
 
 def shows_gpus(need: Need) -> bool:
-    """Whether a line is told with the GPU that it has: a whole machine has all of its own."""
+    """Whether a line is printed with its GPU: not where it has a whole machine."""
     return need.is_gpu_required and not need.reserves_machine
 
 

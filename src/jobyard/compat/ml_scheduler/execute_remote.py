@@ -50,7 +50,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def resources_of(node: NodeView) -> Resources:
-    """Reserves nothing and sees every GPU that is nobody's alone: it runs beside whatever is there."""
+    """Reserves nothing, and sees every GPU that is not reserved whole: it runs beside other tasks."""
     shared = [device for device in node.devices if device.memory_mib > device.reserved_mib + device.foreign_mib]
     return Resources(cpu_millis=0, gpus=len(shared), gpu_memory_mib=1 if shared else 0)
 

@@ -23,7 +23,7 @@ class _Parser(ArgumentParser):
 
 @dataclass(frozen=True)
 class Copies:
-    """What goes along and what comes home, as it was written."""
+    """Paths to send and paths to collect, as written."""
 
     forward: tuple[str, ...]
     backwards: tuple[str, ...]

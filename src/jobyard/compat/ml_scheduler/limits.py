@@ -56,7 +56,7 @@ def filled(free: Free, need: Need, most: int) -> tuple[list[int], Free]:
 
     And what is then left of the machine, for another file that means the same host.
 
-    The idlest GPU that can take the line is chosen, the first of several: one that is full hides no other.
+    The idlest GPU that can take the line is chosen, the first of several.
     """
     chosen: list[int] = []
     while len(chosen) < (1 if need.reserves_machine else most):
@@ -81,7 +81,7 @@ def filled(free: Free, need: Need, most: int) -> tuple[list[int], Free]:
 
 
 def free_of(view: NodeView) -> Free:
-    """What the yard would give away there now. A machine without a link has nothing."""
+    """What the yard could give there now. A machine without a link has nothing."""
     if view.state is not NodeState.UP:
         return NOTHING_FREE
     return Free(

@@ -17,7 +17,7 @@ from jobyard.errors import Unreachable, UserError, YardError
 from jobyard.model.node import NodeConfig, NodeState
 from jobyard.wire.views import NodeView
 
-LABEL = SOURCE  # of nodes that a command added, and the last command takes away
+LABEL = SOURCE  # of nodes that a command added; the last command removes them
 AT_ONCE = 16
 
 
@@ -90,7 +90,7 @@ def _node(client: YardClient, config: NodeConfig, known: dict[str, NodeView]) ->
     """As it was just measured; None, with a warning, where it cannot be reached."""
     there = known.get(config.id)
     try:
-        if there is None or LABEL in there.labels:  # otherwise it is the user's own node, and used as it is
+        if there is None or LABEL in there.labels:  # otherwise the user added the node, and it stays as it is
             client.add_node(config)
         node = client.probe_node(config.id)
     except Unreachable:
@@ -104,7 +104,7 @@ def _node(client: YardClient, config: NodeConfig, known: dict[str, NodeView]) ->
 
 
 def _let_go(client: YardClient) -> None:
-    """Take away what commands like this one added, unless a job of theirs goes on without its command.
+    """Remove the nodes that commands like this one added, unless a job of theirs still runs.
 
     Best effort: only jobs that name such a node run there, so that one which stays does no harm.
     """

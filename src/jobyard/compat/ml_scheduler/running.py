@@ -69,7 +69,7 @@ def run_to_end(
         if show is not None and len(jobs) == 1:
             feed.read("logs", lambda: client.logs(next(iter(jobs)), follow=True))
         ended = _follow(client, feed, story, tell if tells else _keep, list(jobs), show)
-        # 3. What was not heard of.
+        # 3. What no event reported.
         for job in jobs if tells else ():
             for line in story.settle(job, client.tasks(job, limit=TASKS_MOST)):
                 tell(line)
@@ -133,7 +133,7 @@ class Waits:
 
 
 def _keep(line: str) -> None:
-    """Nothing is told."""
+    """Show nothing."""
 
 
 def _cancel(client: YardClient, feed: Feed, jobs: Sequence[str], *, force: bool) -> None:

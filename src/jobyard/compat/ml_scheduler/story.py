@@ -28,14 +28,14 @@ def export_prefix(devices: Iterable[int]) -> str:
 
 
 class Story:
-    """Says each thing once: `hear` tells what happens, `settle` at the end what was not heard."""
+    """Returns each line once: `hear` for an event, `settle` at the end for what no event reported."""
 
     def __init__(self, runs: Mapping[str, Run], *, shows_gpus: bool) -> None:
         self._runs = runs
         self._shows_gpus = shows_gpus
         self._opened: dict[str, Slot] = {}
         self._devices: dict[tuple[str, int], tuple[int, ...]] = {}  # of tasks that were sent to a machine
-        self._started: dict[tuple[str, int], int] = {}  # the newest attempt that was told
+        self._started: dict[tuple[str, int], int] = {}  # the newest attempt that was printed
         self._ended: set[tuple[str, int]] = set()
 
     @property
@@ -65,7 +65,7 @@ class Story:
                         yield from self._end(job, task, "finished" if ended.outcome.succeeded else "failed")
 
     def settle(self, job: str, tasks: Iterable[TaskView]) -> Iterator[str]:
-        """What was not heard of tasks that have ended; one that never started is not spoken of."""
+        """The lines for ended tasks that no event reported; a task that never started has none."""
         for task in tasks:
             if task.state.is_final and task.attempt:
                 self._devices.setdefault((job, task.number), task.devices)

@@ -18,7 +18,7 @@ class Use:
         return self
 
     def is_last(self) -> bool:
-        """Whether nobody else has one. If so, whoever begins now waits until this use ends."""
+        """Whether this is the only use. If so, a command that starts now waits until this use ends."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

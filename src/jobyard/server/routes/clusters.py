@@ -24,7 +24,7 @@ from jobyard.wire.views import ClusterRemoved, ClusterView
 
 router = APIRouter()
 JOIN_SECONDS = 20.0
-PROBLEM_SECONDS = 2.0  # a link that has a problem for so long will not come by itself
+PROBLEM_SECONDS = 2.0  # a link with a problem for so long does not recover by itself
 END_SECONDS = 60.0  # for cancelled jobs to be gone from there
 
 
@@ -42,7 +42,7 @@ async def add_cluster(request: Request, asked: Annotated[AddCluster, takes(AddCl
     """A new one stays only if it has answered; of one of a known name, what is said changes."""
     by = admin_of(request, "add clusters")
     yard = yard_of(request)
-    # It may name programs, which run as the server does.
+    # It may name programs, which run with the server's rights.
     way_out = "leave it out to use the cluster that the server runs in, or add this one on the server's machine"
     check_owner(by, "kubeconfig", asked.config.kubeconfig, way_out)
     executor_class(clusters.KUBERNETES)  # without its library nothing is added
@@ -108,10 +108,10 @@ async def _problem(yard: Yard, cluster: str) -> str:
 
 
 async def _ended(yard: Yard, cluster: str) -> None:
-    """What was cancelled goes away there while we are still connected; who cannot be reached is not waited for."""
+    """Waits until cancelled jobs are gone from the cluster, as long as it is connected."""
     deadline = time.monotonic() + END_SECONDS
     while time.monotonic() < deadline:
-        await yard.loop.settled()  # only then executors hear of what has ended
+        await yard.loop.settled()  # only then executors are told what has ended
         executor = yard.loop.executor_of(cluster)
         if executor is None or not executor.status().is_connected:
             return

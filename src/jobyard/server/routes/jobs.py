@@ -57,7 +57,7 @@ async def list_jobs(
         jobs = sorted(known.values(), key=lambda job: -job.number)
         found = [job for job in jobs if (not user or job.spec.user == user) and (not wanted or job.state in wanted)]
         if not everything:
-            # What is going on, and what ended last.
+            # Jobs that have not ended, and those that ended last.
             found = [job for index, job in enumerate(found) if not job.is_final or index < 10]
         left = [job for job in found if before is None or job.number < before]
         page = left[: min(limit, PAGE_MOST)]
@@ -66,7 +66,7 @@ async def list_jobs(
 
 
 async def _page(items: Sequence[T], view: Callable[[T], Any], more: int | None) -> Response:
-    """Made in portions, and written as JSON in a thread: nobody waits for somebody's long list."""
+    """Made in portions, and written as JSON in a thread: a long list does not block other requests."""
     views = []
     for index, item in enumerate(items, 1):
         views.append(view(item))
@@ -79,7 +79,7 @@ async def _page(items: Sequence[T], view: Callable[[T], Any], more: int | None) 
 @router.get("/jobs/{selector}")
 @answers(JobView)
 async def show_job(request: Request, selector: Selector, live: bool = False) -> Response:
-    """`live`: as for what is done to a job, where a name means the one that has not ended."""
+    """`live`: select as for a change, where a name means the job that has not ended."""
     yard = yard_of(request)
     with yard.lifetime.request():
         return answer(view_of(yard, selected(yard, selector, live=live)))

@@ -55,7 +55,7 @@ async def stream_logs(
         if logs.is_cut:
             yield event("cut", {}, logs.cursor())
             return
-        # A server that leaves ends its streams as well; this one ended because all is said.
+        # A server that stops also ends its streams; `final` says that this one is complete.
         yield event("log", LogChunk("", 0, "out", "", final=True), logs.cursor())
 
     return event_stream(yard, messages())
@@ -77,12 +77,12 @@ async def raw_log(
         if path.is_file():
             return StreamingResponse(_pieces(yard, path), media_type="application/octet-stream")
     if job.task(wanted.task).state not in (State.PENDING, State.STARTING):
-        return Response(b"", media_type="application/octet-stream")  # of a silent stream nothing came from elsewhere
+        return Response(b"", media_type="application/octet-stream")  # an empty stream has no file
     raise NotFound(f"task {task or 0} of job {job.id} has written nothing yet")
 
 
 async def _pieces(yard: Yard, path: Path) -> AsyncIterator[bytes]:
-    """What is there at the beginning, and nobody is told its length: the file may grow or be cut meanwhile."""
+    """What is there at the start, without a Content-Length: the file may grow or shrink meanwhile."""
     with yard.lifetime.request(), open_log(path) as file:
         left = os.fstat(file.fileno()).st_size
         while piece := await asyncio.to_thread(file.read, min(left, CHUNK_BYTES)):

@@ -43,7 +43,7 @@ async def list_nodes(request: Request) -> Response:
             if name not in state.nodes or not state.nodes[name].is_queue:
                 views.append(_view(yard, name, held))
             if index % VIEWS_AT_ONCE == 0:
-                await asyncio.sleep(0)  # of a thousand nodes others do not wait for the last
+                await asyncio.sleep(0)  # with a thousand nodes, let other requests run in between
         return await asyncio.to_thread(answer, views)
 
 
@@ -52,7 +52,7 @@ async def list_nodes(request: Request) -> Response:
 async def add_node(request: Request, asked: Annotated[AddNode, takes(AddNode)]) -> Response:
     """Recorded only once the machine has answered: a wrong name leaves nothing behind.
 
-    One that is known by the same link is shared: who uses it already notices nothing.
+    A machine that is known by the same link is shared: its present users notice nothing.
     """
     by = admin_of(request, "add nodes")
     yard = yard_of(request)
@@ -83,7 +83,7 @@ async def add_node(request: Request, asked: Annotated[AddNode, takes(AddNode)]) 
 
 
 def _why_taken(yard: Yard, config: NodeConfig) -> str:
-    """Tasks must not be looked for on another machine: it would be told to start them there."""
+    """A name must not move to another machine while tasks run: they would be started again there."""
     known = yard.loop.state.configs.get(config.id)
     if known is None or known.login == config.login or not _view(yard, config.id).tasks:
         return ""

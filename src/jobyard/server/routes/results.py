@@ -29,7 +29,7 @@ async def get_results(request: Request, selector: Selector, task: Label = "") ->
     with yard.lifetime.request():
         job = selected(yard, selector)
         mirror = yard.machines.mirror
-        # What is here is looked for on disk: a job may have a hundred million tasks that never ran.
+        # Search the disk, not the tasks: a job may have a hundred million tasks that never ran.
         numbers = [job.spec.number_of(task)] if task else await asyncio.to_thread(mirror.tasks_of, job.id)
         ended = [(job.spec.label_of(n), AttemptId(job.id, n, job.task(n).attempt)) for n in numbers if _ended(job, n)]
         path = await asyncio.to_thread(_gather, mirror, ended, Path(yard.directory))
@@ -60,7 +60,7 @@ def _gather(mirror: Mirror, attempts: Iterable[tuple[str, AttemptId]], scratch: 
                 if (path := mirror.path(attempt, stream)).exists():
                     whole.add(path, f"{name}.{stream}")
                 else:
-                    whole.addfile(tarfile.TarInfo(f"{name}.{stream}"))  # silent
+                    whole.addfile(tarfile.TarInfo(f"{name}.{stream}"))  # no output
             _add_results(whole, mirror.path(attempt, "results"), name)
     if found:
         return Path(file.name)

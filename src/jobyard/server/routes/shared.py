@@ -36,7 +36,7 @@ def answer(view: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 
 def view_of(yard: Yard, job: JobRecord, *, detail: bool = True) -> JobView:
-    """Never raises: of a job that cannot be shown, that is what is shown, and others are not held up."""
+    """Never raises: a job that cannot be shown gets a view that says so, and others are not affected."""
     try:
         return _view_of(yard, job, detail)
     except Exception as error:

@@ -56,7 +56,7 @@ async def submit_job(request: Request, asked: Annotated[SubmitJob, takes(SubmitJ
         if asked.dry_run:
             return answer(dry_run(yard.loop, asked))
         if may_travel(yard.loop.state, asked.spec):
-            checked_spec(yard.loop.state, asked.spec)  # before a large tree is read for nothing
+            checked_spec(yard.loop.state, asked.spec)  # first, so that no large tree is read for nothing
             spec = await asyncio.to_thread(with_its_tree, asked.spec, Path(yard.directory))
             asked = replace(asked, spec=spec)
         async with yard.environments.kept(asked.spec) as spec:
@@ -66,12 +66,12 @@ async def submit_job(request: Request, asked: Annotated[SubmitJob, takes(SubmitJ
 
 
 async def _check_cluster(yard: Yard, spec: JobSpec) -> None:
-    """A cluster is asked before the job is taken: what it would refuse is told now, and nothing is left behind."""
+    """The cluster is asked before the job is accepted: what it would refuse is reported now."""
     state = yard.loop.state
     if not cluster_named(state, spec.on):
         return
     spec = with_cluster(state, spec)
-    await yard.loop.has_joined(spec.cluster, CLUSTER_SECONDS)  # as after a start; without, the job waits
+    await yard.loop.has_joined(spec.cluster, CLUSTER_SECONDS)  # as after a start; if it does not join, the job waits
     spec = await _checked_after_news(yard, spec)
     executor = yard.loop.executor_of(spec.cluster)
     if executor is None:
@@ -80,7 +80,7 @@ async def _check_cluster(yard: Yard, spec: JobSpec) -> None:
 
 
 async def _checked_after_news(yard: Yard, spec: JobSpec) -> JobSpec:
-    """Nobody is refused for what has just come: a label, a taint or a whole node may be on its way to the yard."""
+    """Check again after a moment: a new label, taint or node may not have reached the yard yet."""
     with suppress(TimeoutError):
         async with asyncio.timeout(NEWS_SECONDS):
             while True:
@@ -91,7 +91,7 @@ async def _checked_after_news(yard: Yard, spec: JobSpec) -> JobSpec:
 
 
 async def _ask_for_runtimes(yard: Yard, spec: JobSpec) -> None:
-    """Machines are asked for what runs containers only where somebody wants one, and nobody knows of any."""
+    """Ask machines for a container runtime, only where a job wants one and none is known."""
     asked = machines_for(yard.loop.state, spec)
     if not spec.container or any(node.runtime for node in asked):
         return

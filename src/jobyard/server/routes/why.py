@@ -26,7 +26,7 @@ async def explain_job(request: Request, selector: Selector) -> Response:
 
 
 def _with_trouble(yard: Yard, job: JobRecord, view: WhyView) -> WhyView:
-    """A cluster that does not answer may know more of its jobs than the yard does."""
+    """A cluster that does not answer may know more about its jobs than the yard does."""
     executor = yard.loop.executor_of(job.spec.cluster) if job.spec.cluster and not job.is_final else None
     status = executor.status() if executor is not None else None
     if status is None or status.is_connected or not status.problem:
