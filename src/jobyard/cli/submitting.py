@@ -107,19 +107,19 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
         "--copy-forward",
         multiple=True,
         metavar="PATH",
-        help="What goes along to other machines, from the working directory; default: all of it.",
+        help="What to send to other machines, from the working directory; default: all of it.",
     )
     @click.option(
         "--copy-backwards",
         multiple=True,
         metavar="PATH",
-        help="What comes home from there, if new or changed; default: all of the working directory.",
+        help="What to bring back from there, if new or changed; default: all of the working directory.",
     )
     @click.option("--epochs", type=int, metavar="N", help="Of training: how many epochs there are in all.")
     @click.option("--batch-size", type=int, metavar="N", help="Samples in a step of one worker.")
     @click.option("--training-set-size", type=int, metavar="N", help="Samples in an epoch.")
     @click.option("--estimate", metavar="TIME", help="Your guess of the whole; the first epoch corrects it.")
-    @click.option("--preemptible", is_flag=True, default=None, help="It may be stopped for others at any time.")
+    @click.option("--preemptible", is_flag=True, default=None, help="Other jobs may preempt it at any time.")
     @click.option(
         "--checkpoint-deadline",
         metavar="TIME",
@@ -129,7 +129,7 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
     @click.option(
         "--idle-gpu", metavar="warn|stop", help="What is done about a GPU that it holds and does not use; default warn."
     )
-    @click.option("--no-copy", is_flag=True, default=None, help="Nothing goes along or comes home.")
+    @click.option("--no-copy", is_flag=True, default=None, help="Send nothing, and bring nothing back.")
     @click.pass_context
     @wraps(function)
     def with_flags(ctx: click.Context, /, session: Session, files: tuple[str, ...], **given: Any) -> int:

@@ -201,16 +201,14 @@ MANIFEST = RecordType(
         ),
         "copy_forward": Field(
             ListOf(PATH, or_one=True),
-            "Paths in the working directory that go along to other machines. Left out: all of it.",
+            "Paths in the working directory that are sent to other machines. Left out: all of it.",
         ),
         "copy_backwards": Field(
             ListOf(PATH, or_one=True),
-            "Paths whose new or changed files come home from other machines. Left out: the working directory.",
+            "Paths whose new or changed files are brought back from other machines. Left out: the working directory.",
         ),
         "gang": Field(Flag(), "All tasks start and stop together.", False),
-        "grace": Field(
-            Parsed(_grace, _AMOUNT, "a duration such as 10s"), "Time between the polite signal and the hard one.", 10
-        ),
+        "grace": Field(Parsed(_grace, _AMOUNT, "a duration such as 10s"), "Time between SIGTERM and SIGKILL.", 10),
         "limit": Field(Whole(1), "At most so many tasks of the job at once."),
         "image": Field(TextType(), "A container image; on machines it is used only with container."),
         "container": Field(
