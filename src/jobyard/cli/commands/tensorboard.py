@@ -66,13 +66,13 @@ def tensorboard_words(log_dir: str) -> list[str]:
 def _free_port(wanted: int | None) -> int:
     """The wanted one, or the usual one, or any. Raises UserError where the wanted one is taken."""
     for port in (wanted,) if wanted else (USUAL_PORT, 0):
-        with socket.socket() as door:
-            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                door.bind((HOST, port))
+                listener.bind((HOST, port))
             except OSError:
                 continue
-            return int(door.getsockname()[1])
+            return int(listener.getsockname()[1])
     raise UserError(f"--port: {wanted} is taken or not yours to use; choose another, or leave it out")
 
 
