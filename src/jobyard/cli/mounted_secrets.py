@@ -118,7 +118,7 @@ class MountedSecrets:
 
     def _unclear(self, namespace: str) -> str:
         remove = f"kubectl -n {namespace} delete configmap {self.name}"
-        return f"Secret {self.name} is left there for a job that may be in; if it is not, remove it: {remove}"
+        return f"Secret {self.name} stays, because its job may have been submitted; if it was not, remove it: {remove}"
 
 
 def _object(name: str, spec: JobSpec, mounted: list[Secret]) -> dict[str, Any]:

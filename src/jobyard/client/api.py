@@ -396,7 +396,7 @@ def _quoted(kind: str, name: str) -> str:
     Raises UserError for what would be another path: servers and proxies read `%2F` as the slash that it stands for.
     """
     if not name:
-        raise UserError(f"no {kind} is named: the word for it is empty; `{_LISTED[kind]}` lists them")
+        raise UserError(f"the name of the {kind} is empty; `{_LISTED[kind]}` lists them")
     parts = name.split("/") if kind == "node" else [name]  # a cluster's nodes are named CLUSTER/NODE
     if any(part in ("", ".", "..") or "/" in part for part in parts):
         raise NotFound(f"no {kind} {name!r} can be asked for by that name; `{_LISTED[kind]}` lists them")

@@ -99,7 +99,8 @@ def _kind(document: Part) -> str:
         raise document.at("kind").error("kind", f"{kind!r} is no job; a yard takes {taken}")
     if version != RESOURCES[kind].api_version:
         raise document.at("apiVersion").error(
-            "apiVersion", f"{version!r} is not what a yard knows a {kind} by; write {RESOURCES[kind].api_version}"
+            "apiVersion",
+            f"{version!r} is not the version of a {kind} that a yard knows; write {RESOURCES[kind].api_version}",
         )
     return kind
 

@@ -109,7 +109,7 @@ def judge(words: Sequence[str]) -> Verdict:
         return Verdict("is the program itself")
     name = name_of(program)
     if UNKNOWN in name and any(HOLE in word for word in arguments[1:]):
-        return Verdict("is given to a program that only bash can tell")
+        return Verdict("is given to a program whose name only bash knows")
     return _of_builtin(arguments) or _of_programs(arguments)
 
 
@@ -260,7 +260,7 @@ def _is_command(rest: list[str], option: re.Pattern[str]) -> bool:
 
 
 def _of_family(name: str, rest: list[str], family: _Family) -> Verdict:
-    index, unsure = 0, Verdict(f"is given to {name} after words that only bash can tell")
+    index, unsure = 0, Verdict(f"is given to {name} after words that only bash can expand")
     while index < len(rest):
         word = rest[index]
         if not word.startswith(("-", "+")) or word in ("-", "--"):

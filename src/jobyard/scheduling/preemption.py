@@ -78,13 +78,13 @@ class _Making:
         self._returns: dict[str, list[Size]] = {}  # by preempted job: the sizes for which a place was searched
         self._awaited: list[Protected] = []
         self._hopeless: set[tuple[Ask, ...]] = set()  # a later request, with no higher priority, does not fit either
-        self._note_who_can_help()
+        self._note_candidates()
 
     def _own(self, node: str) -> Room:
         self._rooms[node] = self._rooms[node].copy()
         return self._rooms[node]
 
-    def _note_who_can_help(self) -> None:
+    def _note_candidates(self) -> None:
         self._lowest = min((each.running.priority for each in self._able), default=None)
         flexible = [each for each in self._able if smaller_sizes(each.running)]
         helping = (*flexible, *self._coming, *self._promised)
@@ -97,7 +97,7 @@ class _Making:
         )
 
     def serve(self, request: Request, items: list[Missing]) -> None:
-        self._reckon_with_those_who_come_back(request)
+        self._place_preempted_jobs(request)
         self._serve(request, items)
         self._free([each for each in self._promised if each.running.stops_for == request.job])  # it needed less
 
@@ -116,7 +116,7 @@ class _Making:
     def _give_up(self, items: Iterable[Missing]) -> None:
         self._protected += [Protected(each.ask.resources, each.lacking, *each.ask[1:]) for each in items]
 
-    def _reckon_with_those_who_come_back(self, request: Request) -> None:
+    def _place_preempted_jobs(self, request: Request) -> None:
         """A preempted job restarts before later jobs; an elastic one with its smallest size among jobs of its priority.
 
         It is placed on its node beside requests that were let in before: they may have its old GPUs by now.
@@ -156,7 +156,7 @@ class _Making:
         if asks in self._hopeless:
             return False
         coming = len(self._coming)
-        placed = place_all(self._rooms, asks, self._kept_free) or self._place_in_what_was_asked_for(request, asks)
+        placed = place_all(self._rooms, asks, self._kept_free) or self._place_in_promised_room(request, asks)
         if placed is None:
             changes = self._choose(request, asks)
             if not changes:
@@ -167,14 +167,14 @@ class _Making:
         for placement in placed:
             self._own(placement.node).give(placement)
         if len(self._coming) > coming:
-            self._reckon_with_those_who_come_back(request)
+            self._place_preempted_jobs(request)
         nodes = {placement.node for placement in placed}
         helpers = [c.running for c in self._coming if c.keeps != c.has and any(p.node in nodes for p in c.has)]
         if helpers and request.job not in self.notes:
             self.notes[request.job] = who_makes_room(helpers)
         return True
 
-    def _place_in_what_was_asked_for(self, request: Request, asks: tuple[Ask, ...]) -> list[Placement] | None:
+    def _place_in_promised_room(self, request: Request, asks: tuple[Ask, ...]) -> list[Placement] | None:
         """In the room of jobs that stop for this request; if that is not enough, for later ones."""
         own = [each for each in self._promised if each.running.stops_for == request.job]
         for options in (own, self._promised):
@@ -215,7 +215,7 @@ class _Making:
         self.stops += [order_of(change, request, "make room for") for change in changes]
         self._able = [each for each in self._able if each.running.job not in asked]
         self._free(changes)
-        self._note_who_can_help()
+        self._note_candidates()
 
 
 # -- what if -----------------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(yard: Yard, words: list[str
 def test_an_empty_word_for_a_job_is_one_sentence_before_any_request(yard: Yard, standin: StandIn, verb: str) -> None:
     result = yard(verb, "")
     assert (result.code, result.out) == (2, "")
-    assert result.err == "yard: no job is named: the word for it is empty; `yard ls -a` lists them\n"
+    assert result.err == "yard: the name of the job is empty; `yard ls -a` lists them\n"
     assert {asked.path for asked in standin.asked} <= {"/server"}
 
 

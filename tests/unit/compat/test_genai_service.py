@@ -48,7 +48,7 @@ def two_on_two_nodes() -> FakeYard:
 def test_the_first_candidate_that_fits_grows_and_not_only_the_first() -> None:
     yard = two_on_two_nodes()
     service = a_service(yard, at_once=True)
-    assert service.make_use_of_room(service.records()) == "y goes from 2 to 4 GPUs at its next checkpoint"
+    assert service.grow_next(service.records()) == "y goes from 2 to 4 GPUs at its next checkpoint"
     assert yard.scaled == [("00000002", 4)]
     assert a_service(two_on_two_nodes()).scale() == "y goes from 2 to 4 GPUs at its next checkpoint"
 
@@ -60,7 +60,7 @@ def test_nobody_waits_for_a_checkpoint_who_could_not_grow_then() -> None:
         yard.list[index] = replace(job, training=replace(job.training, saved_at=None))
     service = a_service(yard)
     x, y = service.records()
-    assert service.make_use_of_room([x, y]) == "y grows after its next checkpoint"
+    assert service.grow_next([x, y]) == "y grows after its next checkpoint"
     assert (service.state.is_waiting(x), service.state.is_waiting(y)) == (False, True)
     assert yard.scaled == []
     assert service.has_saved(x) == ""
@@ -84,7 +84,7 @@ def test_where_nobody_fits_the_reason_of_the_first_is_told() -> None:
     yard.free = {"a": (8, 0), "b": (4, 0)}
     service = a_service(yard)
     with pytest.raises(NotPossible, match="job x has 4 of 8 GPUs, and there is no room for more"):
-        service.make_use_of_room(service.records())
+        service.grow_next(service.records())
     with pytest.raises(NotPossible, match="job x has 4 of 8 GPUs"):
         service.scale()
     with pytest.raises(NotPossible, match="there is no job to scale: none runs"):
@@ -102,7 +102,7 @@ def test_one_that_the_yard_refuses_to_resize_stands_in_nobodys_way(monkeypatch: 
 
     monkeypatch.setattr(yard, "scale_job", refuse)
     service = a_service(yard, at_once=True)
-    service.make_use_of_room(service.records())
+    service.grow_next(service.records())
     assert yard.scaled == [("00000002", 4)]
 
 
@@ -115,11 +115,9 @@ def test_one_of_others_that_cannot_be_changed_or_seen_stands_in_nobodys_way(what
     service = a_service(yard, cluster, at_once=True)
     theirs = next(each for each in service.records() if not each.is_ours)
     theirs = replace(theirs, last_checkpoint_time=3000)
-    assert service.make_use_of_room([theirs, *(each for each in service.records() if each.is_ours)]).startswith(
-        "x goes"
-    )
+    assert service.grow_next([theirs, *(each for each in service.records() if each.is_ours)]).startswith("x goes")
     with pytest.raises(NotPossible, match="jobyard may not do that"):
-        service.make_use_of_room([theirs])
+        service.grow_next([theirs])
     service.state.let_wait(theirs)
     assert service.has_saved(theirs).startswith("x goes")  # the checkpoint of one lets another one grow
 
@@ -134,7 +132,7 @@ def test_where_it_is_not_known_whether_one_was_resized_no_other_is_given_the_sam
         for each in service.records()
     ]
     with pytest.raises(Unavailable):
-        service.make_use_of_room(records)
+        service.grow_next(records)
     assert yard.scaled == []
 
 
@@ -149,14 +147,14 @@ def adopted(condition: str, mark: str = "") -> Object:
 def test_while_one_is_being_resized_nobody_else_is_chosen() -> None:
     yard = two_on_two_nodes()
     service = a_service(yard, FakeCluster(PyTorchJob=[adopted("Running", "3")]), at_once=True)
-    assert service.make_use_of_room(service.records()) == ""
+    assert service.grow_next(service.records()) == ""
     assert yard.scaled == []
 
 
 def test_an_adopted_job_that_ended_while_it_was_scaled_stands_in_nobodys_way() -> None:
     yard, job = two_on_two_nodes(), adopted("Succeeded", "3")
     service = a_service(yard, FakeCluster(PyTorchJob=[job]), at_once=True)
-    assert service.make_use_of_room(service.records()).startswith("y goes from 2 to 4")
+    assert service.grow_next(service.records()).startswith("y goes from 2 to 4")
     service.tidy(service.records())
     assert "jobyard.dev/scaling" not in job["metadata"]["annotations"]
     with pytest.raises(NotPossible, match=r"job theirs has ended \(completed\)"):
@@ -191,7 +189,7 @@ def test_a_job_that_cannot_go_on_holds_up_nobody_else_and_is_told_once(monkeypat
     service.tidy(service.records())
     service.tidy(service.records())
     assert gone_on == ["good", "good"]
-    assert told == ["job bad is not yet as it was asked to be: refused"]
+    assert told == ["job bad could not be resized or resumed yet: refused"]
 
 
 # -- what is asked

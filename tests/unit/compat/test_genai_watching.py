@@ -19,7 +19,7 @@ class Grown:
 
     def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
         self.times = 0
-        monkeypatch.setattr(service, "make_use_of_room", self._use)
+        monkeypatch.setattr(service, "grow_next", self._use)
 
     def _use(self, records: list[JobMetadata]) -> str:
         self.times += 1
@@ -189,7 +189,7 @@ def test_a_turn_that_nobody_may_take_ends(monkeypatch: pytest.MonkeyPatch) -> No
         asked.append("room")
         raise FORBIDDEN
 
-    monkeypatch.setattr(service, "make_use_of_room", lose)
+    monkeypatch.setattr(service, "grow_next", lose)
     yard.end(yard.put("another", 1))
     for _ in range(CHANCES + 2):
         watch.look()

@@ -77,7 +77,7 @@ def test_one_gpu_alone_is_what_the_least_flags_mean(here: Path) -> None:
     job = spec(here, "--script_path custom/train.py plain")
     assert job.groups[0].resources == Resources(cpu_millis=0, gpus=1)
     assert (job.elastic, job.training, job.workdir) == (None, Training(), str(here))
-    assert "without --estimated_memory nobody can tell what is left" in job.notes[-1]
+    assert "without --estimated_memory the rest of a GPU cannot be shared" in job.notes[-1]
 
 
 def test_alone_on_the_device_means_a_whole_gpu(here: Path) -> None:

@@ -181,7 +181,10 @@ CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
             "kind: a List of Job, Pod is several objects",
         ),
         ("apiVersion: v1\nmetadata: {name: x}", "kind: is missing; an object with an apiVersion is one of Pod"),
-        ("apiVersion: v1\nkind: Job\nspec: {}", "apiVersion: 'v1' is not what a yard knows a Job by; write batch/v1"),
+        (
+            "apiVersion: v1\nkind: Job\nspec: {}",
+            "apiVersion: 'v1' is not the version of a Job that a yard knows; write batch/v1",
+        ),
         ("apiVersion: v1\nkind: Pod\nmetadata: x", "line 3: metadata: must be a mapping, not the text 'x'"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: 7}", "metadata.name: must be text, not 7; put it in quotes"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: x}", "spec: is missing"),

@@ -109,7 +109,7 @@ def damage_checks(server: ServerView) -> list[Check]:
         if each.jobs:
             told, way_out = f"holds {', '.join(each.jobs)}", f"`yard cancel {each.jobs[0]}` gives such a job up"
         else:
-            told = "was accepted" if each.is_accepted else "concerns jobs that nobody can name"
+            told = "was accepted" if each.is_accepted else "concerns jobs that are not known"
             way_out = "" if each.is_accepted else f"`yard doctor --accept {each.row}` goes on without it"
         checks.append(Check("journal", WARN, f"{each.sentence}; it {told}", way_out))
     return checks

@@ -102,7 +102,7 @@ class NamespaceApi:
         if (status := status_of(job)) in ENDED:
             raise NotPossible(f"job {name} has ended ({status})")
         if is_marked(job) and not is_held(job):
-            raise NotPossible(f"somebody else let job {name} go on before it had another size")
+            raise NotPossible(f"somebody else resumed job {name} before it had its new size")
 
     def go_on(self, name: str) -> bool:
         """Resume a job that was suspended to be scaled; False: its pods are not gone yet. Repeatable."""

@@ -48,7 +48,7 @@ class Service(Looking):
                 return self._grow(self.record(name))
             return self._first_of(candidates(self.records()), self._resize)
 
-    def make_use_of_room(self, records: list[JobMetadata]) -> str:
+    def grow_next(self, records: list[JobMetadata]) -> str:
         """A job has ended: the next one for which there is room grows, at once or after its next checkpoint.
 
         What happens; empty: nothing yet. The yard itself lets a job grow that counts its epochs: while one is being
@@ -94,7 +94,7 @@ class Service(Looking):
             nobody = f"nobody grows: {error}"
         with suppress(YardError):
             others = [each for each in self.records() if each.identity != record.identity]
-            return self.make_use_of_room(others) or nobody
+            return self.grow_next(others) or nobody
         return nobody
 
     def _first_of(self, records: Iterable[JobMetadata], give: Callable[[JobMetadata, int], str]) -> str:
@@ -213,7 +213,7 @@ class Service(Looking):
             except YardError as error:  # a job that cannot be resumed must not block others
                 unfinished[record.job_name] = str(error)
                 if self._unfinished.get(record.job_name) != str(error):
-                    self._warn(f"job {record.job_name} is not yet as it was asked to be: {error}")
+                    self._warn(f"job {record.job_name} could not be resized or resumed yet: {error}")
         self._unfinished = unfinished
 
     def _finish(self, record: JobMetadata) -> None:

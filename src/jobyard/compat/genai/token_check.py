@@ -16,15 +16,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from jobyard.agent_protocol import local_connections
 
 TOKEN = "JOBYARD_GENAI_TOKEN"
-NEEDS_TOKEN = f"this service needs a token; send the header `Authorization: Bearer`, with what {TOKEN} says there"
+NEEDS_TOKEN = f"this service needs a token; send the header `Authorization: Bearer`, with the value of {TOKEN} there"
 NO_BROWSERS = f"without {TOKEN} this service is for programs, not for pages in a browser"
 # As a target they mean this machine; the original's own scripts use them.
 ANY_ADDRESS = ("0.0.0.0", "::")
 ONLY_LOOPBACK = f"without {TOKEN} only programs of this machine are served"
 ONLY_OWNER = f"without {TOKEN} only programs of the user who started it are served"
 BYTES_MOST = 8 << 20  # of a request; those of the original have some hundred
-TOO_LARGE = f"at most {BYTES_MOST >> 20} MiB are taken"
-NO_LENGTH = "say how long it is in the header `Content-Length`"
+TOO_LARGE = f"the request is too large; at most {BYTES_MOST >> 20} MiB are accepted"
+NO_LENGTH = "send the length of the request in the header `Content-Length`"
 
 
 class TokenCheck:

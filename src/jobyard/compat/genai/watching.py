@@ -90,7 +90,7 @@ class Watch:
     def _use_room(self, records: list[JobMetadata]) -> None:
         """Tried again at the next looks, where nothing is free yet, or a job is being resized."""
         try:
-            said = self._service.make_use_of_room(records)
+            said = self._service.grow_next(records)
         except YardError as error:  # whatever the error is: after some tries the turn is dropped
             self._chances -= 1
             if not self._chances:

@@ -68,7 +68,7 @@ def notes_of(flags: RunFlags, directories: Directories, python: str) -> tuple[st
     if not flags.container:
         notes += _without_container(flags, directories, python)
     if not flags.disable_gpu_sharing and flags.estimated_memory is None:
-        notes.append("without --estimated_memory nobody can tell what is left of a GPU, so the job has its own alone")
+        notes.append("without --estimated_memory the rest of a GPU cannot be shared, so the job gets whole GPUs")
     return tuple(notes)
 
 

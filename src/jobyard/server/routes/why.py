@@ -31,5 +31,5 @@ def _with_trouble(yard: Yard, job: JobRecord, view: WhyView) -> WhyView:
     status = executor.status() if executor is not None else None
     if status is None or status.is_connected or not status.problem:
         return view
-    told = f"cluster {job.spec.cluster} is away, and what it has of the job is heard of later: {status.problem}"
+    told = f"cluster {job.spec.cluster} does not answer, and may know more about the job: {status.problem}"
     return replace(view, sentences=(*view.sentences, told))
