@@ -82,7 +82,7 @@ class LinkLab:
 
     def succeed(self, job: str) -> list[TaskView]:
         """Its tasks, once all are done."""
-        done = self.live.yard("wait", "--timeout", "80s", job)
+        done = self.live.yard("wait", "--timeout", "230s", job)
         assert done.returncode == 0, (done, self.live.client.job(job), self.live.yard("nodes").stdout)
         return self.tasks(job)
 

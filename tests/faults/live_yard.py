@@ -24,7 +24,7 @@ from jobyard.settings import ClientKnobs, yard_key
 from jobyard.wire.views import JobView, ServerView, TaskView
 
 SOURCE = Path(jobyard.__file__).resolve().parents[1]
-PATIENCE_SECONDS = 90.0  # nothing takes so long, unless the machine is busy with something else
+PATIENCE_SECONDS = 240.0  # nothing takes so long, unless the machine is busy with something else
 POLL_SECONDS = 0.02
 IDLE_SECONDS = 10
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class LiveYard:
 
     def wait(self, job: str) -> JobView:
         """The job at its end."""
-        done = self.yard("wait", "--timeout", "80s", job)
+        done = self.yard("wait", "--timeout", "230s", job)
         assert done.returncode in (0, 1), done
         return self.client.job(job)
 

@@ -115,7 +115,7 @@ class Round:
         live = self._live
         listed = live.yard("ls", "-a", "-o", "json")
         ids = [view["id"] for view in json.loads(listed.stdout)]
-        done = live.yard("wait", "--timeout", "80s", *ids)
+        done = live.yard("wait", "--timeout", "230s", *ids)
         if done.returncode not in (0, 1):
             return [f"yard wait: {done}"]
         for point in self._points:

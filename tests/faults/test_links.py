@@ -305,7 +305,7 @@ class Round:
         for host in lab.hosts:
             host.restore()
             host.start_sshd()
-        done = lab.live.yard("wait", "--timeout", "80s", job)
+        done = lab.live.yard("wait", "--timeout", "230s", job)
         self.note("end", code=done.returncode, said=done.stderr[-300:])
         problems = self.check(job) if done.returncode in (0, 1) else [f"{done}\n{lab.live.yard('nodes').stdout}"]
         self.note("checked", problems=problems, starts=sum(lab.starts().values()))

@@ -23,6 +23,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "jobyard/sdk/__init__.py": "WORD = 'from the agent'\n",
         "jobyard/sdk/deep/inner.py": "",
         "jobyard/sdk/notes.txt": "",
+        "jobyard/agent_protocol/__init__.py": "",
+        "jobyard/agent_protocol/exit_codes.py": "",
         "kubernetesdlprofile/__init__.py": "",
     }.items():
         path = root / name
@@ -37,6 +39,8 @@ def test_the_build_carries_the_sdk_out_of_the_agents_own_reach(tree: Path, tmp_p
     with zipfile.ZipFile(tmp_path / "agent.pyz") as archive:
         assert sorted(name for name in archive.namelist() if name.startswith("sdk/")) == [
             "sdk/jobyard/__init__.py",
+            "sdk/jobyard/agent_protocol/__init__.py",
+            "sdk/jobyard/agent_protocol/exit_codes.py",
             "sdk/jobyard/sdk/__init__.py",
             "sdk/jobyard/sdk/deep/inner.py",
             "sdk/kubernetesdlprofile/__init__.py",

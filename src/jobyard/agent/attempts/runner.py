@@ -199,8 +199,7 @@ class Runner:
 
     def _lane_died(self, lane: LaneHandle) -> None:
         """Somebody killed a lane: its task runs on, watched from here; what it had not begun is queued again."""
-        while self._take_reports(self._reports.read()):
-            pass
+        told = self._take_all_reports()
         self._lanes.bury(lane)
         slot: Optional[Slot] = lane.entered
         if slot is not None:
@@ -211,6 +210,8 @@ class Runner:
             memory_groups.sweep(self._state_dir, self.workload.attempts)
         if slot is None or not slot.outliving:
             close_note(self._state_dir, lane.pid, lane.start_time)
+        for other in told - {slot}:
+            self.feed(other)
         self._outbox.flush()
 
     def _take_over(self, slot: Slot, lane: LaneHandle) -> None:
@@ -243,6 +244,12 @@ class Runner:
             self._outbox.send_now()
         else:
             self._outbox.flush()
+
+    def _take_all_reports(self) -> Set[Slot]:
+        slots: Set[Slot] = set()
+        while lines := self._reports.read():
+            slots |= self._take_reports(lines)
+        return slots
 
     def _take_reports(self, lines: List[bytes]) -> Set[Slot]:
         """The slots that they are about."""
