@@ -74,7 +74,7 @@ class Done:
         """An object of this name is made, perhaps for the second time: nothing was done for it yet."""
         self.deleted.discard(name)
         self.patched.pop(name, None)
-        for what in ("{}", "end of {}", "pods of {}", "head of {}"):
+        for what in ("{}", "end of {}", "pods of {}", "head of {}", "fate of {}"):
             self.since.pop(what.format(name), None)
 
     def forget_told(self) -> None:

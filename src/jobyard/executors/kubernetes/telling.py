@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum, auto
 from typing import Any
 
 from jobyard.executors.kubernetes.done import Done, Now
 from jobyard.executors.kubernetes.observed import ENDED, Observed
-from jobyard.executors.kubernetes.outcomes import started_at
+from jobyard.executors.kubernetes.outcomes import deleted_at, started_at
 from jobyard.executors.kubernetes.rayjob import is_submitter
 from jobyard.executors.kubernetes.states import Meaning, meaning_of_pod
 from jobyard.executors.kubernetes.steps import End, Follow, LookAgain, Step, Tell
@@ -43,6 +44,14 @@ def told_of_unit(
     return _Teller(wanted, observed, done, unit, now).steps(matched)
 
 
+class _Fate(Enum):
+    """Why an operator may have given a gang up: a pod of it failed, or somebody removed one."""
+
+    UNKNOWN = auto()
+    FAILED = auto()
+    LOST = auto()
+
+
 class _Teller:
     """Of one object and its attempts. Followers and ends come first, then all events at once."""
 
@@ -50,8 +59,10 @@ class _Teller:
         self._wanted, self._observed, self._done, self._unit, self._now = wanted, observed, done, unit, now
         self._object = observed.objects.get(unit.name)
         self._meaning = unit.kind.meaning(self._object) if self._object else None
+        self._fate = _Fate.UNKNOWN
 
     def steps(self, matched: Mapping[LiveAttempt, Object]) -> list[Step]:
+        self._fate = _fate_of(matched.values())
         steps: list[Step] = []
         events: list[Event] = []
         for each in self._unit.attempts:
@@ -148,7 +159,11 @@ class _Teller:
                 else:
                     yield self._vanished(each)
         elif meaning.state in ENDED:
-            yield End(each, pod, self._outcome_of_object(meaning), asks=True)
+            is_gang = self._unit.kind.name == "PyTorchJob" and not self._wanted.spec.manifest
+            if is_gang and meaning.state is State.FAILED and (pod is None or not is_over(pod)):
+                yield from self._fails_with_others(each, pod, meaning)
+            else:
+                yield End(each, pod, self._outcome_of_object(meaning), asks=True)
         elif self._has_lost_its_head(each, pod):
             # KubeRay begins both anew, the head and the command. Unless the RayJob is about to say that it has ended.
             if self._done.has_waited(f"head of {self._unit.name}", HEAD_SECONDS, self._now):
@@ -161,6 +176,17 @@ class _Teller:
             yield from self._awaits(each, meaning_of_pod(pod))
         elif pod is not None and not each.is_running and (starter is None or started_at(starter) is None):
             yield from self._awaits(each, _before_its_command(starter))
+
+    def _fails_with_others(self, each: LiveAttempt, pod: Object | None, meaning: Meaning) -> Iterator[End | LookAgain]:
+        """Its operator gave up because of another task's pod, of which we may hear later than of that."""
+        awaited = f"fate of {self._unit.name}"
+        if self._fate is _Fate.LOST:
+            outcome = self._lost(each, f"another pod of its gang was lost: {meaning.sentence}")
+            yield End(each, pod, outcome, asks=True)
+        elif self._fate is _Fate.FAILED or self._done.has_waited(awaited, HEAD_SECONDS, self._now):
+            yield End(each, pod, self._outcome_of_object(meaning), asks=True)
+        else:
+            yield LookAgain(awaited, HEAD_SECONDS)
 
     def _has_lost_its_head(self, each: LiveAttempt, pod: Object | None) -> bool:
         """A Ray cluster outlives its workers, and not its head. One that a user wrote does as it says."""
@@ -215,6 +241,18 @@ def awaited(done: Done, attempts: Iterable[LiveAttempt], meaning: Meaning, now: 
     """Told in words, once."""
     fresh = [each.attempt for each in attempts if done.words.get(each.attempt) != meaning.sentence]
     return [AttemptsAwaited((Awaited(attempt, meaning.reason, meaning.sentence),), now.at) for attempt in fresh]
+
+
+def _fate_of(pods: Iterable[Object]) -> _Fate:
+    """One that failed by itself counts before those that its operator removes because of it."""
+    found = [(meaning_of_pod(pod), deleted_at(pod) is not None) for pod in pods]
+    if any(
+        meaning.state is State.FAILED and meaning.reason is not Reason.NODE_LOST and not is_deleted
+        for meaning, is_deleted in found
+    ):
+        return _Fate.FAILED
+    is_lost = any(is_deleted or meaning.reason is Reason.NODE_LOST for meaning, is_deleted in found)
+    return _Fate.LOST if is_lost else _Fate.UNKNOWN
 
 
 def _unseen(each: LiveAttempt) -> str:

@@ -269,6 +269,42 @@ async def test_a_gang_whose_object_went_while_nobody_looked_is_lost(tmp_path: Pa
     assert [item.outcome.reason for item in told] == [Reason.NODE_LOST] * lost
 
 
+@pytest.mark.parametrize("harm", ["evicted", "deleted", "deleted unheard", "none"])
+async def test_who_never_had_a_pod_is_lost_with_the_one_that_was_deleted_or_evicted(tmp_path: Path, harm: str) -> None:
+    gang = a_job(groups=(a_group(count=2),), gang=True, cluster="k", image="i", kind="PyTorchJob", training=Training())
+    play = Play(tmp_path, gang)
+    await play.settle(live(0), live(1))
+    name = play.newest
+    labels = {
+        "training.kubeflow.org/job-name": name,
+        "training.kubeflow.org/replica-type": "master",
+        "training.kubeflow.org/replica-index": "0",
+    }
+    if harm.startswith("deleted"):  # training-operator takes a pod that is about to go for one that failed
+        master = a_pod(f"{name}-master-0", "Running", labels, deletionTimestamp="2026-01-01T01:00:00Z")
+    else:
+        master = a_pod(f"{name}-master-0", "Failed", labels)
+    evicted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    master["status"]["conditions"] = [evicted] if harm == "evicted" else []
+    alive = a_pod(f"{name}-master-0", "Running", labels)
+    play.held.observed.pod_changed(alive if harm == "deleted unheard" else master, False)
+    failed = {"type": "Failed", "status": "True", "reason": "PyTorchJobFailed", "message": "1 Master failed"}
+    seen = play.held.observed.objects[name]
+    play.held.observed.object_changed(KINDS["PyTorchJob"], {**seen, "status": {"conditions": [failed]}}, False)
+    if harm == "deleted unheard":  # of the object we hear before we do of the pod
+        assert await play.settle(live(1)) == []
+        play.held.observed.pod_changed(master, False)
+    await play.settle(live(0, 1, f"{name}-master-0"), live(1))
+    await play.held.last_words.all_told()
+    ended = {
+        item.attempt.task: item.outcome
+        for event in play.told
+        if isinstance(event, AttemptsFinished)
+        for item in event.items
+    }
+    assert (ended[1].reason, ended[1].exit_code) == ((None, 1) if harm == "none" else (Reason.NODE_LOST, None))
+
+
 async def test_tasks_of_a_training_that_is_no_gang_stay_when_one_of_them_is_tried_again(tmp_path: Path) -> None:
     several = a_job(groups=(a_group(count=2),), cluster="k", image="i", training=Training(), retries=2)
     play = Play(tmp_path, several)
