@@ -41,7 +41,7 @@ def matched_pods(wanted: Wanted, observed: Observed, unit: Unit) -> dict[LiveAtt
 def told_of_unit(
     wanted: Wanted, observed: Observed, done: Done, unit: Unit, matched: Mapping[LiveAttempt, Object], now: Now
 ) -> list[Step]:
-    return _Teller(wanted, observed, done, unit, now).steps(matched)
+    return _Teller(wanted, observed, done, unit, matched, now).steps()
 
 
 class _Fate(Enum):
@@ -55,20 +55,27 @@ class _Fate(Enum):
 class _Teller:
     """Of one object and its attempts. Followers and ends come first, then all events at once."""
 
-    def __init__(self, wanted: Wanted, observed: Observed, done: Done, unit: Unit, now: Now) -> None:
+    def __init__(
+        self,
+        wanted: Wanted,
+        observed: Observed,
+        done: Done,
+        unit: Unit,
+        matched: Mapping[LiveAttempt, Object],
+        now: Now,
+    ) -> None:
         self._wanted, self._observed, self._done, self._unit, self._now = wanted, observed, done, unit, now
+        self._matched = matched
         self._object = observed.objects.get(unit.name)
         self._meaning = unit.kind.meaning(self._object) if self._object else None
-        self._fate = _Fate.UNKNOWN
 
-    def steps(self, matched: Mapping[LiveAttempt, Object]) -> list[Step]:
-        self._fate = _fate_of(matched.values())
+    def steps(self) -> list[Step]:
         steps: list[Step] = []
         events: list[Event] = []
         for each in self._unit.attempts:
             if each.attempt in self._done.ending:
                 continue
-            for said in self._of_attempt(each, matched.get(each)):
+            for said in self._of_attempt(each, self._matched.get(each)):
                 if isinstance(said, Follow | End | LookAgain):
                     steps.append(said)
                 else:
@@ -179,11 +186,11 @@ class _Teller:
 
     def _fails_with_others(self, each: LiveAttempt, pod: Object | None, meaning: Meaning) -> Iterator[End | LookAgain]:
         """Its operator gave up because of another task's pod, of which we may hear later than of that."""
-        awaited = f"fate of {self._unit.name}"
-        if self._fate is _Fate.LOST:
+        awaited, fate = f"fate of {self._unit.name}", _fate_of(self._matched.values())
+        if fate is _Fate.LOST:
             outcome = self._lost(each, f"another pod of its gang was lost: {meaning.sentence}")
             yield End(each, pod, outcome, asks=True)
-        elif self._fate is _Fate.FAILED or self._done.has_waited(awaited, HEAD_SECONDS, self._now):
+        elif fate is _Fate.FAILED or self._done.has_waited(awaited, HEAD_SECONDS, self._now):
             yield End(each, pod, self._outcome_of_object(meaning), asks=True)
         else:
             yield LookAgain(awaited, HEAD_SECONDS)
