@@ -176,3 +176,9 @@ def test_no_job_is_left_when_the_directory_has_vanished(yard: TemporaryYard) -> 
     assert done.code == 0
     done = yard.run("run", "--workdir", "gone", "--", "true")
     assert done.code == 2
+
+
+def test_a_job_that_cannot_be_launched_is_said_to_have_failed_once(yard: TemporaryYard) -> None:
+    done = yard.run("run", "--workers", "1", "--epochs", "1", "-e", "MASTER_PORT=abc", "--", "true")
+    assert done.code == 1
+    assert "(true) failed (Refused) after " in done.err

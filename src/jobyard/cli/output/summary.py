@@ -64,8 +64,9 @@ def _headline(view: JobView) -> str:
     state = view.state.value.lower()
     if view.counts.total == 1:
         failure = view.first_failure
-        how = f" with {outcome_text(failure.task)}" if failure is not None and view.state is State.FAILED else ""
-        return f"{title(view)} {state}{how} after {took}"
+        told = f"with {outcome_text(failure.task)}" if failure is not None and view.state is State.FAILED else ""
+        how = told.removeprefix(f"with {state} ")  # without an exit code or signal it is the state once more
+        return " ".join(filter(None, (title(view), state, how, "after", took)))
     return f"{title(view)} {state} after {took}: {counts_text(view.counts)}"
 
 
