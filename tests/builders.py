@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
+from jobyard.model.container import ContainerSpec
 from jobyard.model.events import JobSubmitted, NodeJoined
 from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.kubernetes import KubernetesSpec
 from jobyard.model.node import Device, Node
+from jobyard.model.policy import RunPolicy
 from jobyard.model.resources import Resources
+from jobyard.model.staging import Staging
+from jobyard.model.submitter import Submitter
+
+PARTS: dict[str, Any] = {
+    "policy": RunPolicy,
+    "submitter": Submitter,
+    "staging": Staging,
+    "kubernetes": KubernetesSpec,
+    "container": ContainerSpec,
+}
+PART_OF = {field.name: part for part, kind in PARTS.items() for field in fields(kind)}
 
 
 def a_node(
@@ -44,8 +58,16 @@ def a_group(
 def a_job(tasks: int = 1, groups: tuple[GroupSpec, ...] = (), **spec: Any) -> JobSpec:
     """`cpus`, `mem`, `gpus`, `gpu_mem` and `parallelism` go to the one group; everything else to the job."""
     own = {key: spec.pop(key) for key in ("cpus", "mem", "gpus", "gpu_mem", "parallelism") if key in spec}
-    spec.setdefault("name", "job")
-    return JobSpec(groups=groups or (a_group(completions=tasks, **own),), **spec)
+    return with_words(JobSpec("job", groups or (a_group(completions=tasks, **own),)), **spec)
+
+
+def with_words(spec: JobSpec, **words: Any) -> JobSpec:
+    """The job with other values; a test need not say which part of the spec has the field."""
+    inside: dict[str, dict[str, Any]] = {}
+    for word in [word for word in words if word in PART_OF]:
+        inside.setdefault(PART_OF[word], {})[word] = words.pop(word)
+    parts = {part: replace(getattr(spec, part), **values) for part, values in inside.items()}
+    return replace(spec, **parts, **words)
 
 
 def submitted(job_id: str, number: int, spec: JobSpec | None = None, at: float = 0.0) -> JobSubmitted:

@@ -19,10 +19,11 @@ from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.kinds import with_kind
 from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
-from jobyard.model.job import Command, GroupSpec, JobSpec, Lines, Toleration, Volume
+from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
+from jobyard.model.kubernetes import Toleration, Volume
 from jobyard.model.resources import Resources
 from jobyard.model.training import Elastic, Training
-from tests.builders import a_group, a_job
+from tests.builders import a_group, a_job, with_words
 from tests.cluster.api import Refused
 from tests.cluster.cluster import Cluster
 from tests.yards import ROOT
@@ -117,7 +118,7 @@ def test_the_api_server_takes_every_job(shape: str, cluster: Cluster, namespace:
 
 
 def test_the_api_server_takes_a_task_alone_and_volumes(cluster: Cluster, namespace: str) -> None:
-    job = SubmittedJob("5e7a11ce", 7, replace(SHAPES["training"], volumes=CLAIMS))
+    job = SubmittedJob("5e7a11ce", 7, with_words(SHAPES["training"], volumes=CLAIMS))
     for made in task_objects_of(job, 2, 3, namespace, yard_id="y", storage="disk"):
         kept = dry(cluster, namespace, made)
         assert kept["metadata"]["labels"]["jobyard.dev/task"] == "2"

@@ -12,8 +12,9 @@ import pytest
 from jobyard.executors.kubernetes.kinds import KINDS
 from jobyard.executors.kubernetes.manifest import objects_of, owned, task_objects_of
 from jobyard.executors.protocol import SubmittedJob
-from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.job import Command, GroupSpec
 from jobyard.model.training import Training
+from tests.builders import a_job
 from tests.cluster.cluster import Cluster
 from tests.cluster.images import SMALL, python_image
 from tests.cluster.node import Node
@@ -76,7 +77,7 @@ def test_a_training_reports_and_finds_its_checkpoint_again(
     python_image(archive, PYTHON, {})
     worker.import_images(archive)
     group = GroupSpec(Command(argv=("python3", "-c", TRAIN)))
-    job = SubmittedJob("5e7a11ce", 7, JobSpec("train", (group,), image=PYTHON, training=Training()))
+    job = SubmittedJob("5e7a11ce", 7, a_job(groups=(group,), name="train", image=PYTHON, training=Training()))
     for attempt, found in ((1, "nothing"), (2, "1")):
         (pod,) = run(cluster, namespace, objects_of(job, attempt, namespace, yard_id="y", storage="disk"))
         assert log(cluster, pod, "task") == f"from /opt/jobyard/sdk.zip/jobyard/sdk/__init__.py after {found}\n"
@@ -91,7 +92,7 @@ def test_each_task_of_an_array_has_its_own_directories_also_when_it_is_tried_aga
 ) -> None:
     words = 'echo "$YARD_TASK.$YARD_ATTEMPT" >> "$YARD_OUTPUT_DIR/said"'
     group = GroupSpec(Command(argv=("sh", "-c", words)), completions=2)
-    job = SubmittedJob("5e7a11ce", 7, JobSpec("array", (group,), image=SMALL))
+    job = SubmittedJob("5e7a11ce", 7, a_job(groups=(group,), name="array", image=SMALL))
     pods = run(cluster, namespace, objects_of(job, 1, namespace, storage="disk"))
     assert sorted(KINDS["Job"].task_of(job.spec, pod) or 0 for pod in pods) == [0, 1]
     (pod,) = run(cluster, namespace, task_objects_of(job, 1, 2, namespace, storage="disk"))

@@ -30,7 +30,9 @@ from jobyard.executors.ssh import SshAgent, SshTarget
 from jobyard.model.effects import CloseSlot, Effect, Launch, Stop, Withdraw, Yield
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, AttemptsWithdrawn, Event, NodeJoined
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
+from jobyard.model.policy import RunPolicy
 from jobyard.model.resources import Placement, Resources
+from jobyard.model.submitter import Submitter
 from jobyard.model.task import AttemptId, Outcome, Slot
 from tests.hosts import Host, Hosts
 from tests.yards import shared_cache
@@ -154,13 +156,13 @@ class StubYard:
 
     def submit(self, job_id: str, *lines: str, grace: float = 10.0, timeout: float | None = None) -> SubmittedJob:
         group = GroupSpec(Command(lines=Lines.of(list(lines))), completions=len(lines))
+        shell = {"PATH": os.environ["PATH"], "HOME": str(self._workdir), "SHELL_SECRET": "of-the-shell"}
         spec = JobSpec(
             "test",
             (group,),
-            grace_seconds=grace,
-            timeout_seconds=timeout,
             workdir=str(self._workdir),
-            inherited_env={"PATH": os.environ["PATH"], "HOME": str(self._workdir), "SHELL_SECRET": "of-the-shell"},
+            policy=RunPolicy(grace_seconds=grace, timeout_seconds=timeout),
+            submitter=Submitter(inherited_env=shell),
         )
         self._jobs[job_id] = SubmittedJob(job_id, len(self._jobs) + 1, spec)
         return self._jobs[job_id]
@@ -169,7 +171,7 @@ class StubYard:
         return self._jobs[job_id]
 
     def inherited_env(self, spec: JobSpec) -> Mapping[str, str]:
-        return spec.inherited_env
+        return spec.submitter.inherited_env
 
     def held_jobs(self) -> Sequence[str]:
         return ()

@@ -91,7 +91,7 @@ def test_a_stale_server_is_replaced_when_idle_and_used_when_busy(make_yard: Make
 
 def _spec(yard: TemporaryYard, line: str) -> JobSpec:
     env = {"PATH": os.environ["PATH"], "JOBYARD_TEST_YARD": str(yard.root)}
-    return JobSpec("busy", (GroupSpec(Command(shell=line)),), workdir=str(yard.work), inherited_env=env)
+    return JobSpec("busy", (GroupSpec(Command(shell=line)),), workdir=str(yard.work)).with_shell(env)
 
 
 def test_nothing_is_written_outside_the_xdg_directories(make_yard: MakeYard) -> None:

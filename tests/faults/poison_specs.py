@@ -34,7 +34,8 @@ COMMANDS = ["true", "false", "exit 3", "printf '%s\\n' here", "printf '\\377'"]
 def spec(chance: random.Random, workdir: Path) -> dict[str, Any]:
     """A spec that is right, as REST takes it."""
     group: dict[str, Any] = {"command": {"shell": chance.choice(COMMANDS)}, "resources": {"cpu_millis": 10}}
-    body: dict[str, Any] = {"name": f"odd-{chance.randrange(1000)}", "workdir": str(workdir), "grace_seconds": 0.5}
+    body: dict[str, Any] = {"name": f"odd-{chance.randrange(1000)}", "workdir": str(workdir)}
+    body["policy"] = {"grace_seconds": 0.5}
     match chance.randrange(4):
         case 0:
             group |= {"array": {"pieces": [[0, chance.randrange(1, 4), 1]]}}
@@ -44,7 +45,7 @@ def spec(chance: random.Random, workdir: Path) -> dict[str, Any]:
             body |= {"gang": True, "training": {"epochs": 1}}
         case 2:
             group["command"] = {"argv": ["printf", "%s", "a"]}
-            body |= {"timeout_seconds": 5.0, "retries": 1}
+            body["policy"] |= {"timeout_seconds": 5.0, "retries": 1}
     return {**body, "env": {}, "groups": [group]}
 
 

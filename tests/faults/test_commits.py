@@ -121,7 +121,7 @@ class UnsettledYard:
         return JobFacts(is_over=False)
 
     def inherited_env(self, spec: JobSpec) -> Mapping[str, str]:
-        return spec.inherited_env
+        return spec.submitter.inherited_env
 
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
         return None

@@ -20,8 +20,9 @@ from jobyard.model.events import (
     PriorityChanged,
     TasksAssigned,
 )
-from jobyard.model.job import Dependency, FailurePolicy, JobSpec, State
+from jobyard.model.job import Dependency, JobSpec, State
 from jobyard.model.node import Foreign
+from jobyard.model.policy import FailurePolicy
 from jobyard.model.task import AttemptId
 from jobyard.simulator.replay import Simulation
 from tests.builders import a_group, a_job, a_node, submitted

@@ -44,7 +44,7 @@ def test_every_verb_shows_a_name_from_rest_harmless(make_yard: MakeYard) -> None
     yard.ok("ls")
     group = GroupSpec(Command(shell=f"true {EVIL!r}; : '{EVIL}'"), name="")
     job = yard.client.submit(
-        JobSpec("plain", (group,), env={"A": EVIL}, workdir=str(yard.work), notes=(EVIL,)),
+        JobSpec("plain", (group,), env={"A": EVIL}, workdir=str(yard.work)).with_notes(EVIL),
     )
     yard.ok("wait", job.id)
     for words in (["ls"], ["show", job.id, "--tasks"], ["why", job.id], ["cancel", job.id], ["wait", job.id]):

@@ -81,26 +81,26 @@ def build_here(
 def with_image(session: Session, spec: JobSpec, words: BuildWords, *, is_asked: bool, quiet: bool = False) -> JobSpec:
     """The job with the image that was built for it, by digest; as it is where none is wanted. Raises as build_image,
     and before the build what the yard would refuse after it."""
-    request = spec.build
-    spec = replace(spec, build=None)
+    request = spec.container.build
+    spec = replace(spec, container=replace(spec.container, build=None))
     is_run = _runs_in_containers(session, spec)
     if not is_asked and not (is_run and request is not None and _says_so(request)):
         return spec
     if not is_run:
         raise UserError(_why_no_container(session, spec))
-    if request is None and spec.image:
-        raise UserError(f"--build and --image {spec.image!r} contradict each other; leave one of them out")
+    if request is None and spec.container.image:
+        raise UserError(f"--build and --image {spec.container.image!r} contradict each other; leave one of them out")
     if request is not None and request.is_skipped and not words.rebuild:
         earlier = _earlier_image(session, spec, request)
         if earlier:
             return _running(spec, earlier)
-    options = options_of(session, words, spec.user, request)
+    options = options_of(session, words, spec.submitter.user, request)
 
     def approve(name: str) -> None:
         _ask_the_yard(session, _running(spec, f"{name}@{NO_DIGEST}"), quiet=quiet)
 
     built, git = build_here(session, options, on=spec.on, quiet=quiet, approve=approve)
-    return replace(_running(spec, built.pinned), git=git)
+    return _running(spec, built.pinned, git)
 
 
 def check_cluster(session: Session, builder: str, on: str) -> None:
@@ -162,7 +162,7 @@ def _says_so(request: BuildRequest) -> bool:
 def _runs_in_containers(session: Session, spec: JobSpec) -> bool:
     names = spec.on.split(",") if spec.on else []
     return (
-        spec.container
+        spec.container.on_machines
         or KUBERNETES in names
         or (bool(names) and any(cluster.id in names for cluster in session.client.clusters()))
     )
@@ -182,17 +182,23 @@ def _clusters(session: Session) -> list[str]:
     return sorted({KUBERNETES, *(cluster.id for cluster in session.client.clusters())})
 
 
-def _running(spec: JobSpec, image: str) -> JobSpec:
-    unbuilt = {image_note(spec.image, is_for_pods=is_for_pods) for is_for_pods in (True, False)}
-    notes = tuple(note for note in spec.notes if note not in unbuilt)
-    cluster_notes = spec.cluster_notes and tuple(note for note in spec.cluster_notes if note not in unbuilt)
-    return replace(spec, image=image, notes=notes, cluster_notes=cluster_notes)
+def _running(spec: JobSpec, image: str, git: GitState | None = None) -> JobSpec:
+    """The job with this image, and without the notes that it is not built."""
+    unbuilt = {image_note(spec.container.image, is_for_pods=is_for_pods) for is_for_pods in (True, False)}
+    told = spec.submitter
+    notes = tuple(note for note in told.notes if note not in unbuilt)
+    cluster_notes = told.cluster_notes and tuple(note for note in told.cluster_notes if note not in unbuilt)
+    return replace(
+        spec,
+        container=replace(spec.container, image=image, git=git or spec.container.git),
+        submitter=replace(told, notes=notes, cluster_notes=cluster_notes),
+    )
 
 
 def _earlier_image(session: Session, spec: JobSpec, request: BuildRequest) -> str:
     """Empty: there is none, and one is built."""
     if not request.earlier_job:
-        return spec.image
+        return spec.container.image
     try:
         image = session.client.job(request.earlier_job).image
     except NotFound:

@@ -21,7 +21,8 @@ from jobyard.cli.reaching import namespace_named, pods_module
 from jobyard.cli.session import Session
 from jobyard.errors import Unreachable, UserError, YardError
 from jobyard.kubernetes.kubeconfig import DEFAULT
-from jobyard.model.job import JobSpec, SecretMount, State
+from jobyard.model.job import JobSpec, State
+from jobyard.model.kubernetes import SecretMount
 from jobyard.wire.views import JobView
 
 FLAG = "--mount-secret"
@@ -79,9 +80,9 @@ class MountedSecrets:
             return
         names = spec.on.split(",")
         is_there = DEFAULT in names or any(cluster.id in names for cluster in session.client.clusters())
-        if spec.container or not spec.on or not is_there:
+        if spec.container.on_machines or not spec.on or not is_there:
             raise UserError(f"{FLAG}: a Secret is for pods, and this job runs on machines; add --on kubernetes")
-        if spec.manifest:
+        if spec.kubernetes.manifest:
             raise UserError(f"{FLAG}: a manifest that is a Kubernetes object names its own Secrets; write it there")
 
     def submit(self, session: Session, spec: JobSpec) -> JobView:
@@ -95,7 +96,7 @@ class MountedSecrets:
         with pods_module("cluster").reached_cluster(namespace_named(session, spec.on)) as cluster:
             cluster.create_secret(_object(self.name, spec, self.files))
             try:
-                job = session.client.submit(replace(spec, secrets=mounts))
+                job = session.client.submit(replace(spec, kubernetes=replace(spec.kubernetes, secrets=mounts)))
             except Unreachable as error:
                 raise Unreachable(f"{error}; {self._unclear(cluster.namespace)}") from error
             except KeyboardInterrupt:
@@ -122,13 +123,14 @@ class MountedSecrets:
 
 
 def _object(name: str, spec: JobSpec, mounted: list[Secret]) -> dict[str, Any]:
+    who = f"{spec.submitter.user}@{spec.submitter.host}"
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
             "name": name,
             "labels": {"app.kubernetes.io/name": "yard-secret", "app.kubernetes.io/managed-by": "jobyard"},
-            "annotations": {"jobyard.dev/submitted-by": f"{spec.user}@{spec.host}", "jobyard.dev/name": spec.name},
+            "annotations": {"jobyard.dev/submitted-by": who, "jobyard.dev/name": spec.name},
         },
         "immutable": True,
         "type": "Opaque",

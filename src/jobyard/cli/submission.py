@@ -34,8 +34,12 @@ class Submission:
             spec = with_idle_head(spec)
         self.secrets.refuse(session, spec)
         if self.is_planned:
-            return replace(spec, image=spec.image or TO_BE_BUILT) if self.is_built else spec
+            return _to_be_built(spec) if self.is_built else spec
         return with_built_image(session, spec, self.words, is_asked=self.is_built, quiet=quiet)
+
+
+def _to_be_built(spec: JobSpec) -> JobSpec:
+    return replace(spec, container=replace(spec.container, image=spec.container.image or TO_BE_BUILT))
 
 
 def with_build_defaults(asked: SubmitWords) -> SubmitWords:
@@ -54,7 +58,7 @@ def with_build_defaults(asked: SubmitWords) -> SubmitWords:
 
 def with_idle_head(spec: JobSpec) -> JobSpec:
     """The command of a RayJob runs on the head, and asks for nothing there: Ray places no work beside it."""
-    if spec.kind != "RayJob" or spec.manifest:
+    if spec.kubernetes.kind != "RayJob" or spec.kubernetes.manifest:
         return spec
     groups = (
         replace(group, resources=replace(group.resources, cpu_millis=0)) if group.name == "head" else group

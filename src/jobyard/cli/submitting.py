@@ -144,9 +144,10 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
 def spec_of(asked: SubmitWords, session: Session) -> JobSpec:
     """The job, complete. Raises UserError that names the way out. The shell's variables never go to another machine."""
     context = SubmitContext(workdir=_here(), environ=dict(os.environ), user=user_here())
-    spec = replace(_spec_from_words(asked, context), host=platform.node())
+    spec = _spec_from_words(asked, context)
+    spec = replace(spec, submitter=replace(spec.submitter, host=platform.node()))
     if session.leaves_this_machine:
-        return replace(spec, inherited_env={})
+        return spec.with_shell({})
     if not os.access(spec.workdir, os.R_OK | os.X_OK):
         raise UserError(f"the directory {spec.workdir} cannot be entered by you; name another with --workdir DIR")
     return spec
@@ -190,7 +191,7 @@ def user_here() -> str:
 
 def with_built_image(session: Session, spec: JobSpec, words: BuildWords, *, is_asked: bool, quiet: bool) -> JobSpec:
     """The job with the image that is built for it, if `--build` or its manifest wants one. Raises YardError."""
-    if spec.build is None and not is_asked:
+    if spec.container.build is None and not is_asked:
         return spec
     from jobyard.cli.building import with_image  # on first use: it imports registry clients, which cost start-up time
 

@@ -19,7 +19,8 @@ from jobyard.model.events import (
     AttemptsWithdrawn,
     UseMeasured,
 )
-from jobyard.model.job import FailurePolicy, Reason, State
+from jobyard.model.job import Reason, State
+from jobyard.model.policy import FailurePolicy
 from jobyard.model.task import Task
 
 
@@ -61,7 +62,7 @@ def finish(state: YardState, event: AttemptsFinished) -> list[Effect]:
         job.busy_seconds += seconds
         job.peak_memory_mib = max(job.peak_memory_mib, outcome.peak_memory_mib)
         job.slots[task.slot].progress_at = event.at
-        retries = 0 if job.spec.gang else job.spec.retries
+        retries = 0 if job.spec.gang else job.spec.policy.retries
         state.trainings.learn_end(job, task, outcome)
         more, in_vain = False, ""
         if not outcome.succeeded:
@@ -99,7 +100,7 @@ def after_end(state: YardState, job: JobRecord, task: Task, at: float, *, is_in_
 
 
 def _on_failure(state: YardState, job: JobRecord, task: Task, at: float, is_in_vain: bool) -> list[Effect]:
-    if job.spec.gang and job.stop is None and job.gang_failures < job.spec.retries and not is_in_vain:
+    if job.spec.gang and job.stop is None and job.gang_failures < job.spec.policy.retries and not is_in_vain:
         job.gang_failures += 1
         return _restart_gang(state, job, f"task {job.spec.label_of(task.number)} failed: {task.message}")
     if job.first_failure is None:
@@ -109,8 +110,8 @@ def _on_failure(state: YardState, job: JobRecord, task: Task, at: float, is_in_v
     label = job.spec.label_of(task.number)
     if job.spec.failure_policy is FailurePolicy.STOP:
         return stop_job(state, job, Reason.SIBLING_FAILED, f"stopped because task {label} failed", at)
-    if job.spec.max_fails is not None and job.counts[State.FAILED] > job.spec.max_fails:
-        message = f"stopped because {job.counts[State.FAILED]} tasks failed (--max-fails {job.spec.max_fails})"
+    if job.spec.policy.max_fails is not None and job.counts[State.FAILED] > job.spec.policy.max_fails:
+        message = f"stopped because {job.counts[State.FAILED]} tasks failed (--max-fails {job.spec.policy.max_fails})"
         return stop_job(state, job, Reason.SIBLING_FAILED, message, at)
     return []
 

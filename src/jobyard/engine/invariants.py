@@ -124,7 +124,7 @@ def _nobody_is_overbooked(yard: YardState) -> None:
 def _node_is_not_overbooked(node: Node, held: list[tuple[JobSpec, Placement]]) -> None:
     cpu_millis = sum(placement.resources.cpu_millis for _, placement in held)
     memory_mib = sum(placement.resources.memory_mib for _, placement in held)
-    overcommits = any(spec.overcommit for spec, _ in held)
+    overcommits = any(spec.policy.overcommit for spec, _ in held)
     if cpu_millis > node.cpu_millis + CORES_OVERCOMMITTED_MILLIS * overcommits or memory_mib > node.memory_mib:
         raise BrokenInvariant(f"node {node.id}: {cpu_millis} millicpus and {memory_mib} MiB are reserved")
     for device in node.devices:
@@ -135,5 +135,5 @@ def _node_is_not_overbooked(node: Node, held: list[tuple[JobSpec, Placement]]) -
         if len(users) > 1 and not all(resources.shares_gpus for _, resources in users):
             raise BrokenInvariant(f"node {node.id}: device {device.index} is shared with one who asked for all of it")
         percent = sum(resources.gpu_percent for _, resources in users)
-        if percent > percent_most(overcommit=any(spec.overcommit for spec, r in users if r.gpu_percent)):
+        if percent > percent_most(overcommit=any(spec.policy.overcommit for spec, r in users if r.gpu_percent)):
             raise BrokenInvariant(f"node {node.id}: {percent} % of device {device.index} are promised")

@@ -49,7 +49,7 @@ def cancel(state: YardState, event: CancelRequested) -> list[Effect]:
     numbers = [number for number in event.tasks if 0 <= number < job.spec.size]
     tasks = [task for number in numbers if not (task := job.task(number)).state.is_final]
     asked = StopAsked(Reason.CANCELLED, event.message)
-    effects = stop_tasks(state, job, tasks, asked, 0.0 if event.force else job.spec.grace_seconds)
+    effects = stop_tasks(state, job, tasks, asked, 0.0 if event.force else job.spec.policy.grace_seconds)
     state.changes.plan = True
     return effects + (end_job(state, job, event.at) if job.is_final else [])
 
@@ -104,7 +104,7 @@ def ask_to_yield(state: YardState, event: YieldRequested) -> list[Effect]:
             polite[node, at_once].append(AttemptId(job.id, task.number, task.attempt))
     for record in job.slots.values():
         record.is_closing = True
-    grace = job.spec.grace_seconds
+    grace = job.spec.policy.grace_seconds
     return [
         Yield(node, tuple(attempts), yield_seconds(job, state.trainings.profile_of(job)), grace, at_once)
         for (node, at_once), attempts in polite.items()

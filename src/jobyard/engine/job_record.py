@@ -48,7 +48,7 @@ class JobRecord:
         self.id = job_id
         self.number = number
         self.spec = spec
-        self.priority = spec.priority
+        self.priority = spec.policy.priority
         self.submitted_at = submitted_at
         self.started_at: float | None = None
         self.finished_at: float | None = None
@@ -292,7 +292,7 @@ class JobRecord:
         """
         if self.spec.gang or (self.spec.cluster and self.spec.starts_together):
             return self.spec.size
-        return SLOTS_MOST if self.spec.limit is None else min(SLOTS_MOST, self.spec.limit)
+        return SLOTS_MOST if self.spec.policy.limit is None else min(SLOTS_MOST, self.spec.policy.limit)
 
     def slots_of(self, group: int) -> int:
         if len(self.spec.groups) == 1:

@@ -111,7 +111,7 @@ def remove_node(state: YardState, event: NodeRemoved) -> list[Effect]:
     for job, record in state.slots.values():
         if record.slot.placement.node == node_id and record.tasks:
             running = (AttemptId(job.id, number, job.tasks[number].attempt) for number in sorted(record.tasks))
-            stops.append(Stop(node_id, tuple(running), job.spec.grace_seconds))
+            stops.append(Stop(node_id, tuple(running), job.spec.policy.grace_seconds))
     effects = _lose_node(state, node_id, f"node {node_id} was removed", event.at)
     state.configs.pop(node_id, None)
     state.nodes.pop(node_id, None)

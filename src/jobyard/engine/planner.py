@@ -110,7 +110,7 @@ class Planner:
 
     def _deadlines(self) -> Iterator[tuple[JobRecord, float]]:
         for job in list(self.state.unfinished.values()):
-            seconds, started = job.spec.deadline_seconds, job.started_at
+            seconds, started = job.spec.policy.deadline_seconds, job.started_at
             if seconds is not None and started is not None and job.stop is None and not job.quarantine:
                 yield job, started + seconds
 

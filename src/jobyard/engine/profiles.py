@@ -58,7 +58,7 @@ class Profile:
 
 def kind_of(spec: JobSpec) -> str:
     """Jobs of one kind run the same commands in the same image, with batches and a training set of the same size."""
-    digest = hashlib.sha256(spec.image.encode())
+    digest = hashlib.sha256(spec.container.image.encode())
     training = spec.training or Training()
     digest.update(f"\0{training.batch_size}\0{training.training_set_size}".encode())
     for group in spec.groups:

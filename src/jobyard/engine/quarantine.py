@@ -74,7 +74,7 @@ def what_is_left(state: YardState, event: Event) -> Event | None:
 
 def _lost(state: YardState, job_id: str) -> JobRecord:
     """A stand-in for a job that is lost: it has a number, and can be shown and cancelled."""
-    spec = JobSpec(name=LOST, groups=(GroupSpec(Command(argv=("true",))),), workdir="/", user="")
+    spec = JobSpec(name=LOST, groups=(GroupSpec(Command(argv=("true",))),), workdir="/")
     state.last_number += 1
     before = next(reversed(state.jobs.values()), None)
     job = JobRecord(job_id, state.last_number, spec, before.submitted_at if before else 0.0)

@@ -22,8 +22,8 @@ def member_of(
     if not spec.cluster:
         if (least := spec.groups[group].least_device_mib) > resources.least_device_mib and resources.gpus:
             resources = replace(resources, least_device_mib=least)
-        with_token = bool(spec.submitted_with)
-        return Member(group, resources, wanted, replica, in_container=spec.container, with_token=with_token)
+        with_token = bool(spec.submitter.submitted_with)
+        return Member(group, resources, wanted, replica, in_container=spec.container.on_machines, with_token=with_token)
     if resources.shares_gpus or resources.least_device_mib:
         resources = replace(resources, gpu_memory_mib=0, gpu_percent=0, least_device_mib=0)
     labels, tolerations = needs_of(spec.groups[group])

@@ -40,7 +40,7 @@ def stop_job(
     if job.stop is None:
         job.stop = (reason, message)
         job.cancel_untouched()
-    grace = 0.0 if force else job.spec.grace_seconds
+    grace = 0.0 if force else job.spec.policy.grace_seconds
     effects = stop_tasks(state, job, list(job.active_tasks()), StopAsked(reason, message), grace)
     state.changes.plan = True
     return effects + (end_job(state, job, at) if job.is_final else [])

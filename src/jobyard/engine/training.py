@@ -108,7 +108,7 @@ class Trainings:
 
     def give_more_memory(self, job: JobRecord, task: Task, outcome: Outcome, nodes: Iterable[Node]) -> bool:
         """It ran out of memory: can it have more, and try again?"""
-        if task.slot not in job.slots or job.spec.manifest:  # a user's own object is sent unchanged
+        if task.slot not in job.slots or job.spec.kubernetes.manifest:  # a user's own object is sent unchanged
             return False
         placement, nodes = job.slots[task.slot].slot.placement, _allowed(job, task, nodes)
         if outcome.reason is Reason.OUT_OF_GPU_MEMORY and placement.devices and not job.spec.cluster:

@@ -77,7 +77,7 @@ class Wants:
             allowed -= member.wanted
         if not members:
             return None
-        overcommit = spec.overcommit and not spec.cluster  # Kubernetes never gives more than there is
+        overcommit = spec.policy.overcommit and not spec.cluster  # Kubernetes never gives more than there is
         request = Request(
             job.id, job.priority, job.age, tuple(members), starts_together, spec.on, overcommit, cluster=spec.cluster
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
 
 from jobyard.engine.changes import Changes
 from jobyard.engine.job_record import JobRecord, SlotRecord
@@ -69,7 +68,7 @@ class YardState:
 
     def sharing_environment(self, spec: JobSpec) -> JobSpec:
         """Jobs of one shell bring the same environment: a thousand of them keep it once."""
-        if spec.inherited_env == self._last_environment:
-            return replace(spec, inherited_env=self._last_environment)
-        self._last_environment = spec.inherited_env
+        if spec.submitter.inherited_env == self._last_environment:
+            return spec.with_shell(self._last_environment, spec.submitter.environment)
+        self._last_environment = spec.submitter.inherited_env
         return spec

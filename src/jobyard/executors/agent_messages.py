@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from jobyard.executors.environment import job_environment, task_command, task_environment
@@ -25,20 +24,21 @@ class LaunchMessages:
 
     def job(self, job: SubmittedJob) -> dict[str, Any]:
         """What all attempts of a job share. Raises Rejected where it cannot be said."""
-        if self._inherits_shell and not job.spec.container:
-            spec = replace(job.spec, inherited_env=self._yard.inherited_env(job.spec))
+        if self._inherits_shell and not job.spec.container.on_machines:
+            spec = job.spec.with_shell(self._yard.inherited_env(job.spec))
             env = job_environment(job.id, job.number, spec)
             return {"op": "job", "job": job.id, "env": env, "workdir": job.spec.workdir, "gang": job.spec.gang}
         # The submitting shell's PATH and HOME mean nothing on another machine, or in an image.
-        spec = replace(job.spec, inherited_env={})
-        tree = {"snapshot": spec.snapshot, "subdir": spec.subdir, "copy_back": list(spec.copy_back)}
+        spec = job.spec.with_shell({})
+        staging = spec.staging
+        tree = {"snapshot": staging.snapshot, "subdir": staging.subdir, "copy_back": list(staging.copy_back)}
         env = job_environment(job.id, job.number, spec)
         message = {"op": "job", "job": job.id, "env": env, "workdir": "", "gang": spec.gang}
-        if spec.container:
+        if spec.container.on_machines:
             message["container"] = _container(spec)
         if self._shares_disk:
             return {**message, "workdir": spec.workdir}
-        return {**message, **tree} if spec.snapshot else message
+        return {**message, **tree} if staging.snapshot else message
 
     def launch(
         self, job: SubmittedJob, slot: Slot, attempts: Iterable[AttemptId], described: Node | None
@@ -59,9 +59,10 @@ class LaunchMessages:
             addresses=self._yard.gang_addresses(job.id) if spec.gang else (),
             resumes_at=self._yard.resumes_at(attempt, slot.placement.node),
         )
-        item = {"id": str(attempt), "argv": task_command(spec, attempt.task), "env": env, "grace": spec.grace_seconds}
-        if spec.timeout_seconds is not None:
-            item["timeout"] = spec.timeout_seconds
+        argv = task_command(spec, attempt.task)
+        item = {"id": str(attempt), "argv": argv, "env": env, "grace": spec.policy.grace_seconds}
+        if spec.policy.timeout_seconds is not None:
+            item["timeout"] = spec.policy.timeout_seconds
         return item
 
 
@@ -108,8 +109,8 @@ def _memory_limit(ask: Resources) -> dict[str, int]:
 
 def _container(spec: JobSpec) -> dict[str, Any]:
     return {
-        "image": spec.image,
+        "image": spec.container.image,
         "shm_mib": max(group.shm_mib for group in spec.groups),
-        "mounts": [[mount.source, mount.target, mount.read_only] for mount in spec.mounts],
-        "ports": [[port.outside, port.inside] for port in spec.ports],
+        "mounts": [[mount.source, mount.target, mount.read_only] for mount in spec.container.mounts],
+        "ports": [[port.outside, port.inside] for port in spec.container.ports],
     }

@@ -64,10 +64,10 @@ def job_environment(job_id: str, number: int, spec: JobSpec) -> dict[str, str]:
         env["SLURM_ARRAY_TASK_MAX"] = str(array.highest)
     if any(group.name for group in spec.groups):
         env["GLOBAL_REPLICAS"] = str(sum(group.count for group in spec.groups))
-    if spec.source == "aichor":
+    if spec.submitter.source == "aichor":
         # The agent knows where output goes: AICHOR_OUTPUT_PATH is its YARD_OUTPUT_DIR and a slash.
         env["AICHOR_EXPERIMENT_ID"] = job_id
-        env["AICHOR_USER_NAME"] = spec.user
+        env["AICHOR_USER_NAME"] = spec.submitter.user
         env["AICHOR_INPUT_PATH"] = spec.workdir.rstrip("/") + "/"
     return env
 
@@ -96,7 +96,7 @@ def task_environment(
         "YARD_TASK": label,
         "YARD_ATTEMPT": str(attempt),
         "YARD_NODE": slot_placement.node,
-        **_devices(slot_placement, node, by_index=spec.source in TOLD_BY_INDEX),
+        **_devices(slot_placement, node, by_index=spec.submitter.source in TOLD_BY_INDEX),
     }
     if group.command.entries is not None:
         env["YARD_LINE"] = group.command.entries[task_number - spec.offsets[place.group]]
@@ -147,8 +147,8 @@ exec {shlex.join(script.interpreter)} "$d/"{name} "$@\""""
 
 
 def _inherited(spec: JobSpec) -> dict[str, str]:
-    dropped = _OF_A_TASK if "YARD_JOB_ID" in spec.inherited_env else YARD_NAMES
-    return {name: value for name, value in spec.inherited_env.items() if name not in dropped}
+    dropped = _OF_A_TASK if "YARD_JOB_ID" in spec.submitter.inherited_env else YARD_NAMES
+    return {name: value for name, value in spec.submitter.inherited_env.items() if name not in dropped}
 
 
 def _devices(placement: Placement, node: Node | None, *, by_index: bool = False) -> dict[str, str]:

@@ -302,7 +302,7 @@ class FakeExecutor:
         return [Node(self.node, self.name, machine.cpu_millis, machine.memory_mib, machine.devices, boot_id="fake")]
 
     def _stop(self, item: LiveAttempt) -> None:
-        grace = self._yard.job(item.attempt.job).spec.grace_seconds
+        grace = self._yard.job(item.attempt.job).spec.policy.grace_seconds
         if item.is_yielding:
             self._machine.ask_to_yield([item.attempt], 0.0 if item.at_once else item.yield_seconds, grace)
         else:
@@ -334,7 +334,7 @@ class FakeExecutor:
         self._machine.launch(
             slot.id,
             [
-                _Attempt(a, slot.id, task_command(spec, a.task), spec.grace_seconds, spec.timeout_seconds)
+                _Attempt(a, slot.id, task_command(spec, a.task), spec.policy.grace_seconds, spec.policy.timeout_seconds)
                 for a in attempts
             ],
         )

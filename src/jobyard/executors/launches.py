@@ -7,7 +7,6 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from jobyard.agent_protocol import faults
 from jobyard.errors import Unavailable, YardError
@@ -79,14 +78,14 @@ class Launches:
 
     def preview(self, job: SubmittedJob, launch: Launch) -> str:
         # The submitting shell's environment goes along as well; it is long, private, and not ours to print.
-        job = job._replace(spec=replace(job.spec, inherited_env={}, environment=""))
+        job = job._replace(spec=job.spec.with_shell({}))
         shared = self._messages.job(job)
         messages = [shared, self._messages.launch(job, launch.slot, launch.attempts, self._room.described)]
         return "\n".join(json.dumps(message, indent=2) for message in messages)
 
     def _launch(self, slot: Slot, attempts: Sequence[AttemptId]) -> None:
         job = self._yard.job(slot.job)
-        if self._room.owner_only and job.spec.submitted_with:
+        if self._room.owner_only and job.spec.submitter.submitted_with:
             # Placed when this machine ran tasks as another user. Under the server's own account it must not start.
             self._tell([AttemptsWithdrawn(tuple(attempts), time.time())])
             return

@@ -142,7 +142,7 @@ class MachineExecutor:
         for item in live:
             if item.attempt.job in held:
                 continue
-            grace, asked = self._yard.job(item.attempt.job).spec.grace_seconds, (item.attempt,)
+            grace, asked = self._yard.job(item.attempt.job).spec.policy.grace_seconds, (item.attempt,)
             if item.is_yielding:
                 self._link.send(agent_messages.yield_(asked, item.yield_seconds, grace, at_once=item.at_once))
             elif item.is_stopping:
@@ -219,7 +219,7 @@ class MachineExecutor:
 
     async def check(self, job: SubmittedJob) -> None:
         """A machine refuses nothing: what it has is known, and the yard compares. Only of containers it is asked."""
-        if job.spec.container and self._link.is_up:
+        if job.spec.container.on_machines and self._link.is_up:
             await self._ask({"op": "probe", "runtime": True})
 
     def preview(self, job: SubmittedJob, launch: Launch) -> str:

@@ -37,7 +37,8 @@ class SnapshotSending:
 
     def send(self, snapshot: str) -> None:
         """Never waits; nothing where it is on its way already, or no live attempt wants it."""
-        wanted = {self._yard.job(item.attempt.job).spec.snapshot for item in self._yard.live_attempts(self._node)}
+        jobs = (self._yard.job(item.attempt.job) for item in self._yard.live_attempts(self._node))
+        wanted = {job.spec.staging.snapshot for job in jobs}
         if snapshot not in wanted:
             return  # of a job that ended meanwhile, or nothing of ours
         if snapshot not in self._on_their_way or self._on_their_way[snapshot].done():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from jobyard.errors import UserError
@@ -26,7 +27,10 @@ from jobyard.manifests.fields import (
 from jobyard.manifests.files import name_from_file
 from jobyard.manifests.native import DURATION, ENV, GROUP_NAME
 from jobyard.manifests.overrides import Overrides, apply, check_variable, parse_name
-from jobyard.model.job import Command, GroupSpec, JobSpec, Toleration
+from jobyard.model.container import ContainerSpec
+from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.kubernetes import Toleration
+from jobyard.model.policy import RunPolicy
 from jobyard.model.resources import Resources
 from jobyard.model.source import BuildRequest
 from jobyard.model.units import parse_cpu_millis
@@ -231,20 +235,16 @@ def spec_from_aichor(document: Part, overrides: Overrides, context: SubmitContex
     types = TYPES[operator].read(spec["types"], "spec.types")
     _refuse_contradictions(document, manifest)
     deadline = spec["timeout"] or spec["activeDeadlineSeconds"]
+    submitter = context.submitter("aichor", tuple(_notes(manifest, types, overrides)))
     job = JobSpec(
         name=_name(document, manifest),
         groups=_groups(document, operator, types, spec["command"], overrides),
         gang=operator == "pytorch",
-        deadline_seconds=float(deadline) if deadline else None,
         env=_env(document, spec["env"] or {}),
-        inherited_env=dict(context.environ),
         workdir=context.workdir,
-        user=context.user,
-        source="aichor",
-        image=spec["image"],
-        build=_build(manifest["builder"], spec["image"]),
-        notes=tuple(_notes(manifest, types, overrides)),
-        cluster_notes=tuple(_pod_notes(manifest, types)),
+        policy=RunPolicy(deadline_seconds=float(deadline) if deadline else None),
+        submitter=replace(submitter, cluster_notes=tuple(_pod_notes(manifest, types))),
+        container=ContainerSpec(spec["image"], build=_build(manifest["builder"], spec["image"])),
     )
     return apply(job, overrides, context)
 

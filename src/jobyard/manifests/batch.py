@@ -36,11 +36,8 @@ def spec_from_batch(text: str, file: str, overrides: Overrides, context: SubmitC
     spec = JobSpec(
         name=name_from_file(file),
         groups=(GroupSpec(Command(lines=Lines.of([line for _, line in numbered])), completions=len(numbered)),),
-        inherited_env=dict(context.environ),
         workdir=context.workdir,
-        user=context.user,
-        source="batch",
-        notes=_notes(file, len(numbered)),
+        submitter=context.submitter("batch", _notes(file, len(numbered))),
     )
     return apply(spec, merge(directives, overrides), context)
 

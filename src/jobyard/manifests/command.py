@@ -21,10 +21,8 @@ def spec_from_command(argv: Sequence[str], overrides: Overrides, context: Submit
     spec = JobSpec(
         name=name_from_command(command),
         groups=(GroupSpec(command),),
-        inherited_env=dict(context.environ),
         workdir=context.workdir,
-        user=context.user,
-        source="command",
+        submitter=context.submitter("command"),
     )
     return apply(spec, overrides, context)
 

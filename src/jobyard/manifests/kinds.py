@@ -23,18 +23,19 @@ def parse_kind(text: str, field: str) -> str:
 
 def with_kind(spec: JobSpec, field: str = "kind") -> JobSpec:
     """The job, whose `kind` is set, in the shape that this kind has. Repeatable."""
-    if spec.manifest or not spec.kind or [group.name for group in spec.groups] == ["head", "worker"]:
+    kind = spec.kubernetes.kind
+    if spec.kubernetes.manifest or not kind or [group.name for group in spec.groups] == ["head", "worker"]:
         return spec
     if not spec.on:
-        raise UserError(f"{field}: a {spec.kind} runs on a Kubernetes cluster only; add --on kubernetes")
+        raise UserError(f"{field}: a {kind} runs on a Kubernetes cluster only; add --on kubernetes")
     group = spec.groups[0]
     is_array = group.array is not None or group.command.lines is not None or group.command.entries is not None
     if len(spec.groups) > 1 or is_array or (group.count > 1 and group.completions > 1):
         raise UserError(
-            f"{field}: a {spec.kind} has one command and workers of one kind; this job is an array or has groups:"
+            f"{field}: a {kind} has one command and workers of one kind; this job is an array or has groups:"
             f" leave {field} out, or say how many with workers"
         )
-    if spec.kind == "RayJob":
+    if kind == "RayJob":
         return _ray(spec, group, field)
     return replace(spec, gang=True)
 

@@ -51,8 +51,12 @@ from jobyard.manifests.training import (
     with_workers,
     workers_problem,
 )
-from jobyard.model.job import Command, FailurePolicy, GroupSpec, JobSpec
+from jobyard.model.container import ContainerSpec
+from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.kubernetes import KubernetesSpec
+from jobyard.model.policy import FailurePolicy, RunPolicy
 from jobyard.model.resources import Resources
+from jobyard.model.staging import Staging
 from jobyard.model.training import IDLE_GPU_SECONDS, Training
 from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_percent, parse_size_mib
 
@@ -252,28 +256,27 @@ def spec_from_native(document: Part, overrides: Overrides, context: SubmitContex
         name=said["name"] or name_from_file(document.file),
         groups=_groups(document, given),
         gang=said["gang"],
-        priority=said["priority"],
-        limit=said["limit"],
-        timeout_seconds=said["timeout"],
-        deadline_seconds=said["deadline"],
-        retries=said["retries"],
-        max_fails=said["max_fails"],
-        on_failure=FailurePolicy(said["on_failure"]) if said["on_failure"] else None,
-        grace_seconds=float(said["grace"]),
         after=parse_after(tuple(said["after"] or ())),
         on=said["on"] or "",
         env=_env(document, said["env"] or {}),
-        inherited_env=dict(context.environ),
         workdir=workdir,
-        user=context.user,
-        source="native",
-        image=said["image"] or "",
-        kind=said["kind"] or "",
-        volumes=tuple(said["volumes"] or ()),
-        container=said["container"],
-        notes=_notes(said, overrides),
-        copy_forward=_copied(document, "copy_forward", said, workdir),
-        copy_back=_copied(document, "copy_backwards", said, workdir),
+        policy=RunPolicy(
+            priority=said["priority"],
+            limit=said["limit"],
+            timeout_seconds=said["timeout"],
+            deadline_seconds=said["deadline"],
+            retries=said["retries"],
+            max_fails=said["max_fails"],
+            on_failure=FailurePolicy(said["on_failure"]) if said["on_failure"] else None,
+            grace_seconds=float(said["grace"]),
+        ),
+        submitter=context.submitter("native", _notes(said, overrides)),
+        staging=Staging(
+            copy_forward=_copied(document, "copy_forward", said, workdir),
+            copy_back=_copied(document, "copy_backwards", said, workdir),
+        ),
+        kubernetes=KubernetesSpec(said["kind"] or "", volumes=tuple(said["volumes"] or ())),
+        container=ContainerSpec(said["image"] or "", on_machines=said["container"]),
         training=_training(given),
     )
     if overrides.array is None and overrides.each_line is None:  # a flag replaces either

@@ -16,9 +16,13 @@ from jobyard.manifests.documents import Part
 from jobyard.manifests.files import name_from_file
 from jobyard.manifests.overrides import Overrides, apply
 from jobyard.manifests.training import WORDS, with_gpus
-from jobyard.model.job import Command, GroupSpec, JobSpec, Toleration
+from jobyard.model.container import ContainerSpec
+from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.kubernetes import KubernetesSpec, Toleration
+from jobyard.model.policy import RunPolicy
 from jobyard.model.ray import DEFAULT_SUBMITTER
 from jobyard.model.resources import Resources
+from jobyard.model.submitter import Submitter
 from jobyard.yaml_text import value_of
 
 GANGS = frozenset({"PyTorchJob", "RayJob"})
@@ -53,18 +57,16 @@ def spec_from_object(document: Part, overrides: Overrides, context: SubmitContex
         groups[0] = replace(groups[0], command=Command(shell=entrypoint))
     if len({group.name for group in groups}) < len(groups):
         raise document.error("spec", "two of its groups have the same name; rename one of them")
+    notes = (f"it runs in the namespace {namespace!r} only",) if namespace else ()
     spec = JobSpec(
         name=name or name_from_file(document.file),
         groups=tuple(groups),
         gang=kind in GANGS,
-        grace_seconds=_grace(document, kind),
         workdir=context.workdir,
-        user=context.user,
-        source="kubernetes",
-        image=_image(document, kind),
-        kind=kind,
-        manifest=json.dumps(plain(document), separators=(",", ":")),
-        notes=(f"it runs in the namespace {namespace!r} only",) if namespace else (),
+        policy=RunPolicy(grace_seconds=_grace(document, kind)),
+        submitter=Submitter(context.user, source="kubernetes", notes=notes),
+        kubernetes=KubernetesSpec(kind, manifest=json.dumps(plain(document), separators=(",", ":"))),
+        container=ContainerSpec(_image(document, kind)),
     )
     return apply(_with_range(document, spec, kind), overrides, context)
 

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from jobyard.errors import UserError
 from jobyard.manifests.arrays import parse_array
@@ -23,7 +24,8 @@ from jobyard.manifests.training import (
 )
 from jobyard.model import substitution
 from jobyard.model.environment import YARD_NAMES
-from jobyard.model.job import Dependency, GroupSpec, JobSpec, Lines, Volume
+from jobyard.model.job import Dependency, GroupSpec, JobSpec, Lines
+from jobyard.model.kubernetes import Volume
 from jobyard.model.resources import Resources
 from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_percent, parse_size_mib, whole_number
 
@@ -97,33 +99,40 @@ def apply(spec: JobSpec, overrides: Overrides, context: SubmitContext) -> JobSpe
     if overrides.name_prefix is not None:
         changed = replace(changed, name=f"{parse_prefix(overrides.name_prefix, '--name-prefix')}-{changed.name}")
     if overrides.priority is not None:
-        changed = replace(changed, priority=_whole(overrides.priority, "--priority", least=-_LARGEST))
+        changed = _with_policy(changed, priority=_whole(overrides.priority, "--priority", least=-_LARGEST))
     if overrides.timeout is not None:
-        changed = replace(changed, timeout_seconds=parse_duration_seconds(overrides.timeout, "--timeout"))
+        changed = _with_policy(changed, timeout_seconds=parse_duration_seconds(overrides.timeout, "--timeout"))
     if overrides.workdir is not None:
         changed = replace(changed, workdir=parse_workdir(overrides.workdir, context, "--workdir"))
     if overrides.retries is not None:
-        changed = replace(changed, retries=_whole(overrides.retries, "--retries"))
+        changed = _with_policy(changed, retries=_whole(overrides.retries, "--retries"))
     if overrides.max_fails is not None:
-        changed = replace(changed, max_fails=_whole(overrides.max_fails, "--max-fails"))
+        changed = _with_policy(changed, max_fails=_whole(overrides.max_fails, "--max-fails"))
     if overrides.on is not None:
         changed = replace(changed, on=parse_on(overrides.on, "--on"))
     if overrides.image is not None:
-        changed = replace(changed, image=parse_image(overrides.image, "--image"))
+        image = parse_image(overrides.image, "--image")
+        changed = replace(changed, container=replace(changed.container, image=image))
     if overrides.container is not None:
-        changed = replace(changed, container=overrides.container)
+        changed = replace(changed, container=replace(changed.container, on_machines=overrides.container))
     if overrides.volume:
-        changed = replace(changed, volumes=tuple(parse_volume(text, "--volume") for text in overrides.volume))
+        volumes = tuple(parse_volume(text, "--volume") for text in overrides.volume)
+        changed = replace(changed, kubernetes=replace(changed.kubernetes, volumes=volumes))
     changed = _with_copies(changed, overrides)
     changed = spread(changed, overrides.array, overrides.each_line, context)
     if overrides.limit is not None:
-        changed = replace(changed, limit=_whole(overrides.limit, "--limit", least=1))
+        changed = _with_policy(changed, limit=_whole(overrides.limit, "--limit", least=1))
     changed = _with_training(changed, overrides)
     if overrides.kind is not None:
-        changed = replace(changed, kind=parse_kind(overrides.kind, "--kind"))
+        kind = parse_kind(overrides.kind, "--kind")
+        changed = replace(changed, kubernetes=replace(changed.kubernetes, kind=kind))
     changed = with_kind(changed, "kind" if overrides.kind is None else "--kind")
     _refuse_nul(changed)
     return changed
+
+
+def _with_policy(spec: JobSpec, **changes: Any) -> JobSpec:
+    return replace(spec, policy=replace(spec.policy, **changes))
 
 
 def _with_training(spec: JobSpec, overrides: Overrides) -> JobSpec:
@@ -165,7 +174,7 @@ def spread(
     if array is not None:
         ids, limit = parse_array(array, asked)
         group = replace(group, array=ids, completions=len(ids), command=replace(group.command, entries=None))
-        return replace(spec, groups=(group,), limit=limit or spec.limit)
+        return _with_policy(replace(spec, groups=(group,)), limit=limit or spec.policy.limit)
     assert each_line is not None
     lines = lines_of(read_text(each_line, context, asked))
     if not lines:
@@ -181,15 +190,15 @@ def _with_copies(spec: JobSpec, overrides: Overrides) -> JobSpec:
         asked = "--copy-forward" if overrides.copy_forward else "--copy-backwards"
         if overrides.copy_forward or overrides.copy_backwards:
             raise UserError(f"--no-copy and {asked} cannot be used together; leave one of them out")
-        return replace(spec, no_copy=True, copy_forward=(), copy_back=())
+        return replace(spec, staging=replace(spec.staging, no_copy=True, copy_forward=(), copy_back=()))
     if overrides.copy_forward:
         paths = tuple(parse_copied(path, spec.workdir, "--copy-forward") for path in overrides.copy_forward)
-        spec = replace(spec, copy_forward=paths)
+        spec = replace(spec, staging=replace(spec.staging, copy_forward=paths))
     if overrides.copy_backwards:
         paths = tuple(
             parse_copied(path, spec.workdir, "--copy-backwards", must_exist=False) for path in overrides.copy_backwards
         )
-        spec = replace(spec, copy_back=paths)
+        spec = replace(spec, staging=replace(spec.staging, copy_back=paths))
     return spec
 
 

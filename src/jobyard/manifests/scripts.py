@@ -40,11 +40,8 @@ def spec_from_script(
     spec = JobSpec(
         name=name_from_file(file),
         groups=(GroupSpec(Command(argv=tuple(arguments), script=script)),),
-        inherited_env=dict(context.environ),
         workdir=context.workdir,
-        user=context.user,
-        source="script",
-        notes=_notes(text, file),
+        submitter=context.submitter("script", _notes(text, file)),
     )
     return apply(spec, merge(directives_of(text, file, context), overrides), context)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from array import array
 from bisect import bisect_right
@@ -14,6 +13,8 @@ from itertools import accumulate
 from typing import Annotated, NamedTuple
 
 from jobyard.errors import NotFound
+from jobyard.model.container import ContainerSpec
+from jobyard.model.kubernetes import KubernetesSpec, Toleration
 from jobyard.model.limits import (
     GROUPS_MOST,
     NAME_MOST,
@@ -28,25 +29,18 @@ from jobyard.model.limits import (
     Mib,
     Name,
     Path,
-    Port,
-    Priority,
-    Retries,
     ScriptText,
-    Seconds,
-    Sentence,
-    ShellEnv,
     TaskCount,
     TaskLimit,
     Text,
-    Timeout,
     Word,
 )
+from jobyard.model.policy import FailurePolicy, RunPolicy
 from jobyard.model.resources import Resources
-from jobyard.model.source import BuildRequest, GitState
+from jobyard.model.staging import Staging
+from jobyard.model.submitter import Submitter
 from jobyard.model.training import Elastic, Size, Training
 from jobyard.model.units import whole_number
-
-SECRET_NAME = re.compile(r"yard-[0-9a-f]{16}")  # of a Secret that was made for one job
 
 
 class State(StrEnum):
@@ -97,13 +91,6 @@ class Reason(StrEnum):
     REFUSED = "Refused"  # the executor could not start it, and never can
     CANCELLED = "Cancelled"  # a person asked for it
     SIBLING_FAILED = "SiblingFailed"  # another task failed, and the policy stops the rest
-
-
-class FailurePolicy(StrEnum):
-    """What one failed task does to its siblings."""
-
-    CONTINUE = "continue"  # the default of arrays
-    STOP = "stop"  # the default of gangs
 
 
 class Lines:
@@ -230,56 +217,6 @@ class ArrayRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Toleration:
-    """A taint of Kubernetes nodes that does not keep tasks away. An empty key or effect means all of them."""
-
-    key: Line = ""
-    operator: Line = "Equal"  # or Exists
-    value: Line = ""
-    effect: Line = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Volume:
-    """A PersistentVolumeClaim of a cluster, and where tasks find it."""
-
-    claim: Name
-    path: Path
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SecretMount:
-    """A file in the pods of a job. Its content is in a Secret of the cluster, and nowhere in the yard."""
-
-    name: Name  # of the Secret
-    key: Name  # in it
-    path: Path  # of the file, in every pod
-
-    @property
-    def is_made_for_a_job(self) -> bool:
-        """Was this Secret made for one job? A submitter may not mount other Secrets of the namespace."""
-        return bool(SECRET_NAME.fullmatch(self.name))
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A directory of a machine, and where tasks in containers find it."""
-
-    source: Path
-    target: Path
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PortMapping:
-    """What listens on a port in a container is reached on a port of its machine."""
-
-    outside: Port
-    inside: Port
-
-
-@dataclass(frozen=True, slots=True)
 class GroupSpec:
     """One kind of worker: `count` replicas of `completions` tasks, at most `parallelism` at once in each replica."""
 
@@ -325,48 +262,16 @@ class JobSpec:
     name: Name
     groups: Annotated[tuple[GroupSpec, ...], Items(GROUPS_MOST, 1)]
     gang: bool = False
-    priority: Priority = 0
-    limit: TaskLimit | None = None  # at most so many tasks of the whole job at once (`%10`)
-    timeout_seconds: Timeout | None = None  # of each attempt
-    deadline_seconds: Timeout | None = None  # of the whole job, from its first start
-    retries: Retries = 0
-    max_fails: TaskCount | None = None  # one more failed task than this stops the job
-    on_failure: FailurePolicy | None = None
-    grace_seconds: Seconds = 10.0
     after: tuple[Dependency, ...] = ()
     on: Line = ""  # executors, nodes or labels, with commas between; empty: anywhere
-    env: Env = field(default_factory=dict)
-    inherited_env: ShellEnv = field(default_factory=dict)  # of the submitting shell; never shown, never journalled
-    environment: Line = ""  # the name of the file in which the server stores it instead
-    workdir: Path = ""
-    user: Line = ""
-    submitted_with: Line = ""  # the id of a token; empty: over the Unix socket, by the yard's owner
-    host: Line = ""  # the machine that it was submitted from
-    source: Line = "command"  # command, batch, native, aichor
-    image: Line = ""
-    git: GitState | None = None  # what the image was made from, if it was made for this job
-    build: BuildRequest | None = None  # how to build the image; the submitter builds first, and sends none
-    notes: tuple[Sentence, ...] = ()  # what the submitter should be told
-    cluster_notes: tuple[Sentence, ...] | None = None  # instead, if it goes to a cluster: only the server knows that
-    overcommit: bool = False  # two cores more than there are, and GPU utilisation up to 120 %, as execute_batch allows
-    # On machines that do not share the submitter's disk:
-    copy_forward: tuple[Path, ...] = ()  # paths in the working directory that are sent along; (): all of it
-    no_copy: bool = False  # no code is sent, and no results are collected
-    snapshot: Line = ""  # the tree that is sent along, by its content hash
-    subdir: Path = ""  # where in the tree a task starts
-    copy_back: tuple[Path, ...] = ()  # paths in the tree whose new or changed files are collected as results
-    results_dir: Path = ""  # where collected results go, on the submitting machine
-    # On a Kubernetes cluster:
     cluster: Line = ""  # which one; the yard sets it when `on` names one, and then the job runs nowhere else
-    kind: Line = ""  # PyTorchJob, RayJob; empty: Job or JobSet, by its shape
-    manifest: str = ""  # the object as the user wrote it, in JSON; then the groups only say what it amounts to
-    volumes: tuple[Volume, ...] = ()
-    secrets: tuple[SecretMount, ...] = ()  # the submitter creates them; they are deleted with the job's last object
-    # On machines:
-    container: bool = False  # tasks run in containers of the image; otherwise as plain processes, without it
-    mounts: tuple[Mount, ...] = ()  # beside the working directory and what every attempt has
-    ports: tuple[PortMapping, ...] = ()  # with any, its containers have a network of their own
-    # Training:
+    env: Env = field(default_factory=dict)
+    workdir: Path = ""
+    policy: RunPolicy = field(default_factory=RunPolicy)
+    submitter: Submitter = field(default_factory=Submitter)
+    staging: Staging = field(default_factory=Staging)
+    kubernetes: KubernetesSpec = field(default_factory=KubernetesSpec)
+    container: ContainerSpec = field(default_factory=ContainerSpec)
     training: Training | None = None
     elastic: Elastic | None = None  # only with one group; the spec itself says the size that it has now
 
@@ -385,13 +290,15 @@ class JobSpec:
     @property
     def failure_policy(self) -> FailurePolicy:
         ends_together = self.gang or self.is_one_object
-        return self.on_failure or (FailurePolicy.STOP if ends_together else FailurePolicy.CONTINUE)
+        return self.policy.on_failure or (FailurePolicy.STOP if ends_together else FailurePolicy.CONTINUE)
 
     @property
     def is_one_object(self) -> bool:
         """On a cluster: is it admitted, and does it fail, as a whole? Only tasks of an Indexed Job fail one by one."""
-        is_indexed = len(self.groups) == 1 and self.groups[0].count == 1 and not self.manifest and not self.kind
-        return bool(self.cluster) and not is_indexed
+        if not self.cluster:
+            return False
+        is_indexed = len(self.groups) == 1 and self.groups[0].count == 1
+        return not is_indexed or bool(self.kubernetes.manifest or self.kubernetes.kind)
 
     @property
     def starts_together(self) -> bool:
@@ -410,6 +317,14 @@ class JobSpec:
             return None
         processes = max(1, self.training_size.gpus) * (self.size if self.gang else 1)
         return max(1, training.training_set_size // (training.batch_size * processes))
+
+    def with_notes(self, *sentences: str) -> JobSpec:
+        """The same job, of which the submitter is told more."""
+        return replace(self, submitter=replace(self.submitter, notes=(*self.submitter.notes, *sentences)))
+
+    def with_shell(self, variables: Mapping[str, str], stored_as: str = "") -> JobSpec:
+        """The same job with these variables of the submitting shell, or with the name under which they are stored."""
+        return replace(self, submitter=replace(self.submitter, inherited_env=variables, environment=stored_as))
 
     def sized(self, size: Size) -> JobSpec:
         """The same job with that size."""

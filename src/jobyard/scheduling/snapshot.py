@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from jobyard.model.job import Reason, Toleration
+from jobyard.model.job import Reason
+from jobyard.model.kubernetes import Toleration
 from jobyard.model.node import Node, NodeConfig, Quota
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import Slot

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from jobyard.model.job import GroupSpec, JobSpec, Toleration
+from jobyard.model.job import GroupSpec, JobSpec
+from jobyard.model.kubernetes import Toleration
 from jobyard.model.node import Node, Taint, cluster_of
 from jobyard.model.units import whole_number
 
@@ -71,7 +72,8 @@ def needs_of(group: GroupSpec) -> tuple[tuple[str, ...], tuple[Toleration, ...]]
 def where_of(spec: JobSpec, group: GroupSpec) -> Where:
     """Where its submitter lets the tasks of this group be."""
     labels, tolerations = needs_of(group)
-    return Where(spec.on, spec.cluster, labels, tolerations, spec.container, bool(spec.submitted_with))
+    has_token = bool(spec.submitter.submitted_with)
+    return Where(spec.on, spec.cluster, labels, tolerations, spec.container.on_machines, has_token)
 
 
 def has_label(node: Node, label: str) -> bool:

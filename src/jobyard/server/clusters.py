@@ -66,32 +66,35 @@ def _is_a_machines(state: YardState, name: str) -> bool:
 
 def for_cluster(spec: JobSpec, cluster: str) -> JobSpec:
     """No code is sent: it is in the image."""
-    for flag, paths in (("--copy-forward", spec.copy_forward), ("--copy-backwards", spec.copy_back)):
+    for flag, paths in (("--copy-forward", spec.staging.copy_forward), ("--copy-backwards", spec.staging.copy_back)):
         if paths:
             raise UserError(f"{flag}: nothing is copied to or from a cluster; put it into the image, or on a --volume")
-    for secret in spec.secrets:
+    for secret in spec.kubernetes.secrets:
         if not secret.is_made_for_a_job:
             raise UserError(f"secret {secret.name!r} is not this job's; mount a file with --mount-secret FILE=PATH")
-    notes = tuple(note for note in spec.notes if not (note.startswith(_image_note(spec)) and " used: " in note))
-    notes = notes if spec.cluster_notes is None else spec.cluster_notes
-    return without_container(replace(spec, cluster=cluster, no_copy=True, notes=notes, cluster_notes=None))
+    told = spec.submitter
+    notes = tuple(note for note in told.notes if not (note.startswith(_image_note(spec)) and " used: " in note))
+    notes = notes if told.cluster_notes is None else told.cluster_notes
+    spec = replace(spec, cluster=cluster, staging=replace(spec.staging, no_copy=True))
+    return without_container(replace(spec, submitter=replace(told, notes=notes, cluster_notes=None)))
 
 
 def _for_machines(spec: JobSpec) -> JobSpec:
-    if spec.manifest or spec.kind:
-        raise UserError(f"a {spec.kind or 'Kubernetes object'} runs on a cluster only; say which: --on kubernetes")
-    notes = spec.notes
-    if spec.container:
+    if spec.kubernetes.manifest or spec.kubernetes.kind:
+        kind = spec.kubernetes.kind or "Kubernetes object"
+        raise UserError(f"a {kind} runs on a cluster only; say which: --on kubernetes")
+    notes = spec.submitter.notes
+    if spec.container.on_machines:
         check_container(spec)
-    elif spec.image and not any(note.startswith(_image_note(spec)) for note in notes):
+    elif spec.container.image and not any(note.startswith(_image_note(spec)) for note in notes):
         notes = (*notes, f"{_image_note(spec)} is not used: tasks run as plain processes on machines")
-    if spec.volumes:
+    if spec.kubernetes.volumes:
         notes = (*notes, "volumes are not used: machines have directories")
-    return replace(spec, cluster="", notes=notes, cluster_notes=None)
+    return replace(spec, cluster="", submitter=replace(spec.submitter, notes=notes, cluster_notes=None))
 
 
 def _image_note(spec: JobSpec) -> str:
-    return f"image {spec.image!r}"
+    return f"image {spec.container.image!r}"
 
 
 def changed_config(state: YardState, said: ClusterConfig) -> ClusterConfig:

@@ -46,10 +46,10 @@ def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
         check_machines(state, spec)
     check_runtime(state, spec)
     members = [member_of(spec, i) for i, group in enumerate(spec.groups) if group.size]
-    if why := why_never(state, members, spec.on, spec.overcommit, spec.cluster):
+    if why := why_never(state, members, spec.on, spec.policy.overcommit, spec.cluster):
         other = "cluster" if spec.cluster else "node"
         # Other commands than ours have flags of their own.
-        flag = " with --on" if spec.source not in COMPAT_SOURCES else ""
+        flag = " with --on" if spec.submitter.source not in COMPAT_SOURCES else ""
         raise UserError(f"job {spec.name!r} can never run: {why}; ask for less, or for another {other}{flag}")
     if spec.gang or (spec.cluster and spec.starts_together and spec.elastic is None):
         check_gang(state, spec)
@@ -60,7 +60,7 @@ def checked_words(state: YardState, spec: JobSpec) -> JobSpec:
     """As `checked_spec`, without looking at nodes. Checks that need no state are in `spec_checks`."""
     check_together(spec)
     if not spec.cluster:  # its pods begin where their image says
-        _check_workdir(spec.workdir, is_here=not spec.submitted_with)
+        _check_workdir(spec.workdir, is_here=not spec.submitter.submitted_with)
     after = tuple(_resolve(state, dependency) for dependency in spec.after)
     return replace(spec, after=after)
 
@@ -80,7 +80,7 @@ def check_gang(state: YardState, spec: JobSpec) -> None:
     """All of a gang must fit at once on empty nodes."""
     members = members_together(spec)
     empty = tuple(replace(node, foreign=Foreign(), state=NodeState.UP, taints=()) for node in state.nodes.values())
-    request = Request("gang", 0, 0, members, True, spec.on, spec.overcommit, cluster=spec.cluster)
+    request = Request("gang", 0, 0, members, True, spec.on, spec.policy.overcommit, cluster=spec.cluster)
     if _is_awaited(state, spec):
         return  # its resources are not known yet
     if not plan(Snapshot(empty, (), (request,))).openings:

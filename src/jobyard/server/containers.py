@@ -16,11 +16,11 @@ NOTHING_TO_SAY = "--container has no effect on a cluster: every task is in a con
 
 def check_container(spec: JobSpec) -> None:
     """Raises UserError for what no runtime could run."""
-    if not spec.image:
+    if not spec.container.image:
         raise UserError(f"job {spec.name!r}: --container needs an image; name one with --image IMAGE")
-    if spec.image.startswith("-"):
-        raise UserError(f"image {spec.image!r}: a name begins with a letter or a digit")
-    if spec.workdir == "/" and not spec.snapshot:
+    if spec.container.image.startswith("-"):
+        raise UserError(f"image {spec.container.image!r}: a name begins with a letter or a digit")
+    if spec.workdir == "/" and not spec.staging.snapshot:
         raise UserError("workdir /: a container has a root of its own; choose another directory with --workdir")
 
 
@@ -32,7 +32,7 @@ def machines_for(state: YardState, spec: JobSpec) -> list[Node]:
 
 def check_runtime(state: YardState, spec: JobSpec) -> None:
     """Raises UserError where no machine that the job may have can run containers."""
-    if not spec.container or any(may_match(config, spec.on) for config in state.unreached):
+    if not spec.container.on_machines or any(may_match(config, spec.on) for config in state.unreached):
         return
     if why := why_no_container(state.nodes.values(), where_of(spec, spec.groups[0])):
         raise UserError(f"--container: {why}; install or start one there, or leave --container out")
@@ -40,6 +40,6 @@ def check_runtime(state: YardState, spec: JobSpec) -> None:
 
 def without_container(spec: JobSpec) -> JobSpec:
     """As a cluster takes it."""
-    if not spec.container:
+    if not spec.container.on_machines:
         return spec
-    return replace(spec, container=False, notes=(*spec.notes, NOTHING_TO_SAY))
+    return replace(spec, container=replace(spec.container, on_machines=False)).with_notes(NOTHING_TO_SAY)

@@ -10,7 +10,8 @@ from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect
 from sqlalchemy.exc import DatabaseError
 
 from jobyard.errors import UserError
-from jobyard.server.schema import HEAD, alembic_version, metadata
+from jobyard.server.journal import refuse_other_version
+from jobyard.server.schema import HEAD, alembic_version, journal, metadata
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
@@ -85,7 +86,15 @@ def _bring_up_to_date(connection: Connection) -> None:
         way_out = "start it with that version, or choose another yard with --yard"
         raise UserError(f"the yard's database is of a newer yard (form {version}, ours {HEAD}); {way_out}")
     if version != HEAD:
+        _refuse_older_rows(connection)
         migrate(connection)
+
+
+def _refuse_older_rows(connection: Connection) -> None:
+    """Before the tables change, so that the yard that wrote these rows can still be started."""
+    oldest = connection.execute(select(journal.c.seq, journal.c.version).order_by(journal.c.seq).limit(1)).first()
+    if oldest is not None:
+        refuse_other_version(oldest.seq, oldest.version)
 
 
 def _known_forms() -> set[str]:

@@ -17,7 +17,6 @@ import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from jobyard.engine.job_record import JobRecord
@@ -48,9 +47,9 @@ class Environments:
     @asynccontextmanager
     async def kept(self, spec: JobSpec) -> AsyncIterator[JobSpec]:
         """The spec as it may be journalled, while its environment is on disk and stays there. Raises Unwritable."""
-        variables = {name: value for name, value in spec.inherited_env.items() if name not in NEVER_KEPT}
+        variables = {name: value for name, value in spec.submitter.inherited_env.items() if name not in NEVER_KEPT}
         if not variables:
-            yield replace(spec, inherited_env={}, environment="")
+            yield spec.with_shell({})
             return
         content = json.dumps(variables, sort_keys=True).encode()
         digest = hashlib.sha256(content).hexdigest()
@@ -60,7 +59,7 @@ class Environments:
             if not self._path(name).exists():
                 await asyncio.to_thread(self._write, name, content)
             self._names[digest] = name
-            yield replace(spec, inherited_env={}, environment=name)
+            yield spec.with_shell({}, stored_as=name)
         finally:
             self._submitting[name] -= 1
             if not self._submitting[name]:
@@ -90,7 +89,7 @@ class Environments:
 
     def check_kept(self, job: JobRecord) -> None:
         """Raises UserError where a job that has ended could not be run again as it was."""
-        if job.spec.environment and not self._path(job.spec.environment).exists():
+        if job.spec.submitter.environment and not self._path(job.spec.submitter.environment).exists():
             age = f"{show_seconds(self._kept_seconds)} after its end"
             raise UserError(
                 f"job {job.id}: the environment that it was submitted with is kept until {age}; submit it again"
@@ -98,8 +97,8 @@ class Environments:
 
     def sweep(self, state: YardState, now: float, *, orphans: bool) -> None:
         """Delete what no job needs any more; at a start also what no job names, unless jobs may be missing."""
-        named = {job.spec.environment for job in state.jobs.values()}
-        needed = {job.spec.environment for job in state.jobs.values() if self._is_needed(job, now)}
+        named = {job.spec.submitter.environment for job in state.jobs.values()}
+        needed = {job.spec.submitter.environment for job in state.jobs.values() if self._is_needed(job, now)}
         for path in self._files():
             is_unwanted = path.name in named - needed or (orphans and path.name not in named)
             if is_unwanted and path.name not in self._submitting:

@@ -16,25 +16,21 @@ NOTHING_SENT = "over TCP no files are sent along: on other machines tasks begin 
 
 def submitted_by(caller: Caller, spec: JobSpec) -> JobSpec:
     """The spec with its true submitter. Raises NotAllowed where a token's job names files of the server."""
-    spec = replace(spec, user=caller.name, submitted_with=caller.token, snapshot="", environment="")
+    submitter = replace(spec.submitter, user=caller.name, submitted_with=caller.token, environment="")
+    spec = replace(spec, submitter=submitter, staging=replace(spec.staging, snapshot=""))
     if caller.is_owner:
         return spec
-    check_owner(caller, "copy-forward", ", ".join(spec.copy_forward), "put them into an image, or where the nodes are")
-    check_owner(
-        caller,
-        "copy-backwards",
-        ", ".join(spec.copy_back),
-        "let tasks write to $YARD_OUTPUT_DIR, and get it with `yard fetch`",
-    )
-    check_owner(
-        caller, "results_dir", spec.results_dir, "let tasks write to $YARD_OUTPUT_DIR, and get it with `yard fetch`"
-    )
-    return replace(spec, no_copy=True)
+    staging, fetch = spec.staging, "let tasks write to $YARD_OUTPUT_DIR, and get it with `yard fetch`"
+    put = "put them into an image, or where the nodes are"
+    check_owner(caller, "copy-forward", ", ".join(staging.copy_forward), put)
+    check_owner(caller, "copy-backwards", ", ".join(staging.copy_back), fetch)
+    check_owner(caller, "results_dir", staging.results_dir, fetch)
+    return replace(spec, staging=replace(staging, no_copy=True))
 
 
 def check_machines(state: YardState, spec: JobSpec) -> None:
     """Raises UserError where only machines could run it that are reserved for the owner."""
-    if not spec.submitted_with or any(may_match(config, spec.on) for config in state.unreached):
+    if not spec.submitter.submitted_with or any(may_match(config, spec.on) for config in state.unreached):
         return
     if why := why_owners_alone(state.nodes.values(), where_of(spec, spec.groups[0])):
         raise UserError(f"job {spec.name!r} cannot run: {why}; {OWNERS_ALONE}")

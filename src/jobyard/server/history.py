@@ -89,7 +89,7 @@ def past_job(job: JobRecord) -> PastJob:
     return PastJob(
         job.id,
         job.number,
-        spec.user,
+        spec.submitter.user,
         job.priority,
         job.state,
         job.submitted_at,

@@ -15,7 +15,7 @@ from jobyard.model.events import Event
 from jobyard.server.checksums import jobs_column, jobs_of, row_checksum
 from jobyard.server.schema import facts, journal
 
-VERSION = 1
+VERSION = 2  # of the events' JSON; 2: the spec of a job has parts
 KINDS: dict[str, type[Event]] = {
     name: kind
     for name, kind in vars(kinds).items()
@@ -66,7 +66,7 @@ class Journal:
     def rows(self, after: int = 0) -> Iterator[JournalRow]:
         """The rows after a number, in order; damaged and missing ones too.
 
-        Raises UserError at a row that a newer yard has written.
+        Raises UserError at a row that a newer yard has written, or an older one in another form.
         """
         columns = [column for column in journal.c if column is not journal.c.events]
         events = case((journal.c.covers.is_(None), journal.c.events), else_="").label("events")  # a base is large
@@ -102,7 +102,7 @@ class Journal:
         return int(key[0])
 
     def bases(self) -> Iterator[Base]:
-        """The newest first; damaged ones too. Raises UserError at one that a newer yard has written."""
+        """The newest first; damaged ones too. Raises UserError at one of another version."""
         query = select(journal).where(journal.c.covers.is_not(None)).order_by(journal.c.seq.desc())
         with self._engine.connect() as connection:
             for found in connection.execution_options(yield_per=1).execute(query).mappings():
@@ -153,8 +153,7 @@ def _base(found: RowMapping) -> Base:
     seq, covers = found["seq"], found["covers"]
     if found["checksum"] != row_checksum(found["version"], found["at"], found["events"]):
         return Base(seq, covers, None, f"row {seq}, a base, is damaged")
-    if found["version"] > VERSION:
-        raise UserError(f"the journal {_newer(seq)} (its format is {found['version']}, ours {VERSION}); {_WAY_OUT}")
+    refuse_other_version(seq, found["version"])
     data = json.loads(found["events"])
     if not isinstance(data, dict):
         return Base(seq, covers, None, f"row {seq} is damaged: it says that it is a base")
@@ -165,19 +164,23 @@ def _row(found: RowMapping) -> JournalRow:
     seq, version, jobs = found["seq"], found["version"], jobs_of(str(found["jobs"]))
     if found["checksum"] != row_checksum(version, found["at"], found["events"]):
         return JournalRow(seq, [], f"row {seq} is damaged", jobs)
-    if version > VERSION:
-        raise UserError(f"the journal {_newer(seq)} (its format is {version}, ours {VERSION}); {_WAY_OUT}")
+    refuse_other_version(seq, version)
     try:
         return JournalRow(seq, [_event(kind, data) for kind, data in json.loads(found["events"])], "", jobs)
     except UserError as error:
-        raise UserError(f"the journal {_newer(seq)} ({error}); {_WAY_OUT}") from error
+        raise _other_yards(seq, "a newer", str(error)) from error
 
 
-_WAY_OUT = "start it with that version, or choose another yard with --yard"
+def refuse_other_version(seq: int, version: int) -> None:
+    """Raises UserError with the way out."""
+    if version != VERSION:
+        age = "a newer" if version > VERSION else "an older"
+        raise _other_yards(seq, age, f"its format is {version}, ours {VERSION}")
 
 
-def _newer(seq: int) -> str:
-    return f"has a row {seq} of a newer yard"
+def _other_yards(seq: int, age: str, why: str) -> UserError:
+    way_out = "start it with that version, or choose another yard with --yard"
+    return UserError(f"the journal has a row {seq} of {age} yard ({why}); {way_out}")
 
 
 def _event(kind: str, data: Any) -> Event:

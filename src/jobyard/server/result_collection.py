@@ -28,7 +28,7 @@ def collect_results(mirror: Mirror, job: SubmittedJob, attempt: AttemptId) -> No
 
     Safe to repeat, also after a crash. What cannot be put there stays in the mirror.
     """
-    if not job.spec.results_dir:
+    if not job.spec.staging.results_dir:
         return
     paths = _paths(job, attempt)
     try:
@@ -55,7 +55,7 @@ def tidy_up(mirror: Mirror, jobs: Callable[[str], SubmittedJob | None]) -> None:
     """
     for attempt in mirror.marked():
         job = jobs(attempt.job)
-        if job is None or not job.spec.results_dir:
+        if job is None or not job.spec.staging.results_dir:
             continue
         paths = _paths(job, attempt)
         try:
@@ -66,7 +66,7 @@ def tidy_up(mirror: Mirror, jobs: Callable[[str], SubmittedJob | None]) -> None:
 
 def _paths(job: SubmittedJob, attempt: AttemptId) -> ResultPaths:
     label = job.spec.label_of(attempt.task)
-    return results_paths(job.spec.results_dir, job.id, job.spec, label, name=name_of(job.spec, label))
+    return results_paths(job.spec.staging.results_dir, job.id, job.spec, label, name=name_of(job.spec, label))
 
 
 def _make_room(mirror: Mirror, attempt: AttemptId, paths: ResultPaths) -> None:

@@ -17,18 +17,18 @@ RESULTS = "job_results"
 
 def may_travel(state: YardState, spec: JobSpec) -> bool:
     """Whether a task of it could be placed on a machine that has a disk of its own."""
-    if spec.no_copy or cluster_named(state, spec.on):
+    if spec.staging.no_copy or cluster_named(state, spec.on):
         return False
     return any(may_match(config, spec.on) for config in state.configs.values())
 
 
 def with_its_tree(spec: JobSpec, yard: Path) -> JobSpec:
     """The spec with its working directory frozen in the yard. Reads the whole tree: call it in a thread."""
-    frozen = snapshot(spec.workdir, yard, spec.copy_forward)
-    return replace(
-        spec,
+    frozen = snapshot(spec.workdir, yard, spec.staging.copy_forward)
+    staging = replace(
+        spec.staging,
         snapshot=frozen.hash,
-        copy_back=spec.copy_back or (".",),
-        results_dir=spec.results_dir or os.path.join(spec.workdir, RESULTS),
-        notes=(*spec.notes, *frozen.notes),
+        copy_back=spec.staging.copy_back or (".",),
+        results_dir=spec.staging.results_dir or os.path.join(spec.workdir, RESULTS),
     )
+    return replace(spec, staging=staging).with_notes(*frozen.notes)

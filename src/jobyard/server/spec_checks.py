@@ -41,10 +41,11 @@ def check_spec(spec: JobSpec) -> None:
     _check_reserved(spec.env, f"job {spec.name!r}")
     _check_size(spec)
     _check_elastic(spec)
-    for path in (*spec.copy_forward, *spec.copy_back, *([spec.subdir] if spec.subdir else [])):
+    staging = spec.staging
+    for path in (*staging.copy_forward, *staging.copy_back, *([staging.subdir] if staging.subdir else [])):
         _check_inside(path)
-    if spec.manifest:
-        _check_manifest(spec.manifest)
+    if spec.kubernetes.manifest:
+        _check_manifest(spec.kubernetes.manifest)
 
 
 def _check_command(group: GroupSpec, named: str) -> None:

@@ -64,7 +64,7 @@ def _check_size(state: YardState, job: JobRecord, size: Size) -> None:
         raise UserError(f"job {job.id} is in its last epoch, which is never stopped; wait for it")
     sized = job.spec.sized(size)
     on = pinned_to(job, state.nodes) or sized.on
-    if why := why_never(state, [member_of(sized, 0)], on, sized.overcommit, sized.cluster):
+    if why := why_never(state, [member_of(sized, 0)], on, sized.policy.overcommit, sized.cluster):
         raise UserError(f"job {job.id} can never have {size}: {why}")
     if sized.gang:
         check_gang(state, sized)

@@ -55,7 +55,7 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         id=job.id,
         number=job.number,
         name=spec.name,
-        user=spec.user,
+        user=spec.submitter.user,
         state=job.state,
         reason=reason,
         message=message,
@@ -66,25 +66,25 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         counts=counts_of(job),
         command=str(spec.groups[0].command),
         workdir=spec.workdir,
-        source=spec.source,
+        source=spec.submitter.source,
         gang=spec.gang,
         groups=groups if detail else (),
         after=tuple(f"{'afterok' if d.needs_success else 'afterany'}:{d.job}" for d in spec.after),
-        retries=spec.retries,
-        max_fails=spec.max_fails,
-        limit=spec.limit,
-        timeout_seconds=spec.timeout_seconds,
+        retries=spec.policy.retries,
+        max_fails=spec.policy.max_fails,
+        limit=spec.policy.limit,
+        timeout_seconds=spec.policy.timeout_seconds,
         env={name: shown(name, value) for name, value in spec.env.items()} if detail else {},
-        notes=spec.notes,
+        notes=spec.submitter.notes,
         eta_seconds=eta_seconds(state, job),
         exit_code=only.outcome.exit_code if only and only.outcome else None,
         first_failure=failure,
         training=training_view(state, job, detail=detail),
         cluster=spec.cluster,
-        kind=spec.kind,
-        image=spec.image,
-        container=spec.container,
-        git=replace(spec.git, diff="") if spec.git is not None else None,
+        kind=spec.kubernetes.kind,
+        image=spec.container.image,
+        container=spec.container.on_machines,
+        git=replace(spec.container.git, diff="") if spec.container.git is not None else None,
         annotations=job.annotations,
         given_more=given_more(job),
     )
@@ -97,7 +97,7 @@ def unshowable(job: JobRecord, error: Exception) -> JobView:
         id=job.id,
         number=job.number,
         name=job.spec.name,
-        user=job.spec.user,
+        user=job.spec.submitter.user,
         state=job.state,
         reason=Reason.UNKNOWN,
         message=sentence,
@@ -108,7 +108,7 @@ def unshowable(job: JobRecord, error: Exception) -> JobView:
         counts=Counts(total=job.spec.size),
         command="",
         workdir=job.spec.workdir,
-        source=job.spec.source,
+        source=job.spec.submitter.source,
         gang=job.spec.gang,
     )
 
@@ -298,7 +298,7 @@ def _is_limited(job: JobRecord) -> bool:
     """Does its own spec limit how many of its tasks run at once?"""
     groups = ((group.parallelism, group.completions) for group in job.spec.groups)
     is_by_group = any(parallelism is not None and parallelism < completions for parallelism, completions in groups)
-    return is_by_group or (job.spec.limit is not None and job.spec.limit < job.spec.size)
+    return is_by_group or (job.spec.policy.limit is not None and job.spec.policy.limit < job.spec.size)
 
 
 def why_view(planner: Planner, job: JobRecord) -> WhyView:

@@ -43,11 +43,11 @@ class StateView(ABC):
 
     def inherited_env(self, spec: JobSpec) -> Mapping[str, str]:
         """An older yard journalled it with the job."""
-        if not spec.environment:
-            return spec.inherited_env
+        if not spec.submitter.environment:
+            return spec.submitter.inherited_env
         if self.environments is None:
             raise Rejected("this server keeps no environments")
-        return self.environments.read(spec.environment)
+        return self.environments.read(spec.submitter.environment)
 
     def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
         return [

@@ -34,7 +34,7 @@ def results_paths(
 
 def name_of(spec: JobSpec, label: str) -> str:
     """What ml-scheduler's commands call a task: a batch has the line's number after its name. Empty for other jobs."""
-    if spec.source != "ml-scheduler":
+    if spec.submitter.source != "ml-scheduler":
         return ""
     return spec.name if spec.groups[0].array is None else f"{spec.name}.{label}"
 

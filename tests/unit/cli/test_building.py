@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.builders import with_words
 from tests.unit.cli.conftest import Yard
 from tests.unit.client.standin import Asked, Said, StandIn, problem
 from tests.unit.client.views import a_job_view
@@ -241,8 +241,8 @@ def test_a_manifest_is_built_as_its_builder_block_says_and_runs_by_digest(
     assert Path(options.dockerfile).samefile("sub/Dockerfile")
     assert options.build_args == {"A": "b", "C": "true"}
     (spec,) = submitted
-    assert (spec.image, spec.git, spec.build) == (f"lab/team/demo@{DIGEST}", GIT, None)
-    assert not any("built" in note for note in spec.notes)
+    assert (spec.container.image, spec.container.git, spec.container.build) == (f"lab/team/demo@{DIGEST}", GIT, None)
+    assert not any("built" in note for note in spec.submitter.notes)
 
 
 def test_a_manifest_that_names_a_registry_is_built_on_a_cluster_without_being_asked(
@@ -253,8 +253,8 @@ def test_a_manifest_that_names_a_registry_is_built_on_a_cluster_without_being_as
     assert built[0].registry == "eu.example"
     yard("submit", "job.yaml")
     assert len(built) == 1, "plain processes use no image"
-    assert [spec.image for spec in submitted] == [f"lab/team/demo@{DIGEST}", "demo"]
-    assert submitted[1].build is None
+    assert [spec.container.image for spec in submitted] == [f"lab/team/demo@{DIGEST}", "demo"]
+    assert submitted[1].container.build is None
 
 
 def test_containers_on_machines_run_what_was_built_too(
@@ -262,7 +262,7 @@ def test_containers_on_machines_run_what_was_built_too(
 ) -> None:
     Path("job.yaml").write_text(MANIFEST)
     assert yard("submit", "-d", "--build", "--container", "--registry", "lab", "job.yaml").code == 0
-    assert (submitted[0].container, submitted[0].image) == (True, f"lab/team/demo@{DIGEST}")
+    assert (submitted[0].container.on_machines, submitted[0].container.image) == (True, f"lab/team/demo@{DIGEST}")
 
 
 def test_without_being_asked_and_without_a_registry_a_manifests_image_is_taken_as_it_is(
@@ -271,8 +271,8 @@ def test_without_being_asked_and_without_a_registry_a_manifests_image_is_taken_a
     Path("job.yaml").write_text(MANIFEST)
     yard("submit", "--on", "kubernetes", "job.yaml")
     assert built == []
-    assert submitted[0].image == "demo"
-    assert any("is not built" in note for note in submitted[0].cluster_notes or ())
+    assert submitted[0].container.image == "demo"
+    assert any("is not built" in note for note in submitted[0].submitter.cluster_notes or ())
 
 
 def test_the_image_of_an_earlier_job_is_used_where_the_manifest_skips_the_build(
@@ -285,9 +285,9 @@ def test_the_image_of_an_earlier_job_is_used_where_the_manifest_skips_the_build(
     )
     words = ["submit", "-d", "--build", "--registry", "lab", "--on", "kubernetes", "job.yaml"]
     assert yard(*words).code == 0
-    assert (submitted[0].image, built) == ("lab/demo@sha256:00", [])
+    assert (submitted[0].container.image, built) == ("lab/demo@sha256:00", [])
     assert "one is built" in yard(*words).err
-    assert submitted[1].image == f"lab/team/demo@{DIGEST}"
+    assert submitted[1].container.image == f"lab/team/demo@{DIGEST}"
     Path("job.yaml").write_text(Path("job.yaml").read_text().replace("j9}", "j9, failIfNotFound: true}"))
     result = yard(*words)
     assert result.code == 2
@@ -320,9 +320,9 @@ def test_the_yard_is_asked_about_the_job_before_its_image_is_built(
     result = yard("submit", "-d", "--build", "--registry", "lab", *words, "--gpus", "2", "--", "true")
     assert result.code == 0, result.err
     ((before,), (after,)) = planned, submitted
-    assert before.image == f"lab/team/demo@sha256:{'0' * 64}", "named as it will be, for who judges by names"
-    assert replace(before, image=after.image, git=after.git) == after
-    assert before.git is None
+    assert before.container.image == f"lab/team/demo@sha256:{'0' * 64}", "named as it will be, for who judges by names"
+    assert with_words(before, image=after.container.image, git=after.container.git) == after
+    assert before.container.git is None
 
 
 def test_a_job_that_the_yard_would_refuse_is_not_built(

@@ -112,7 +112,8 @@ def test_the_first_job_for_kubernetes_adds_the_callers_cluster(yard: Yard, stand
     assert result.out == "j1\n"
     assert "note: cluster kubernetes added: https://lab:6443 (ctx), namespace team" in result.err
     spec = standin.calls("POST /jobs")[0].body["spec"]
-    assert (spec["image"], spec["volumes"]) == ("demo", [{"claim": "data", "path": "/data", "read_only": True}])
+    assert spec["container"] == {"image": "demo"}
+    assert spec["kubernetes"]["volumes"] == [{"claim": "data", "path": "/data", "read_only": True}]
     standin.on("GET /clusters", Said(data=(LAB,)))
     yard("submit", "--on", "kubernetes", "--", "true")
     yard("submit", "--", "true")

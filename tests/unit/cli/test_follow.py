@@ -199,14 +199,14 @@ def test_the_shells_variables_go_to_a_local_server_and_never_to_another(
     monkeypatch.setenv("MY_SECRET", "s3cret")
     standin.on("POST /jobs", Said(201, PENDING))
     yard("submit", "--", "true")
-    assert standin.calls("POST /jobs")[-1].body["spec"]["inherited_env"]["MY_SECRET"] == "s3cret"
+    assert standin.calls("POST /jobs")[-1].body["spec"]["submitter"]["inherited_env"]["MY_SECRET"] == "s3cret"
     monkeypatch.setenv("YARD_URL", f"unix:{standin.socket_path}")
     yard("submit", "--", "true")
-    assert standin.calls("POST /jobs")[-1].body["spec"]["inherited_env"]["MY_SECRET"] == "s3cret"
+    assert standin.calls("POST /jobs")[-1].body["spec"]["submitter"]["inherited_env"]["MY_SECRET"] == "s3cret"
     monkeypatch.setattr("jobyard.client.address.Address.is_local", False)
     yard("submit", "-e", "MY_SECRET", "--", "true")
     spec = standin.calls("POST /jobs")[-1].body["spec"]
-    assert "inherited_env" not in spec
+    assert "inherited_env" not in spec["submitter"]
     assert spec["env"] == {"MY_SECRET": "s3cret"}
 
 
@@ -216,7 +216,7 @@ def test_flags_before_and_after_the_file_mean_the_same(yard: Yard, standin: Stan
         file.write("echo a\necho b\n")
     yard("submit", "-n", "x", "jobs.txt", "--cpus", "2", "-p", "5")
     spec = standin.calls("POST /jobs")[-1].body["spec"]
-    assert (spec["name"], spec["priority"]) == ("x", 5)
+    assert (spec["name"], spec["policy"]["priority"]) == ("x", 5)
     assert spec["groups"][0]["resources"]["cpu_millis"] == 2000
 
 

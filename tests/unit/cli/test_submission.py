@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.builders import with_words
 from tests.unit.client.standin import Said, StandIn
 
 from jobyard.cli import mounted_secrets
@@ -32,14 +33,14 @@ def spec(**flags: object) -> JobSpec:
 
 def test_one_worker_is_a_job_without_cores_and_gpus() -> None:
     for job in (spec(), spec(workers="1")):
-        assert (job.on, job.kind, job.gang) == ("kubernetes", "", False)
+        assert (job.on, job.kubernetes.kind, job.gang) == ("kubernetes", "", False)
         (group,) = job.groups
         assert (group.resources.cpu_millis, group.resources.gpus) == (0, 0)
 
 
 def test_two_workers_are_a_rayjob_whose_head_asks_for_nothing() -> None:
     job = spec(workers="2", gpus="1", cpus="4", min_gpu_mem="47")
-    assert job.kind == "RayJob"
+    assert job.kubernetes.kind == "RayJob"
     head, worker = job.groups
     assert (head.resources.cpu_millis, head.resources.gpus, head.least_device_mib) == (0, 0, 0)
     assert (worker.count, worker.resources.cpu_millis, worker.resources.gpus) == (2, 4000, 1)
@@ -47,7 +48,7 @@ def test_two_workers_are_a_rayjob_whose_head_asks_for_nothing() -> None:
 
 
 def test_what_is_said_otherwise_stays() -> None:
-    assert spec(workers="3", kind="pytorchjob", on="other").kind == "PyTorchJob"
+    assert spec(workers="3", kind="pytorchjob", on="other").kubernetes.kind == "PyTorchJob"
     assert spec(workers="3", kind="pytorchjob", on="other").on == "other"
     on_machines = SubmitWords((), ("true",), Overrides(container=True), "yard submit")
     assert with_build_defaults(on_machines) == on_machines
@@ -111,11 +112,11 @@ def test_secrets_are_for_pods_that_the_yard_makes(tmp_path: Path, standin: Stand
     job = JobSpec("x", (GroupSpec(Command(("true",))),))
     files = read_secrets((f"{tmp_path / 'token'}=/etc/token",))
     session = Session(None, "table")
-    for bad in (job, replace(job, on="gpu1"), replace(job, on="lab", container=True)):
+    for bad in (job, replace(job, on="gpu1"), with_words(job, on="lab", on_machines=True)):
         with pytest.raises(UserError, match="runs on machines"):
             MountedSecrets(files).refuse(session, bad)
     with pytest.raises(UserError, match="names its own"):
-        MountedSecrets(files).refuse(session, replace(job, on="lab", manifest="{}"))
+        MountedSecrets(files).refuse(session, with_words(job, on="lab", manifest="{}"))
     MountedSecrets(files).refuse(session, replace(job, on="lab"))
     MountedSecrets().refuse(session, job)
 

@@ -28,7 +28,7 @@ def lines_of(text: str, *words: str, file: str = "example/batch_script.sh") -> l
 
 
 def home_of(spec: JobSpec, label: str) -> ResultPaths:
-    return results_paths(spec.results_dir, "j1", spec, label, name=name_of(spec, label))
+    return results_paths(spec.staging.results_dir, "j1", spec, label, name=name_of(spec, label))
 
 
 @pytest.fixture
@@ -49,11 +49,11 @@ def test_a_batch_is_one_job_whose_tasks_are_labelled_by_line(context: BatchConte
     spec = run.spec
     assert [spec.label_of(number) for number in range(spec.size)] == ["1", "4"]
     assert spec.number_of("4") == 1
-    assert (spec.on, spec.source, spec.overcommit) == ("m1,m2", "ml-scheduler", True)
+    assert (spec.on, spec.submitter.source, spec.policy.overcommit) == ("m1,m2", "ml-scheduler", True)
     assert spec.groups[0].resources == Resources(gpus=1)
     assert spec.workdir == context.here
-    assert (spec.copy_forward, spec.copy_back) == ((), (".",))
-    assert not spec.inherited_env
+    assert (spec.staging.copy_forward, spec.staging.copy_back) == ((), (".",))
+    assert not spec.submitter.inherited_env
     paths = home_of(spec, "4")
     assert paths.directory == Path(context.here, "job_results/example_batch_script.sh.4")
     assert paths.out == Path(context.here, "job_results/example_batch_script.sh.4.out")
@@ -64,7 +64,7 @@ def test_named_paths_go_along_and_come_home(context: BatchContext) -> None:
     Path("with space.txt").write_text("x")
     words = ["--copy-forward", "src", "with space.txt", "--copy-backwards", "out"]
     (run,) = runs_of("b", lines_of("true\n", *words), Resources(), "m", context)
-    assert (run.spec.copy_forward, run.spec.copy_back) == (("src", "with space.txt"), ("out",))
+    assert (run.spec.staging.copy_forward, run.spec.staging.copy_back) == (("src", "with space.txt"), ("out",))
     with pytest.raises(UserError, match="--copy-forward: 'nowhere' does not exist"):
         runs_of("b", lines_of("true\n", "--copy-forward", "nowhere"), Resources(), "m", context)
 
@@ -72,7 +72,7 @@ def test_named_paths_go_along_and_come_home(context: BatchContext) -> None:
 def test_copying_nothing_is_an_empty_tree_from_which_nothing_comes(context: BatchContext) -> None:
     line = Line(0, "one", "true", "true", Copies((), ()))
     spec = remote_run(line, Resources(cpu_millis=0), "m", context).spec
-    assert (spec.workdir, spec.copy_forward, spec.copy_back) == (context.empty, (), NOTHING)
+    assert (spec.workdir, spec.staging.copy_forward, spec.staging.copy_back) == (context.empty, (), NOTHING)
     assert home_of(spec, "0").directory == Path(context.here, "job_results/one")
 
 

@@ -17,7 +17,8 @@ from jobyard.compat.kubeprofiler.directories import Directories, command_of
 from jobyard.compat.kubeprofiler.flags import FALSE, TRUE, parse_bool, parse_ports, parse_run
 from jobyard.compat.kubeprofiler.job import spec_of
 from jobyard.errors import UserError
-from jobyard.model.job import JobSpec, PortMapping, State
+from jobyard.model.container import PortMapping
+from jobyard.model.job import JobSpec, State
 from jobyard.model.resources import Resources
 from jobyard.model.training import ALL, Elastic, Training
 from jobyard.wire.views import TrainingView
@@ -45,7 +46,7 @@ def spec(here: Path, words: str) -> JobSpec:
 def test_every_flag_arrives_in_the_job(here: Path) -> None:
     job = spec(here, EVERY_FLAG)
     (group,) = job.groups
-    assert (job.name, job.user, job.source, job.image, job.priority) == (
+    assert (job.name, job.submitter.user, job.submitter.source, job.container.image, job.policy.priority) == (
         "cifar",
         "ada",
         "kubeprofiler",
@@ -62,11 +63,11 @@ def test_every_flag_arrives_in_the_job(here: Path) -> None:
         "YARD_SNAPSHOTS_DIR": str(here / "snaps"),
         "YARD_DATA_DIR": str(here.parent / "datasets"),
     }
-    assert (job.workdir, job.on, job.no_copy) == (str(here / "custom"), "local", False)
+    assert (job.workdir, job.on, job.staging.no_copy) == (str(here / "custom"), "local", False)
 
 
 def test_what_is_different_without_a_container_is_said(here: Path) -> None:
-    image, directories, ports = spec(here, EVERY_FLAG).notes
+    image, directories, ports = spec(here, EVERY_FLAG).submitter.notes
     assert "image 'repo/img:1' is kept and not used" in image
     assert f"/custom is {here}/custom, /snapshots is {here}/snaps" in directories
     assert "YARD_CUSTOM_DIR, YARD_SNAPSHOTS_DIR, YARD_DATA_DIR" in directories
@@ -77,18 +78,18 @@ def test_one_gpu_alone_is_what_the_least_flags_mean(here: Path) -> None:
     job = spec(here, "--script_path custom/train.py plain")
     assert job.groups[0].resources == Resources(cpu_millis=0, gpus=1)
     assert (job.elastic, job.training, job.workdir) == (None, Training(), str(here))
-    assert "without --estimated_memory the rest of a GPU cannot be shared" in job.notes[-1]
+    assert "without --estimated_memory the rest of a GPU cannot be shared" in job.submitter.notes[-1]
 
 
 def test_alone_on_the_device_means_a_whole_gpu(here: Path) -> None:
     job = spec(here, "--script_path custom/train.py --disable_gpu_sharing true --estimated_memory 4096 alone")
     assert not job.groups[0].resources.shares_gpus
-    assert not any("--estimated_memory" in note for note in job.notes)
+    assert not any("--estimated_memory" in note for note in job.submitter.notes)
 
 
 def test_machines_that_share_the_directories_get_nothing_copied(here: Path) -> None:
     job = spec(here, "--script_path custom/train.py --on gpu1,gpu2 far")
-    assert (job.on, job.no_copy) == ("gpu1,gpu2", True)
+    assert (job.on, job.staging.no_copy) == ("gpu1,gpu2", True)
 
 
 def test_paths_of_arguments_are_translated_too() -> None:
@@ -258,13 +259,13 @@ def test_a_job_without_training_has_a_row_too() -> None:
 def test_in_a_container_the_script_finds_its_directories_where_it_always_did(here: Path) -> None:
     job = spec(here, f"--container {EVERY_FLAG}")
     assert job.groups[0].command.argv == ("python", "/custom/train.py")
-    assert (job.container, job.image) == (True, "repo/img:1")
-    mounts = {mount.target: mount.source for mount in job.mounts}
+    assert (job.container.on_machines, job.container.image) == (True, "repo/img:1")
+    mounts = {mount.target: mount.source for mount in job.container.mounts}
     home = here.parent
     assert mounts == {"/custom": f"{here}/custom", "/snapshots": f"{here}/snaps", "/data": f"{home}/datasets"}
     assert job.env == {f"YARD_{name}_DIR": f"/{name.lower()}" for name in ("CUSTOM", "SNAPSHOTS", "DATA")}
-    assert job.ports == (PortMapping(8080, 80), PortMapping(9090, 90))
-    assert job.notes == ()
+    assert job.container.ports == (PortMapping(8080, 80), PortMapping(9090, 90))
+    assert job.submitter.notes == ()
 
 
 def test_a_script_that_is_in_the_image_need_not_be_here(here: Path) -> None:

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from jobyard.model.job import Command, Dependency, FailurePolicy, GroupSpec, JobSpec, Toleration
+from jobyard.model.job import Command, Dependency, GroupSpec, JobSpec
+from jobyard.model.kubernetes import Toleration
 from jobyard.model.node import Foreign, Node, Taint
+from jobyard.model.policy import FailurePolicy
 from jobyard.model.resources import Resources
 from jobyard.model.training import Elastic, Size, Training
-from tests.builders import a_cluster_node, a_node
+from tests.builders import a_cluster_node, a_job, a_node, with_words
 
 NODES = {
     "n0": a_node("n0", cpus=4),
@@ -63,7 +65,7 @@ def jobs(known: list[str]) -> st.SearchStrategy[JobSpec]:
     dependencies = st.builds(Dependency, st.sampled_from(known), st.booleans()) if known else st.nothing()
     return (
         st.builds(
-            JobSpec,
+            a_job,
             name=st.just("job"),
             groups=st.one_of(st.tuples(groups("")), st.tuples(groups("a"), groups("b"))).filter(
                 lambda found: sum(group.size for group in found) > 0
@@ -98,7 +100,7 @@ def _with_possible_sizes(spec: JobSpec) -> JobSpec:
     if spec.elastic is None or len(spec.groups) > 1 or group.completions > 1 or group.resources.whole_node:
         return replace(spec, elastic=None)
     least = Size((spec.elastic.workers or (1, 1))[0], (spec.elastic.gpus or (group.resources.gpus,))[0])
-    return replace(spec, gang=spec.elastic.workers is not None, limit=None).sized(least)
+    return with_words(spec, gang=spec.elastic.workers is not None, limit=None).sized(least)
 
 
 def _fits_together(spec: JobSpec) -> bool:

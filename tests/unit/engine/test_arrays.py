@@ -14,7 +14,8 @@ from jobyard.engine.planner import Planner
 from jobyard.engine.yard_state import YardState
 from jobyard.model.effects import Launch, Withdraw
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, CancelRequested, Finished, RetryRequested, Started
-from jobyard.model.job import FailurePolicy, Reason, State
+from jobyard.model.job import Reason, State
+from jobyard.model.policy import FailurePolicy
 from jobyard.model.task import AttemptId, Outcome
 from tests.builders import a_group, a_job, a_node, joined, submitted
 from tests.unit.engine.driving import Yard

@@ -30,7 +30,8 @@ from jobyard.model.events import (
     Started,
     YieldRequested,
 )
-from jobyard.model.job import GroupSpec, JobSpec, Reason, State, Toleration
+from jobyard.model.job import GroupSpec, JobSpec, Reason, State
+from jobyard.model.kubernetes import Toleration
 from jobyard.model.node import ClusterConfig, Node, NodeState, Quota
 from jobyard.model.task import AttemptId
 from jobyard.model.training import Elastic, Progress, Size, Training

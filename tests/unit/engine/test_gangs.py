@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from jobyard.model.events import CancelRequested, NodeLost, RetryRequested
-from jobyard.model.job import FailurePolicy, Reason, State
+from jobyard.model.job import Reason, State
+from jobyard.model.policy import FailurePolicy
 from tests.builders import a_group, a_job, a_node, joined
 from tests.unit.engine.driving import Yard
 

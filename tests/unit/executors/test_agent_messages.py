@@ -61,7 +61,7 @@ def test_a_job_of_another_user_of_this_machine_has_its_directory_and_no_shell() 
 
 
 def test_a_container_has_nothing_of_the_shell() -> None:
-    said = messages().job(submitted(image="python", container=True, workdir="/work"))
+    said = messages().job(submitted(image="python", on_machines=True, workdir="/work"))
     assert said["container"] == {"image": "python", "shm_mib": 0, "mounts": [], "ports": []}
     assert "HOME" not in said["env"]
 

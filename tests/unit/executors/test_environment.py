@@ -14,6 +14,7 @@ from jobyard.manifests.overrides import RESERVED_NAMES
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines, Script
 from jobyard.model.node import Device, Node
 from jobyard.model.resources import DeviceSlice, Placement, Resources
+from jobyard.model.submitter import Submitter
 
 TRUE = Command(shell="true")
 HERE = Placement("here", Resources())
@@ -38,8 +39,7 @@ def groups(**counts: tuple[int, int]) -> JobSpec:
         tuple(
             GroupSpec(TRUE, name.replace("_", "-"), count, completions) for name, (count, completions) in counts.items()
         ),
-        source="aichor",
-        user="ada",
+        submitter=Submitter("ada", source="aichor"),
         workdir="/project",
     )
 
@@ -135,7 +135,7 @@ def test_devices_are_named_by_uuid_and_without_one_by_index() -> None:
     placement = Placement("here", Resources(gpus=2), (DeviceSlice(1, 100), DeviceSlice(3, 100)))
     real = Node("here", "local", 1, 1, tuple(Device(i, "H200", 1, f"GPU-{i}") for i in range(4)))
     fake = Node("here", "local", 1, 1, tuple(Device(i, "Fake", 1, f"GPU-{i}", fake=True) for i in range(4)))
-    spec = JobSpec("x", (GroupSpec(TRUE),), inherited_env={"CUDA_VISIBLE_DEVICES": "0"})
+    spec = JobSpec("x", (GroupSpec(TRUE),), submitter=Submitter(inherited_env={"CUDA_VISIBLE_DEVICES": "0"}))
     assert environment(spec, placement=placement, node=real)["CUDA_VISIBLE_DEVICES"] == "GPU-1,GPU-3"
     assert "CUDA_DEVICE_ORDER" not in environment(spec, placement=placement, node=real)
     assert environment(spec, placement=placement, node=fake)["CUDA_VISIBLE_DEVICES"] == "1,3"
@@ -147,7 +147,7 @@ def test_a_line_of_execute_batch_has_the_number_that_its_console_shows() -> None
     placement = Placement("here", Resources(gpus=2), (DeviceSlice(1, 100), DeviceSlice(3, 100)))
     real = Node("here", "local", 1, 1, tuple(Device(i, "H200", 1, f"GPU-{i}") for i in range(4)))
     sliced = Node("here", "local", 1, 1, tuple(Device(i, "H200", 1, f"MIG-{i}") for i in range(4)))
-    spec = JobSpec("x", (GroupSpec(TRUE),), source="ml-scheduler")
+    spec = JobSpec("x", (GroupSpec(TRUE),), submitter=Submitter(source="ml-scheduler"))
     told = environment(spec, placement=placement, node=real)
     assert (told["CUDA_VISIBLE_DEVICES"], told["CUDA_DEVICE_ORDER"]) == ("1,3", "PCI_BUS_ID")
     assert environment(spec, placement=placement, node=sliced)["CUDA_VISIBLE_DEVICES"] == "MIG-1,MIG-3"
@@ -179,7 +179,7 @@ def test_the_users_variables_win_over_the_shell_and_ours_over_both() -> None:
         "x",
         (GroupSpec(TRUE, "g", env={"B": "group", "YARD_GROUP": "forged"}),),
         env={"A": "job", "B": "job", "YARD_JOB_ID": "forged"},
-        inherited_env={"A": "shell", "B": "shell", "C": "shell", "YARD_TASK": "forged"},
+        submitter=Submitter(inherited_env={"A": "shell", "B": "shell", "C": "shell", "YARD_TASK": "forged"}),
     )
     env = environment(spec)
     assert (env["A"], env["B"], env["C"]) == ("job", "group", "shell")
@@ -195,12 +195,12 @@ def test_a_job_submitted_inside_a_task_does_not_take_over_its_place() -> None:
         "RANK": "1",
         "PATH": "/bin",
     }
-    inner = environment(JobSpec("inner", (GroupSpec(TRUE),), inherited_env=outer))
+    inner = environment(JobSpec("inner", (GroupSpec(TRUE),), submitter=Submitter(inherited_env=outer)))
     assert set(inner) - {"PATH"} == set(environment(JobSpec("inner", (GroupSpec(TRUE),))))
 
 
 def test_a_shells_own_variables_are_the_users() -> None:
-    spec = JobSpec("x", (GroupSpec(TRUE),), inherited_env={"LOCAL_RANK": "3", "SLURM_JOB_ID": "99"})
+    spec = JobSpec("x", (GroupSpec(TRUE),)).with_shell({"LOCAL_RANK": "3", "SLURM_JOB_ID": "99"})
     env = environment(spec)
     assert (env["LOCAL_RANK"], env["SLURM_JOB_ID"]) == ("3", "99")
 

@@ -48,7 +48,7 @@ class Yard:
         return self.held
 
     def inherited_env(self, spec: JobSpec) -> Mapping[str, str]:
-        return spec.inherited_env
+        return spec.submitter.inherited_env
 
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
         return None

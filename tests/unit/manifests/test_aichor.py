@@ -8,7 +8,7 @@ import pytest
 
 from jobyard.errors import UserError
 from jobyard.manifests.overrides import Overrides
-from jobyard.model.job import Toleration
+from jobyard.model.kubernetes import Toleration
 
 if TYPE_CHECKING:
     from tests.unit.manifests.conftest import Load
@@ -81,14 +81,15 @@ spec:
 def test_a_basic_manifest_is_a_group_of_plain_processes(load: Load) -> None:
     spec = load(BASIC, "manifest.5-1-1.yaml")
     (group,) = spec.groups
-    assert (spec.name, spec.source, spec.image, spec.size) == ("manifest.5-1-1", "aichor", "demo", 5)
+    assert (spec.name, spec.size) == ("manifest.5-1-1", 5)
+    assert (spec.submitter.source, spec.container.image) == ("aichor", "demo")
     assert (group.name, group.count, group.completions, group.parallelism) == ("worker", 5, 1, 1)
     assert group.command.shell == "python3 -u main.py"
     assert group.resources.cpu_millis == 20000
     assert group.resources.memory_mib == 38147  # 40 GB
-    assert spec.notes[0].startswith("operator jobset runs here as plain processes")
-    assert "'demo' is neither built nor used" in spec.notes[1]
-    assert len(spec.notes) == 2
+    assert spec.submitter.notes[0].startswith("operator jobset runs here as plain processes")
+    assert "'demo' is neither built nor used" in spec.submitter.notes[1]
+    assert len(spec.submitter.notes) == 2
 
 
 def test_fewer_cpus_need_less_memory_where_a_ratio_says_how_much(load: Load) -> None:
@@ -102,7 +103,7 @@ def test_fewer_cpus_need_less_memory_where_a_ratio_says_how_much(load: Load) -> 
 def test_every_field_is_known_and_what_has_no_effect_is_told(load: Load) -> None:
     spec = load(EVERYTHING)
     worker, heavy = spec.groups
-    assert (spec.name, spec.deadline_seconds, spec.timeout_seconds) == ("all of it", 21600, None)
+    assert (spec.name, spec.policy.deadline_seconds, spec.policy.timeout_seconds) == ("all of it", 21600, None)
     assert spec.env == {"SEED": "1"}
     assert (worker.size, worker.parallelism, worker.resources.gpus, worker.resources.memory_mib) == (6, 2, 2, 1431)
     assert (heavy.name, heavy.count, heavy.resources.cpu_millis, heavy.resources.memory_mib) == (
@@ -111,11 +112,11 @@ def test_every_field_is_known_and_what_has_no_effect_is_told(load: Load) -> None
         1000,
         954,
     )
-    told = "\n".join(spec.notes)
+    told = "\n".join(spec.submitter.notes)
     words = "clone tensorboard rayVersion debug storage cpuLimitRatio shmSizeGB product rdma Selectors Tolerations"
     for word in words.split():
         assert told.count(word) >= 1, word
-    assert len(spec.notes) == 13
+    assert len(spec.submitter.notes) == 13
 
 
 def test_what_only_pods_can_have_is_kept_for_kubernetes(load: Load) -> None:
@@ -125,9 +126,9 @@ def test_what_only_pods_can_have_is_kept_for_kubernetes(load: Load) -> None:
     assert worker.node_selector == {"zone": "a", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
     assert worker.tolerations == (Toleration("k", "Equal", "v", "NoSchedule"),)
     assert (heavy.cpu_limit_millis, heavy.shm_mib, heavy.node_selector, heavy.tolerations) == (2000, 0, {}, ())
-    assert spec.cluster_notes is not None
-    assert spec.cluster_notes[0] == "image 'demo' is not built: the cluster must be able to pull it"
-    assert [note.split()[0] for note in spec.cluster_notes[1:]] == [
+    assert spec.submitter.cluster_notes is not None
+    assert spec.submitter.cluster_notes[0] == "image 'demo' is not built: the cluster must be able to pull it"
+    assert [note.split()[0] for note in spec.submitter.cluster_notes[1:]] == [
         "spec.tensorboard",
         "spec.rayVersion",
         "spec.debug",
@@ -137,14 +138,14 @@ def test_what_only_pods_can_have_is_kept_for_kubernetes(load: Load) -> None:
 
 
 def test_the_deadline_in_seconds_counts_without_a_timeout(load: Load) -> None:
-    assert load(EVERYTHING.replace("  timeout: 6h\n", "")).deadline_seconds == 60
+    assert load(EVERYTHING.replace("  timeout: 6h\n", "")).policy.deadline_seconds == 60
 
 
 def test_kind_and_version_may_be_left_out_and_the_builder_empty(load: Load) -> None:
     text = BASIC.replace("kind: AIchorManifest\napiVersion: 0.2.1\n", "").replace(
         "builder:\n  image: demo\n", "builder:\n"
     )
-    assert load(text).source == "aichor"
+    assert load(text).submitter.source == "aichor"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +246,7 @@ def test_pytorch_is_a_gang_of_its_master_and_its_workers(load: Load) -> None:
     spec = load(with_operator("pytorch", f"{{Master: {{{own}}}, Worker: {{count: 3, {own}}}}}"))
     (group,) = spec.groups
     assert (spec.gang, spec.size, group.name, group.resources.cpu_millis) == (True, 4, "Worker", 2000)
-    assert spec.notes[0] == "operator pytorch runs here as plain processes, which start together"
+    assert spec.submitter.notes[0] == "operator pytorch runs here as plain processes, which start together"
     alone = load(with_operator("pytorch", f"{{worker: {{count: 2, {own}}}}}"))
     assert (alone.gang, alone.size) == (True, 2)
 
@@ -274,4 +275,4 @@ def test_a_gang_that_cannot_be_gets_one_sentence(types: str, says: str, load: Lo
 
 
 def test_the_manifest_is_known_by_its_content_whatever_the_file_is_called(load: Load) -> None:
-    assert load(BASIC, "experiment").source == "aichor"
+    assert load(BASIC, "experiment").submitter.source == "aichor"

@@ -80,7 +80,7 @@ def lines(spec: JobSpec) -> list[str]:
 def test_commands_are_tasks_and_blank_lines_and_comments_are_not(load: Load) -> None:
     spec = load("# first\n\n# a comment\necho 1\n   \n  # another\n\techo 2 # tail\r\necho 3", "sweep.txt")
     assert lines(spec) == ["echo 1", "\techo 2 # tail", "echo 3"]
-    assert (spec.name, spec.size, spec.source) == ("sweep", 3, "batch")
+    assert (spec.name, spec.size, spec.submitter.source) == ("sweep", 3, "batch")
     assert [spec.label_of(number) for number in range(3)] == ["0", "1", "2"]
 
 
@@ -97,7 +97,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_command(load: Load) -> None:
 
 
 def test_a_list_that_looks_like_a_script_is_told_that_its_lines_run_alone(load: Load) -> None:
-    (note,) = load("cd x\nmake\n", "build.sh").notes
+    (note,) = load("cd x\nmake\n", "build.sh").submitter.notes
     assert "begin it with #!/bin/bash" in note
 
 
@@ -116,10 +116,10 @@ def test_directives_apply_to_all_lines_and_flags_win(load: Load) -> None:
 def test_flags_without_a_value_stand_alone(load: Load, tmp_path: Path) -> None:
     spec = load("#YARD --exclusive --gpu-util 50% --no-copy\ntrue\n", "x.txt")
     assert spec.groups[0].resources == Resources(gpus=1, gpu_percent=50, whole_node=True)
-    assert spec.no_copy
+    assert spec.staging.no_copy
     (tmp_path / "sub" / "a").mkdir(parents=True)
     spec = load("#YARD --copy-forward a --workdir sub --copy-backwards=b --copy-forward .\ntrue\n", "x.txt")
-    assert (spec.copy_forward, spec.copy_back) == (("a", "."), ("b",))
+    assert (spec.staging.copy_forward, spec.staging.copy_back) == (("a", "."), ("b",))
 
 
 def test_other_comments_are_not_directives(load: Load) -> None:

@@ -15,8 +15,9 @@ from jobyard.manifests.overrides import Overrides
 def test_several_words_are_run_exactly_as_given(context: SubmitContext) -> None:
     spec = spec_from_command(["echo", "a | b", "$HOME"], Overrides(), context)
     assert spec.groups[0].command.argv == ("echo", "a | b", "$HOME")
-    assert (spec.name, spec.size, spec.source) == ("echo", 1, "command")
-    assert (spec.workdir, spec.inherited_env, spec.user) == (context.workdir, context.environ, "ada")
+    assert (spec.name, spec.size, spec.submitter.source) == ("echo", 1, "command")
+    assert (spec.workdir, spec.submitter.user) == (context.workdir, "ada")
+    assert spec.submitter.inherited_env == context.environ
 
 
 @pytest.mark.parametrize("line", ["a | b", "echo $HOME", "ls;ls", "sleep 1", "ls>x", "echo 'a'", "ls *"])
@@ -57,7 +58,7 @@ def test_nothing_to_run_is_refused(argv: list[str], context: SubmitContext) -> N
 def test_an_array_is_one_group_with_a_completion_per_id(context: SubmitContext) -> None:
     spec = spec_from_command(["true"], Overrides(array="0-9:3%2"), context)
     (group,) = spec.groups
-    assert (group.count, group.completions, spec.limit, spec.size) == (1, 4, 2, 4)
+    assert (group.count, group.completions, spec.policy.limit, spec.size) == (1, 4, 2, 4)
     assert [spec.label_of(number) for number in range(4)] == ["0", "3", "6", "9"]
 
 

@@ -30,14 +30,14 @@ AICHOR = sorted((EXAMPLES / "aichor").glob("manifest.*.yaml"))
 
 @pytest.mark.parametrize("path", NATIVE, ids=lambda path: path.name)
 def test_a_native_example_is_valid_for_reader_and_schema(path: Path) -> None:
-    assert spec_from_file(path, Overrides(), CONTEXT).source == "native"
+    assert spec_from_file(path, Overrides(), CONTEXT).submitter.source == "native"
     text = path.read_text()
     jsonschema.validate(json.loads(text) if path.suffix == ".json" else yaml.safe_load(text), schema())
 
 
 def test_the_batch_example_is_valid() -> None:
     spec = spec_from_file(EXAMPLES / "batch" / "commands.txt", Overrides(), CONTEXT)
-    assert (spec.size, spec.retries) == (6, 1)
+    assert (spec.size, spec.policy.retries) == (6, 1)
 
 
 def test_there_is_a_basic_manifest_and_four_scenarios() -> None:

@@ -7,14 +7,14 @@ from tests.unit.manifests.conftest import Load
 
 from jobyard.errors import UserError
 from jobyard.manifests.overrides import Overrides
-from jobyard.model.job import Volume
+from jobyard.model.kubernetes import Volume
 
 BASE = "command: python train.py\nimage: x\non: kubernetes\n"
 
 
 def test_a_pytorchjob_is_a_gang_of_the_same_workers(load: Load) -> None:
     spec = load(BASE + "kind: PyTorchJob\nworkers: 3\n")
-    assert (spec.kind, spec.gang, spec.size, len(spec.groups)) == ("PyTorchJob", True, 3, 1)
+    assert (spec.kubernetes.kind, spec.gang, spec.size, len(spec.groups)) == ("PyTorchJob", True, 3, 1)
     assert load(BASE, overrides=Overrides(kind="pytorchjob")).gang
     elastic = load(BASE + "kind: pytorchjob\nworkers: 1..4\n").elastic
     assert elastic is not None
@@ -32,11 +32,12 @@ def test_a_rayjob_has_a_head_and_workers_and_the_range_is_for_ray(load: Load) ->
 
 
 def test_volumes_are_claims_and_paths(load: Load) -> None:
-    assert load(BASE + "volumes: [data:/data:ro, 'scratch:/s']\n").volumes == (
+    assert load(BASE + "volumes: [data:/data:ro, 'scratch:/s']\n").kubernetes.volumes == (
         Volume("data", "/data", read_only=True),
         Volume("scratch", "/s"),
     )
-    assert load(BASE + "volumes: a:/b\n", overrides=Overrides(volume=("c:/d",))).volumes == (Volume("c", "/d"),)
+    spec = load(BASE + "volumes: a:/b\n", overrides=Overrides(volume=("c:/d",)))
+    assert spec.kubernetes.volumes == (Volume("c", "/d"),)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n"
     ],
 )
 def test_a_file_is_told_by_content_and_name(name: str, text: str, source: str, load: Load) -> None:
-    assert load(text, name).source == source
+    assert load(text, name).submitter.source == source
 
 
 @pytest.mark.parametrize("name", ["pod.yaml", "pod"])

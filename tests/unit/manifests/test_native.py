@@ -17,7 +17,8 @@ from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.documents import parse_documents
 from jobyard.manifests.native import schema, spec_from_native
 from jobyard.manifests.overrides import Overrides
-from jobyard.model.job import Command, Dependency, FailurePolicy
+from jobyard.model.job import Command, Dependency
+from jobyard.model.policy import FailurePolicy, RunPolicy
 from jobyard.model.resources import Resources
 
 if TYPE_CHECKING:
@@ -49,18 +50,17 @@ def test_every_field_arrives(load: Load) -> None:
     assert group.command == Command(argv=("python", "train.py", "1", "true"))
     assert group.resources == Resources(500, 4096, 2, 10240, memory_limit=True)
     assert spec.env == {"SEED": "42", "DEBUG": "true", "RATE": "1e-3", "TIME": "02:30", "EMPTY": ""}
-    assert (group.completions, spec.limit, spec.name, spec.priority) == (10, 3, "train", -5)
-    assert (spec.timeout_seconds, spec.deadline_seconds, spec.grace_seconds) == (9000, 86400, 0)
-    assert (spec.retries, spec.max_fails, spec.on_failure, spec.on) == (3, 2, FailurePolicy.STOP, "gpu-box")
+    assert (group.completions, spec.name, spec.on) == (10, "train", "gpu-box")
+    assert spec.policy == RunPolicy(-5, 3, 9000, 86400, 3, 2, FailurePolicy.STOP, 0)
     assert spec.after == (Dependency("12"), Dependency("prep", needs_success=False))
-    assert (spec.source, spec.user, spec.image) == ("native", "ada", "python:3.12")
-    assert any("'python:3.12' is not used" in note for note in spec.notes)
+    assert (spec.submitter.source, spec.submitter.user, spec.container.image) == ("native", "ada", "python:3.12")
+    assert any("'python:3.12' is not used" in note for note in spec.submitter.notes)
 
 
 def test_with_container_the_image_is_used_and_nothing_says_otherwise(load: Load) -> None:
     spec = load("command: true\nimage: demo:1\ncontainer: true\n")
-    assert (spec.container, spec.notes) == (True, ())
-    assert load("command: true\nimage: demo:1\n", overrides=Overrides(container=True)).notes == ()
+    assert (spec.container.on_machines, spec.submitter.notes) == (True, ())
+    assert load("command: true\nimage: demo:1\n", overrides=Overrides(container=True)).submitter.notes == ()
 
 
 def test_the_smallest_manifest_is_a_command(load: Load) -> None:
@@ -122,13 +122,19 @@ def test_a_group_may_ask_for_a_node_of_its_own(load: Load) -> None:
 def test_what_goes_along_and_what_comes_home(load: Load, tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     spec = load("command: x\ncopy_forward: [./src, .]\ncopy_backwards: out/\n")
-    assert (spec.copy_forward, spec.copy_back, spec.no_copy) == (("src", "."), ("out",), False)
-    assert load("command: x", overrides=Overrides(no_copy=True)).no_copy
+    assert (spec.staging.copy_forward, spec.staging.copy_back, spec.staging.no_copy) == (("src", "."), ("out",), False)
+    assert load("command: x", overrides=Overrides(no_copy=True)).staging.no_copy
 
 
 def test_flags_win_over_the_manifest(load: Load) -> None:
     spec = load(EVERYTHING, overrides=Overrides(array="5,7", cpus="1", name="other", retries=0, env=("SEED=1",)))
-    assert (spec.size, spec.limit, spec.name, spec.retries, spec.env["SEED"]) == (2, None, "other", 0, "1")
+    assert (spec.size, spec.policy.limit, spec.name, spec.policy.retries, spec.env["SEED"]) == (
+        2,
+        None,
+        "other",
+        0,
+        "1",
+    )
 
 
 @pytest.mark.parametrize(

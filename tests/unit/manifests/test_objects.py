@@ -11,7 +11,7 @@ from tests.unit.manifests.conftest import Load
 
 from jobyard.errors import UserError
 from jobyard.manifests.overrides import Overrides
-from jobyard.model.job import Toleration
+from jobyard.model.kubernetes import Toleration
 
 ON = Overrides(on="kubernetes")
 POD = """
@@ -100,13 +100,14 @@ spec:
 def test_a_pod_takes_what_its_containers_take_together(load: Load) -> None:
     spec = load(POD, overrides=ON)
     (group,) = spec.groups
-    assert (spec.name, spec.kind, spec.image, spec.grace_seconds, spec.source) == ("tune", "Pod", "x", 5, "kubernetes")
+    assert (spec.name, spec.kubernetes.kind, spec.submitter.source) == ("tune", "Pod", "kubernetes")
+    assert (spec.container.image, spec.policy.grace_seconds) == ("x", 5)
     assert (group.resources.cpu_millis, group.resources.memory_mib, group.resources.gpus) == (8000, 2560, 2)
     assert str(group.command) == "python train.py --lr 0.1"
     assert group.node_selector == {"zone": "a"}
     assert group.tolerations == (Toleration("gpu", "Exists"), Toleration("team", "Equal", "a", "NoSchedule"))
     assert not spec.gang
-    assert json.loads(spec.manifest)["spec"]["containers"][0]["args"] == ["--lr", 0.1]
+    assert json.loads(spec.kubernetes.manifest)["spec"]["containers"][0]["args"] == ["--lr", 0.1]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,7 @@ def test_requests_and_limits_of_gpus_that_differ_are_a_range(load: Load) -> None
 
 def test_flags_say_what_is_the_yards_and_not_what_is_the_pods(load: Load) -> None:
     spec = load(POD, overrides=Overrides(on="lab", name="other", priority=5, after=("x1",), epochs=3))
-    assert (spec.on, spec.name, spec.priority, spec.after[0].job) == ("lab", "other", 5, "x1")
+    assert (spec.on, spec.name, spec.policy.priority, spec.after[0].job) == ("lab", "other", 5, "x1")
     for flags, name in (({"cpus": "2"}, "--cpus"), ({"env": ("A=1",)}, "--env"), ({"gpu_mem": "1G"}, "--gpu-mem")):
         with pytest.raises(UserError, match=f"{name}: the Pod in job.yaml says itself what its pods are"):
             load(POD, overrides=Overrides(on="kubernetes", **flags))
@@ -232,7 +233,7 @@ def test_numbers_and_flags_stay_what_they_are(load: Load) -> None:
           volumes: [{name: v, configMap: {name: c, defaultMode: 0644, optional: null}}]
           containers: [{name: m, image: x}]
     """
-    kept: dict[str, Any] = json.loads(load(textwrap.dedent(body), overrides=ON).manifest)
+    kept: dict[str, Any] = json.loads(load(textwrap.dedent(body), overrides=ON).kubernetes.manifest)
     assert kept["metadata"]["annotations"] == {"a": "1", "b": "true"}
     assert kept["spec"]["hostNetwork"] is True
     assert kept["spec"]["volumes"][0]["configMap"] == {"name": "c", "defaultMode": 420, "optional": None}

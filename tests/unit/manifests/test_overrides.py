@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders import with_words
 
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
@@ -92,12 +93,12 @@ def test_paths_are_relative_to_the_working_directory_however_they_are_written(
     (tmp_path / "sub" / "a b").mkdir(parents=True)
     flags = Overrides(workdir="sub", copy_forward=("a b/", str(tmp_path / "sub"), "./a b/.."), copy_backwards=("new",))
     changed = apply(ONE, flags, context)
-    assert (changed.copy_forward, changed.copy_back) == (("a b", ".", "."), ("new",))
+    assert (changed.staging.copy_forward, changed.staging.copy_back) == (("a b", ".", "."), ("new",))
 
 
 def test_nothing_is_copied_where_that_is_asked(context: SubmitContext) -> None:
-    changed = apply(replace(ONE, copy_forward=("a",), copy_back=("b",)), Overrides(no_copy=True), context)
-    assert (changed.copy_forward, changed.copy_back, changed.no_copy) == ((), (), True)
+    changed = apply(with_words(ONE, copy_forward=("a",), copy_back=("b",)), Overrides(no_copy=True), context)
+    assert (changed.staging.copy_forward, changed.staging.copy_back, changed.staging.no_copy) == ((), (), True)
 
 
 def test_a_variable_given_as_a_flag_wins_over_job_and_group(context: SubmitContext) -> None:
@@ -112,9 +113,9 @@ def test_everything_else_a_flag_can_say(context: SubmitContext, tmp_path: Path) 
         name="n", priority=-3, timeout="1h", workdir="sub", after=("7",), retries=2, max_fails=1, on="gpu", limit=4
     )
     changed = apply(ONE, flags, context)
-    assert (changed.name, changed.priority, changed.timeout_seconds) == ("n", -3, 3600)
+    assert (changed.name, changed.policy.priority, changed.policy.timeout_seconds) == ("n", -3, 3600)
     assert changed.workdir == str(tmp_path / "sub")
-    assert (changed.retries, changed.max_fails, changed.on, changed.limit) == (2, 1, "gpu", 4)
+    assert (changed.policy.retries, changed.policy.max_fails, changed.on, changed.policy.limit) == (2, 1, "gpu", 4)
     assert changed.after == (Dependency("7"),)
 
 

@@ -35,7 +35,7 @@ def script(spec: JobSpec) -> Script:
 
 def test_an_sbatch_script_is_one_task_with_its_whole_text(load: Load) -> None:
     spec = load(SBATCH, "train.sh")
-    assert (spec.size, spec.name, spec.source) == (1, "train", "script")
+    assert (spec.size, spec.name, spec.submitter.source) == (1, "train", "script")
     assert script(spec) == Script("train.sh", SBATCH)
     assert spec.groups[0].command.lines is None
 
@@ -43,7 +43,7 @@ def test_an_sbatch_script_is_one_task_with_its_whole_text(load: Load) -> None:
 def test_directives_count_and_sbatch_lines_are_named(load: Load) -> None:
     spec = load(SBATCH, "train.sh", Overrides(mem="1G"))
     assert (spec.groups[0].resources.gpus, spec.groups[0].resources.memory_mib) == (1, 1024)
-    (note,) = spec.notes
+    (note,) = spec.submitter.notes
     assert "not honoured (--gres=gpu:2, --time=1:00:00)" in note
 
 
@@ -61,8 +61,8 @@ def test_lines_makes_a_list_of_it(tmp_path: Path) -> None:
 
 def test_a_script_that_holds_a_manifest_is_a_script_and_a_manifest_with_an_interpreter_is_none(load: Load) -> None:
     text = "#!/bin/sh\ncat <<E\napiVersion: v1\nkind: Pod\nE\n"
-    assert load(text, "make-pod").source == "script"
-    assert load("#!/usr/bin/env -S yard run\ncommand: echo hello\n", "hello.yaml").source == "native"
+    assert load(text, "make-pod").submitter.source == "script"
+    assert load("#!/usr/bin/env -S yard run\ncommand: echo hello\n", "hello.yaml").submitter.source == "native"
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,10 @@ from jobyard.errors import UserError
 from jobyard.model import limits
 from jobyard.model.checks import check
 from jobyard.model.codec import decode, encode
-from jobyard.model.job import Command, Dependency, GroupSpec, JobSpec, Lines, PortMapping, Script
+from jobyard.model.container import PortMapping
+from jobyard.model.job import Command, Dependency, GroupSpec, JobSpec, Lines, Script
 from jobyard.model.node import NodeConfig
+from jobyard.model.policy import RunPolicy
 from jobyard.model.resources import Resources
 from jobyard.model.source import GitState
 from jobyard.model.training import Elastic, Training
@@ -83,7 +85,7 @@ def test_the_names_of_files_need_not_be_utf8_and_come_back_as_they_were(spec: Jo
         (a_job(env={f"A{n}": "" for n in range(10_001)}), "10001 variables"),
         (a_job(workdir="/" + "x" * 5000), "workdir"),
         (a_job(groups=tuple(a_group(f"g{n}") for n in range(257))), "257 items; give 1 to 256"),
-        (a_job(timeout_seconds=math.nan), "spec.timeout_seconds: nan is out of range; give more than 0"),
+        (a_job(timeout_seconds=math.nan), "spec.policy.timeout_seconds: nan is out of range; give more than 0"),
         (a_job(timeout_seconds=math.inf), "timeout_seconds: inf"),
         (a_job(timeout_seconds=-5.0), "timeout_seconds: -5"),
         (a_job(timeout_seconds=0.0), "timeout_seconds: 0"),
@@ -141,5 +143,6 @@ def test_a_machine_has_limits_as_well() -> None:
 
 
 def test_what_an_older_yard_took_is_still_read_from_its_journal() -> None:
-    spec = JobSpec("a\x1b" + BYTES, (GroupSpec(Command(argv=(BYTES,))),), timeout_seconds=-5.0, retries=-1)
+    policy = RunPolicy(timeout_seconds=-5.0, retries=-1)
+    spec = JobSpec("a\x1b" + BYTES, (GroupSpec(Command(argv=(BYTES,))),), policy=policy)
     assert decode(JobSpec, json.loads(json.dumps(encode(spec)))) == spec

@@ -14,8 +14,9 @@ from jobyard.model import effects as effect_kinds
 from jobyard.model import events as event_kinds
 from jobyard.model.codec import decode, encode
 from jobyard.model.events import AttemptsStarted, CancelRequested, Event, JobSubmitted, Started
-from jobyard.model.job import ArrayRange, Command, FailurePolicy, JobSpec, Lines, Reason
+from jobyard.model.job import ArrayRange, Command, JobSpec, Lines, Reason
 from jobyard.model.node import Foreign, Node
+from jobyard.model.policy import FailurePolicy
 from jobyard.model.task import AttemptId, Outcome
 from tests.builders import a_job, a_node
 
@@ -74,7 +75,7 @@ def test_what_an_older_yard_wrote_of_a_start_is_read_with_what_it_did_not_know_l
 
 def test_values_keep_their_kinds() -> None:
     spec = a_job(on_failure=FailurePolicy.STOP)
-    assert through_json(JobSpec, spec).on_failure is FailurePolicy.STOP
+    assert through_json(JobSpec, spec).policy.on_failure is FailurePolicy.STOP
     assert through_json(ArrayRange, ArrayRange(((0, 9, 1), (20, 30, 2)))).pieces == ((0, 9, 1), (20, 30, 2))
     assert through_json(Outcome, Outcome(0, 1, reason=Reason.UNKNOWN)).reason is Reason.UNKNOWN
     assert isinstance(decode(AttemptId, ["j", 1, 2]), AttemptId)

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobyard.errors import NotFound
-from jobyard.model.job import ArrayRange, Command, FailurePolicy, GroupSpec, JobSpec, Lines, State
+from jobyard.model.job import ArrayRange, Command, GroupSpec, JobSpec, Lines, State
+from jobyard.model.policy import FailurePolicy
 from jobyard.model.task import AttemptId
 from jobyard.model.training import Training
 from tests.builders import a_group, a_job

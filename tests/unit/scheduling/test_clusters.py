@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobyard.model.job import Command, GroupSpec, Reason, Toleration
+from jobyard.model.job import Command, GroupSpec, Reason
+from jobyard.model.kubernetes import Toleration
 from jobyard.model.node import Foreign, Node, NodeState, Quota, Taint
 from jobyard.model.resources import DeviceSlice, Placement, Resources
 from jobyard.model.task import Slot

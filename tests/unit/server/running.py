@@ -21,6 +21,7 @@ from jobyard.server.journal import Journal
 from jobyard.server.loop import YardLoop
 from jobyard.server.snapshots import Snapshots
 from jobyard.wire.requests import CancelJob, SubmitJob
+from tests.builders import a_job
 
 NODE = "here"
 PATIENCE_SECONDS = 60.0
@@ -61,13 +62,13 @@ def a_batch(*lines: str, cpus: float = 0.1, **spec: Any) -> JobSpec:
     group = GroupSpec(
         Command(lines=Lines.of(list(lines))), completions=len(lines), resources=Resources(int(cpus * 1000))
     )
-    return JobSpec(**{"name": "batch", "groups": (group,), "workdir": "/tmp", "user": "ada", **spec})
+    return a_job(groups=(group,), **{"name": "batch", "workdir": "/tmp", "user": "ada", **spec})
 
 
 def an_array(line: str, last: int, **spec: Any) -> JobSpec:
     ids = ArrayRange(((0, last, 1),))
     group = GroupSpec(Command(shell=line), completions=len(ids), array=ids, resources=Resources(100))
-    return JobSpec(**{"name": "array", "groups": (group,), "workdir": "/tmp", "user": "ada", **spec})
+    return a_job(groups=(group,), **{"name": "array", "workdir": "/tmp", "user": "ada", **spec})
 
 
 @asynccontextmanager

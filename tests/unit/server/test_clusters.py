@@ -20,7 +20,8 @@ from jobyard.errors import NotFound, UserError
 from jobyard.executors import registry
 from jobyard.executors.fake import FakeMachine
 from jobyard.model.events import AttemptsAwaited, Awaited, NodeJoined
-from jobyard.model.job import JobSpec, Reason, SecretMount, State
+from jobyard.model.job import JobSpec, Reason, State
+from jobyard.model.kubernetes import SecretMount
 from jobyard.model.node import ClusterConfig, Node, NodeState
 from jobyard.model.task import AttemptId
 from jobyard.server.clusters import for_cluster, with_cluster
@@ -37,6 +38,7 @@ from jobyard.server.sending import may_travel
 from jobyard.server.views import job_view, task_views, why_view
 from jobyard.settings import ServerKnobs
 from jobyard.wire.requests import AddCluster, SubmitJob
+from tests.builders import with_words
 from tests.unit.server.fake_cluster import FakeCluster
 from tests.unit.server.running import RunningYard, a_batch, a_yard, an_array
 
@@ -191,7 +193,7 @@ async def test_a_job_on_a_cluster_runs_there_and_sends_no_tree(tmp_path: Path) -
         job = server.running.job(view["id"])
         assert {job.task(number).node for number in (0, 1)} <= {"lab/a", "lab/b"}
         assert [task.unit for task in task_views(server.loop.state, job, (), 9, 0)] == ["pod-0-1", "pod-1-1"]
-        assert job.spec.snapshot == ""
+        assert job.spec.staging.snapshot == ""
 
 
 async def test_a_job_that_names_no_cluster_never_goes_to_one(tmp_path: Path) -> None:
@@ -280,29 +282,29 @@ class RunningState:
 
 
 def test_a_secret_that_was_not_made_for_the_job_is_refused() -> None:
-    spec = replace(on_lab("true"), secrets=(SecretMount("shared-config", "file", "/run/x"),))
+    spec = with_words(on_lab("true"), secrets=(SecretMount("shared-config", "file", "/run/x"),))
     with pytest.raises(UserError, match="is not this job's"):
         for_cluster(spec, "lab")
-    ours = replace(spec, secrets=(SecretMount("yard-0123456789abcdef", "file", "/run/x"),))
-    assert for_cluster(ours, "lab").secrets == ours.secrets
+    ours = with_words(spec, secrets=(SecretMount("yard-0123456789abcdef", "file", "/run/x"),))
+    assert for_cluster(ours, "lab").kubernetes.secrets == ours.kubernetes.secrets
 
 
 def test_nothing_is_copied_to_a_cluster_and_machines_use_no_image() -> None:
     state = RunningState().of("lab")
     spec = a_batch("x", on="lab")
     with pytest.raises(UserError, match="--copy-forward: nothing is copied to or from a cluster"):
-        with_cluster(state, replace(spec, copy_forward=("a",)))
+        with_cluster(state, with_words(spec, copy_forward=("a",)))
     with pytest.raises(UserError, match="--copy-backwards: nothing is copied to or from a cluster"):
-        with_cluster(state, replace(spec, copy_back=("a",)))
+        with_cluster(state, with_words(spec, copy_back=("a",)))
     assert not may_travel(state, a_batch("x", on="lab"))
     note = "image 'demo' is not used: tasks run as plain processes on machines"
-    assert with_cluster(state, a_batch("x", image="demo")).notes == (note,)
-    assert with_cluster(state, a_batch("x", image="demo", notes=(note,))).notes == (note,)
-    assert with_cluster(state, a_batch("x", image="demo", notes=(note, "more"), on="lab")).notes == ("more",)
+    assert with_cluster(state, a_batch("x", image="demo")).submitter.notes == (note,)
+    assert with_cluster(state, a_batch("x", image="demo", notes=(note,))).submitter.notes == (note,)
+    assert with_cluster(state, a_batch("x", image="demo", notes=(note, "more"), on="lab")).submitter.notes == ("more",)
     both = a_batch("x", notes=("as processes",), cluster_notes=("as pods",))
-    assert with_cluster(state, both).notes == ("as processes",)
-    assert with_cluster(state, replace(both, on="lab")).notes == ("as pods",)
-    assert with_cluster(state, replace(both, on="lab", cluster_notes=())).notes == ()
+    assert with_cluster(state, both).submitter.notes == ("as processes",)
+    assert with_cluster(state, replace(both, on="lab")).submitter.notes == ("as pods",)
+    assert with_cluster(state, with_words(both, on="lab", cluster_notes=())).submitter.notes == ()
     with pytest.raises(UserError, match="a RayJob runs on a cluster only"):
         with_cluster(state, a_batch("x", kind="RayJob"))
 
@@ -445,5 +447,5 @@ async def test_taken_gpus_are_counted(tmp_path: Path) -> None:
 async def test_an_array_of_a_cluster_opens_piece_by_piece(tmp_path: Path) -> None:
     async with a_server(tmp_path) as server:
         await server.add()
-        view = await server.submit(replace(an_array("true", 99), on="lab", image="demo"))
+        view = await server.submit(with_words(an_array("true", 99), on="lab", image="demo"))
         assert await server.running.ended(view["id"]) is State.SUCCEEDED

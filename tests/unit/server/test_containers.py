@@ -12,11 +12,12 @@ from jobyard.engine.planner import Planner
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
 from jobyard.model import codec
+from jobyard.model.container import Mount, PortMapping
 from jobyard.model.events import ClusterAdded, NodeAdded
-from jobyard.model.job import JobSpec, Mount, PortMapping, Reason
+from jobyard.model.job import JobSpec, Reason
 from jobyard.model.node import ClusterConfig, Node, NodeConfig
 from jobyard.server.commands import checked_spec
-from tests.builders import a_job, a_node, joined, submitted
+from tests.builders import a_job, a_node, joined, submitted, with_words
 
 BARE = replace(a_node("bare"), runtime_problem="has neither docker nor podman in its PATH")
 ABLE = replace(a_node("able"), runtime="podman")
@@ -37,7 +38,7 @@ def decide(state: YardState) -> Planner:
 
 
 def a_contained_job(**other: Any) -> JobSpec:
-    return a_job(container=True, image="demo:1", workdir="/tmp", **other)
+    return a_job(on_machines=True, image="demo:1", workdir="/tmp", **other)
 
 
 def refusal(state: YardState, spec: JobSpec) -> str:
@@ -82,22 +83,22 @@ def test_a_job_whose_machine_lost_its_runtime_waits_and_is_told_why() -> None:
 
 def test_a_container_needs_an_image_and_a_directory_that_can_be_mounted() -> None:
     state = a_state(ABLE)
-    assert "--image" in refusal(state, a_job(container=True, workdir="/tmp"))
-    assert "begins with" in refusal(state, a_job(container=True, workdir="/tmp", image="-v"))
-    assert "--workdir" in refusal(state, a_job(container=True, workdir="/", image="demo:1"))
+    assert "--image" in refusal(state, a_job(on_machines=True, workdir="/tmp"))
+    assert "begins with" in refusal(state, a_job(on_machines=True, workdir="/tmp", image="-v"))
+    assert "--workdir" in refusal(state, a_job(on_machines=True, workdir="/", image="demo:1"))
 
 
 def test_with_a_container_nobody_says_that_the_image_is_not_used() -> None:
-    assert checked_spec(a_state(ABLE), a_contained_job()).notes == ()
-    assert len(checked_spec(a_state(ABLE), replace(a_contained_job(), container=False)).notes) == 1
+    assert checked_spec(a_state(ABLE), a_contained_job()).submitter.notes == ()
+    assert len(checked_spec(a_state(ABLE), with_words(a_contained_job(), on_machines=False)).submitter.notes) == 1
 
 
 def test_on_a_cluster_the_flag_means_nothing_and_that_is_said() -> None:
     state = a_state(BARE)
     handle(state, ClusterAdded(ClusterConfig("lab"), 0.0))
     spec = checked_spec(state, a_contained_job(on="lab"))
-    assert not spec.container
-    assert spec.notes == ("--container has no effect on a cluster: every task is in a container there",)
+    assert not spec.container.on_machines
+    assert spec.submitter.notes == ("--container has no effect on a cluster: every task is in a container there",)
 
 
 def test_what_a_container_has_survives_the_journal() -> None:

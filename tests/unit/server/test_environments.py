@@ -42,18 +42,19 @@ def a_yard(*specs: JobSpec) -> YardState:
 async def test_the_spec_has_a_name_in_place_of_the_variables_and_the_file_is_private(tmp_path: Path) -> None:
     spec = await kept(environments(tmp_path), SHELL)
     (file,) = files(tmp_path)
-    assert (spec.inherited_env, spec.environment) == ({}, file.name)
+    assert (spec.submitter.inherited_env, spec.submitter.environment) == ({}, file.name)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert "t0ken" not in file.read_text()
-    assert environments(tmp_path).read(spec.environment) == KEPT
+    assert environments(tmp_path).read(spec.submitter.environment) == KEPT
 
 
 async def test_jobs_of_one_shell_share_a_file_and_no_variables_need_none(tmp_path: Path) -> None:
     known = environments(tmp_path)
     assert await kept(known, SHELL) == await kept(known, SHELL)
-    assert (await kept(known, {**SHELL, "A": "1"})).environment != (await kept(known, SHELL)).environment
-    assert (await kept(known, {"YARD_TOKEN": "t0ken"})).environment == ""
+    other = await kept(known, {**SHELL, "A": "1"})
+    assert other.submitter.environment != (await kept(known, SHELL)).submitter.environment
+    assert (await kept(known, {"YARD_TOKEN": "t0ken"})).submitter.environment == ""
     assert len(files(tmp_path)) == 2
 
 
@@ -70,9 +71,9 @@ async def test_a_start_deletes_what_no_job_names_unless_jobs_may_be_missing(tmp_
     environments(tmp_path).sweep(a_yard(spec), 0.0, orphans=False)
     assert len(files(tmp_path)) == 3
     environments(tmp_path).sweep(a_yard(spec), 0.0, orphans=True)
-    assert [file.name for file in files(tmp_path)] == [spec.environment]
+    assert [file.name for file in files(tmp_path)] == [spec.submitter.environment]
     with pytest.raises(Rejected, match="submit it again"):
-        environments(tmp_path).read(left.environment)
+        environments(tmp_path).read(left.submitter.environment)
 
 
 async def test_it_goes_with_the_last_job_that_needs_it_some_time_after_the_end(
@@ -91,7 +92,7 @@ async def test_it_goes_with_the_last_job_that_needs_it_some_time_after_the_end(
     with pytest.raises(UserError, match=r"kept until 30d00h after its end; submit it again"):
         known.check_kept(state.jobs["job1"])
     again = await kept(known, SHELL)
-    assert known.read(again.environment) == KEPT
+    assert known.read(again.submitter.environment) == KEPT
 
 
 async def test_a_file_that_a_submit_is_about_to_use_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +102,7 @@ async def test_a_file_that_a_submit_is_about_to_use_stays(tmp_path: Path, monkey
     monkeypatch.setattr("jobyard.engine.job_record.JobRecord.is_final", True)
     async with known.kept(a_job(inherited_env=SHELL)) as spec:
         known.sweep(state, 99 * DAY, orphans=True)
-        assert known.read(spec.environment) == KEPT
+        assert known.read(spec.submitter.environment) == KEPT
 
 
 async def test_it_is_on_disk_before_the_job_may_be_acknowledged(
@@ -110,5 +111,5 @@ async def test_it_is_on_disk_before_the_job_may_be_acknowledged(
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")))
     async with environments(tmp_path).kept(a_job(inherited_env=SHELL)) as spec:
-        assert json.loads((tmp_path / "environments" / spec.environment).read_bytes())["PATH"] == "/bin"
-        assert [Path(path).name.split(".")[0] for path in synced] == [spec.environment, "environments"]
+        assert json.loads((tmp_path / "environments" / spec.submitter.environment).read_bytes())["PATH"] == "/bin"
+        assert [Path(path).name.split(".")[0] for path in synced] == [spec.submitter.environment, "environments"]

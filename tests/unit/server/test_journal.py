@@ -262,18 +262,19 @@ def test_rows_that_are_missing_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "body", "told"),
     [
-        (VERSION + 1, "[]", "its format is 2, ours 1"),
-        (VERSION, '[["JobPraised", {}]]', "no event 'JobPraised' is known here"),
-        (VERSION, '[["NodeLost", {"node": "n", "at": 1.0, "by": "x"}]]', "unknown field 'by'"),
+        (VERSION - 1, "[]", r"of an older yard \(its format is 1, ours 2"),
+        (VERSION + 1, "[]", r"of a newer yard \(its format is 3, ours 2"),
+        (VERSION, '[["JobPraised", {}]]', "of a newer yard .*no event 'JobPraised' is known here"),
+        (VERSION, '[["NodeLost", {"node": "n", "at": 1.0, "by": "x"}]]', "of a newer yard .*unknown field 'by'"),
     ],
 )
-def test_a_row_of_a_newer_yard_is_refused_with_the_way_out(tmp_path: Path, version: int, body: str, told: str) -> None:
+def test_a_row_of_another_yard_is_refused_with_the_way_out(tmp_path: Path, version: int, body: str, told: str) -> None:
     engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
     values = {"at": 1.0, "version": version, "events": body}
     stamp = {"checksum": row_checksum(version, 1.0, body), "jobs": jobs_column(None)}
     with engine.begin() as connection:
         connection.execute(insert(schema.journal).values(**values, **stamp))
-    with pytest.raises(UserError, match=f"row 1 of a newer yard .*{told}.*; start it with that version"):
+    with pytest.raises(UserError, match=f"row 1 {told}.*; start it with that version"):
         list(Journal(engine).rows())
 
 
@@ -282,12 +283,26 @@ def test_rows_from_before_checksums_are_stamped_as_they_are(tmp_path: Path) -> N
     with old.begin() as connection:
         migrate(connection, "0001")
         body = json.dumps([["NodeLost", {"node": "n", "at": 1.0}]])
-        rows = [{"at": float(n), "version": 1, "events": body} for n in range(2500)]
+        rows = [{"at": float(n), "version": VERSION, "events": body} for n in range(2500)]
         connection.execute(text("insert into journal (at, version, events) values (:at, :version, :events)"), rows)
     old.dispose()
     found = list(a_journal(tmp_path).rows())
     assert len(found) == 2500
     assert all((row.trouble, row.events, row.jobs) == ("", [NodeLost("n", 1.0)], None) for row in found)
+
+
+def test_tables_with_older_rows_are_left_as_they_are(tmp_path: Path) -> None:
+    old = create_engine(f"sqlite:///{tmp_path / 'yard.db'}")
+    with old.begin() as connection:
+        migrate(connection, "0003")
+        connection.execute(
+            text("insert into journal (at, version, events, checksum, jobs) values (1.0, 1, '[]', '', '')")
+        )
+    with pytest.raises(UserError, match="of an older yard"):
+        a_journal(tmp_path)
+    with old.connect() as connection:
+        assert connection.scalar(text("select version_num from alembic_version")) == "0003"
+    old.dispose()
 
 
 def test_opening_twice_changes_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import sys
 import tarfile
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -17,16 +16,17 @@ import pytest
 
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import SubmittedJob
-from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.job import Command, GroupSpec
 from jobyard.model.task import AttemptId
 from jobyard.server import result_collection
 from jobyard.server.result_collection import collect_results, tidy_up
+from tests.builders import a_job, with_words
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> SubmittedJob:
     groups = (GroupSpec(command=Command(argv=("true",))),)
-    return SubmittedJob("7", 7, JobSpec(name="j", groups=groups, results_dir=str(tmp_path / "home")))
+    return SubmittedJob("7", 7, a_job(groups=groups, name="j", results_dir=str(tmp_path / "home")))
 
 
 def an_attempt(mirror: Mirror, number: int, files: dict[str, str], out: str = "") -> AttemptId:
@@ -127,7 +127,8 @@ def test_a_kill_at_any_step_leaves_nothing_half_written_whoever_comes_next(
 ) -> None:
     for step in count():
         place = tmp_path / str(step)
-        mirror, home = Mirror(place / "mirror"), job._replace(spec=replace(job.spec, results_dir=str(place / "home")))
+        mirror = Mirror(place / "mirror")
+        home = job._replace(spec=with_words(job.spec, results_dir=str(place / "home")))
         for number in (1, 2):
             an_attempt(mirror, number, {"r": f"{number}", "d/same": "s", "d/e/f": "f" * number}, out=f"said {number}")
         is_done = ends_before(step, lambda: collect_results(mirror, home, AttemptId("7", 0, 1)))  # noqa: B023

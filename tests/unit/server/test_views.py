@@ -22,7 +22,7 @@ from jobyard.server.dry_run import dry_run
 from jobyard.server.routes.events import without_secrets
 from jobyard.server.views import job_view, node_view, shown, slots_by_place, task_numbers, task_views, why_view
 from jobyard.wire.requests import SubmitJob
-from tests.builders import a_group, a_job, a_node, joined, submitted
+from tests.builders import a_group, a_job, a_node, joined, submitted, with_words
 from tests.unit.server.running import a_batch, a_yard
 
 SECRETS = {"API_TOKEN": "hush", "db_password": "hush", "AWS_SECRET_ACCESS_KEY": "hush", "HF_TOKEN": "hush"}
@@ -225,7 +225,7 @@ async def test_objects_for_kubernetes_are_shown_and_nothing_is_submitted(tmp_pat
         assert plan.rendered.startswith("apiVersion: batch/v1\nkind: Job\n")
         assert "shells" not in plan.rendered
         with pytest.raises(UserError, match="has no image"):
-            dry_run(yard.loop, SubmitJob(replace(spec, image=""), dry_run=True, render=True))
+            dry_run(yard.loop, SubmitJob(with_words(spec, image=""), dry_run=True, render=True))
         with pytest.raises(UserError, match="the yard knows no Kubernetes cluster; run: yard clusters add"):
             dry_run(yard.loop, SubmitJob(spec, dry_run=True))
         assert (yard.loop.seq, yard.loop.state.jobs) == (seq, {})

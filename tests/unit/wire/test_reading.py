@@ -35,6 +35,6 @@ def test_what_is_only_nearly_json_is_refused_in_one_sentence(raw: bytes, words: 
 
 
 def test_a_number_too_large_for_its_field_is_refused() -> None:
-    spec = {"name": "x", "groups": [], "timeout_seconds": 10**400}
+    spec = {"name": "x", "groups": [], "policy": {"timeout_seconds": 10**400}}
     with pytest.raises(UserError, match="timeout_seconds"):
         read(SubmitJob, json.dumps({"spec": spec}).encode())

@@ -34,9 +34,9 @@ def spec_to_deploy(file: str, context: SubmitContext, cluster: str) -> JobSpec:
         raise UserError(f"--filename: {file!r} is not a file")
     with _as_document(file) as path:
         spec = spec_from_file(path, Overrides(on=cluster), context)
-    if not spec.manifest:
+    if not spec.kubernetes.manifest:
         raise UserError(f"{file}: it is no Kubernetes object; deploy takes a Pod, a Job or a PyTorchJob")
-    spec = replace(spec, inherited_env={})
+    spec = spec.with_shell({})
     if spec.elastic is None:
         return spec
     return replace(spec, training=replace(spec.training or Training(), preemptible=True))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jobyard.compat.kubeprofiler.flags import RunFlags
 from jobyard.errors import UserError
-from jobyard.model.job import Mount
+from jobyard.model.container import Mount
 
 DATASETS = "datasets"  # in the home directory: what KubeProfiler mounts as /data without being asked
 FLAGS = {"/custom": "--custom_dir", "/snapshots": "--snapshots_dir"}

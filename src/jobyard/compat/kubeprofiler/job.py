@@ -8,8 +8,12 @@ from collections.abc import Mapping
 from jobyard.compat.kubeprofiler.directories import Directories, command_of, directories_of, words_inside
 from jobyard.compat.kubeprofiler.flags import RunFlags
 from jobyard.manifests.overrides import parse_name, parse_on
-from jobyard.model.job import Command, GroupSpec, JobSpec, PortMapping
+from jobyard.model.container import ContainerSpec, PortMapping
+from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.policy import RunPolicy
 from jobyard.model.resources import Resources
+from jobyard.model.staging import Staging
+from jobyard.model.submitter import Submitter
 from jobyard.model.training import ALL, Elastic, Training
 
 SOURCE = "kubeprofiler"
@@ -23,19 +27,18 @@ def spec_of(flags: RunFlags, here: str, environ: Mapping[str, str], user: str) -
     return JobSpec(
         name=parse_name(flags.job_name, "job_name"),
         groups=(group,),
-        priority=flags.priority,
         on=HERE if flags.on is None else parse_on(flags.on, "--on"),
-        no_copy=flags.on is not None,
         env=directories.env_inside if flags.container else directories.env,
-        inherited_env=dict(environ),
         workdir=directories.custom or here,
-        user=user,
-        source=SOURCE,
-        image=flags.image_name,
-        container=flags.container,
-        mounts=directories.mounts if flags.container else (),
-        ports=tuple(PortMapping(*ports) for ports in flags.port_mapping) if flags.container else (),
-        notes=notes_of(flags, directories, group.command.argv[0]),
+        policy=RunPolicy(priority=flags.priority),
+        submitter=Submitter(
+            user,
+            source=SOURCE,
+            inherited_env=dict(environ),
+            notes=notes_of(flags, directories, group.command.argv[0]),
+        ),
+        staging=Staging(no_copy=flags.on is not None),
+        container=container_of(flags, directories),
         training=Training(
             epochs=flags.max_epochs,
             batch_size=flags.batch_size,
@@ -44,6 +47,13 @@ def spec_of(flags: RunFlags, here: str, environ: Mapping[str, str], user: str) -
         ),
         elastic=None if flags.is_single_gpu else Elastic(gpus=(1, ALL)),
     )
+
+
+def container_of(flags: RunFlags, directories: Directories) -> ContainerSpec:
+    if not flags.container:
+        return ContainerSpec(flags.image_name)
+    ports = tuple(PortMapping(*ports) for ports in flags.port_mapping)
+    return ContainerSpec(flags.image_name, on_machines=True, mounts=directories.mounts, ports=ports)
 
 
 def _argv(flags: RunFlags, directories: Directories, here: str, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -15,7 +15,10 @@ from jobyard.manifests.arrays import parse_array
 from jobyard.manifests.batch import physical_lines
 from jobyard.manifests.overrides import parse_copied
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
+from jobyard.model.policy import RunPolicy
 from jobyard.model.resources import Resources
+from jobyard.model.staging import Staging
+from jobyard.model.submitter import Submitter
 
 RESULTS = "job_results"
 SOURCE = "ml-scheduler"
@@ -129,12 +132,13 @@ def _spec(name: str, group: GroupSpec, copies: Copies, on: str, context: BatchCo
         groups=(group,),
         on=on,
         workdir=context.here if sends else context.empty,
-        user=context.user,
-        source=SOURCE,
-        overcommit=True,
-        copy_forward=() if sends == ["."] else tuple(sends),  # a named path is sent even if an ignore file names it
-        copy_back=tuple(brings) or NOTHING,
-        results_dir=os.path.join(context.here, RESULTS),
+        policy=RunPolicy(overcommit=True),
+        submitter=Submitter(context.user, source=SOURCE),
+        staging=Staging(
+            copy_forward=() if sends == ["."] else tuple(sends),  # a named path is sent even if an ignore file names it
+            copy_back=tuple(brings) or NOTHING,
+            results_dir=os.path.join(context.here, RESULTS),
+        ),
     )
 
 

@@ -49,7 +49,7 @@ class Admission:
         """Raises UserError in the cluster's words. What jobs of that kind need to be followed is watched afterwards."""
         api = await self._link.ready()
         kind = kind_of(job.spec)
-        if job.spec.manifest or job.spec.volumes or job.spec.secrets:
+        if job.spec.kubernetes.manifest or job.spec.kubernetes.volumes or job.spec.kubernetes.secrets:
             own = own_things(self._link.account, self._watches.pods_in(api.namespace), self._config.storage)
             refuse_forbidden(job, self._config, own)
         await secrets.refuse_taken(api, job.spec)
@@ -96,7 +96,7 @@ class Admission:
 def _needed_by(spec: JobSpec, kind: Kind) -> list[Right]:
     """Rights that not every job needs. Those on what operators bring are asked for when that is first watched."""
     return [
-        *(secrets.NEEDED if spec.secrets else ()),
+        *(secrets.NEEDED if spec.kubernetes.secrets else ()),
         *(STOPPING if spec.training is not None else ()),
         *(rights_on(kind) if kind.name == "Pod" else ()),
     ]

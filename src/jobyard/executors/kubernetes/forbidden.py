@@ -15,7 +15,7 @@ from jobyard.errors import UserError
 from jobyard.executors.kubernetes.kinds import kind_of
 from jobyard.executors.kubernetes.raw import templates_of
 from jobyard.executors.protocol import SubmittedJob
-from jobyard.model.job import SECRET_NAME
+from jobyard.model.kubernetes import SECRET_NAME
 from jobyard.model.node import ClusterConfig
 
 Object = dict[str, Any]
@@ -64,15 +64,15 @@ def own_things(account: str, pods: Iterable[Object], storage: str) -> Own:
 
 def refuse_forbidden(job: SubmittedJob, config: ClusterConfig, own: Own) -> None:
     """Raises UserError in one sentence that names the field."""
-    for volume in job.spec.volumes:
+    for volume in job.spec.kubernetes.volumes:
         _refuse_claim("--volume", volume.claim, own)
-    for mount in job.spec.secrets:
+    for mount in job.spec.kubernetes.secrets:
         if not mount.is_made_for_a_job:
             raise UserError(f"secrets: Secret {mount.name!r} was not made for this job; use --mount-secret FILE=PATH")
-    if job.spec.manifest:
+    if job.spec.kubernetes.manifest:
         kind = kind_of(job.spec)
         try:
-            manifest = json.loads(job.spec.manifest)
+            manifest = json.loads(job.spec.kubernetes.manifest)
             said = (manifest["apiVersion"], manifest["kind"])
             templates = templates_of(manifest) if said == (kind.api_version, kind.name) else []
             if not templates or not all(isinstance(each["spec"], dict) for each in templates):

@@ -101,8 +101,8 @@ def merged(seen: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 
 def kind_of(spec: JobSpec) -> Kind:
     """Of the object that a job becomes."""
-    if spec.kind:
-        return KINDS[spec.kind]
+    if spec.kubernetes.kind:
+        return KINDS[spec.kubernetes.kind]
     return KINDS["JobSet" if needs_jobset(spec) else "Job"]
 
 
@@ -140,7 +140,7 @@ def _task_of_pytorchjob(spec: JobSpec, labels: Mapping[str, str]) -> int | None:
     index = _number(labels, "training.kubeflow.org/replica-index")
     if index is None or not kind:
         return None
-    if not spec.manifest:
+    if not spec.kubernetes.manifest:
         return index if kind == MASTER else index + 1
     group = _group(spec, lambda each: each.name == kind)
     return spec.offsets[group] + index if group is not None and index < spec.groups[group].count else None

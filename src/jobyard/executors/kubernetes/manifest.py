@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 from jobyard.agent_protocol.exit_codes import PREEMPTED_EXIT_CODE
@@ -28,7 +27,8 @@ from jobyard.executors.kubernetes.reporting import sdk_map
 from jobyard.executors.kubernetes.tables import files_of, tables_of
 from jobyard.executors.kubernetes.variables import Pod
 from jobyard.executors.protocol import SubmittedJob
-from jobyard.model.job import FailurePolicy, GroupSpec, JobSpec
+from jobyard.model.job import GroupSpec, JobSpec
+from jobyard.model.policy import FailurePolicy
 from jobyard.model.training import Size
 
 Object = dict[str, Any]
@@ -58,7 +58,7 @@ def objects_of(
     checkpoints and results, `queue` one of Kueue's. Raises UserError with one sentence where Kubernetes cannot run it.
     """
     site = Site(namespace, yard_id, storage, queue)
-    if job.spec.manifest:
+    if job.spec.kubernetes.manifest:
         return [raw_object(job, attempt, site, size)]
     if size is not None:
         job = job._replace(spec=job.spec.sized(size))
@@ -136,7 +136,7 @@ def is_one_attempt(spec: JobSpec) -> bool:
 def is_retried_there(spec: JobSpec) -> bool:
     """Does Kubernetes replace single pods by itself? In an array only where that was asked for: otherwise the lost task
     gets a Job of its own, and a pod can be told its attempt without a shell."""
-    return not is_one_attempt(spec) and (spec.retries > 0 or kind_of(spec).name == "JobSet")
+    return not is_one_attempt(spec) and (spec.policy.retries > 0 or kind_of(spec).name == "JobSet")
 
 
 def _task_spec(pod: Pod) -> Object:
@@ -147,8 +147,8 @@ def _task_spec(pod: Pod) -> Object:
         "backoffLimit": 0,
         "podReplacementPolicy": "Failed",
     }
-    if pod.spec.deadline_seconds is not None:
-        found["activeDeadlineSeconds"] = math.ceil(pod.spec.deadline_seconds)
+    if pod.spec.policy.deadline_seconds is not None:
+        found["activeDeadlineSeconds"] = math.ceil(pod.spec.policy.deadline_seconds)
     return {**found, "template": pod_template(pod)}
 
 
@@ -192,8 +192,8 @@ def _job_spec(pod: Pod) -> Object:
     }
     if pod.is_jobset:
         found["maxFailedIndexes"] = 0
-    if spec.deadline_seconds is not None:
-        found["activeDeadlineSeconds"] = math.ceil(spec.deadline_seconds)
+    if spec.policy.deadline_seconds is not None:
+        found["activeDeadlineSeconds"] = math.ceil(spec.policy.deadline_seconds)
     if pod.is_retried:
         found["podFailurePolicy"] = {"rules": _rules(pod)}
     return {**found, "template": pod_template(pod)}
@@ -201,7 +201,7 @@ def _job_spec(pod: Pod) -> Object:
 
 def _parallelism(spec: JobSpec, group: GroupSpec) -> int:
     at_once = min(group.completions, group.parallelism or group.completions)
-    return at_once if spec.limit is None or needs_jobset(spec) else min(at_once, spec.limit)
+    return at_once if spec.policy.limit is None or needs_jobset(spec) else min(at_once, spec.policy.limit)
 
 
 def _retries(pod: Pod) -> int:
@@ -209,7 +209,7 @@ def _retries(pod: Pod) -> int:
     failed for the last time is not begun anew before ten seconds: by then the yard has ended the whole."""
     if not pod.is_retried:
         return 0
-    return pod.spec.retries + (LOST_MOST if pod.is_jobset else 0)
+    return pod.spec.policy.retries + (LOST_MOST if pod.is_jobset else 0)
 
 
 def _rules(pod: Pod) -> list[Object]:
@@ -220,7 +220,7 @@ def _rules(pod: Pod) -> list[Object]:
     if spec.training is not None:
         codes = {"containerName": container, "operator": "In", "values": [PREEMPTED_EXIT_CODE]}
         rules.append({"action": "Ignore", "onExitCodes": codes})
-    if not spec.retries:
+    if not spec.policy.retries:
         codes = {"containerName": container, "operator": "NotIn", "values": list(SIGNALLED)}
         rules.append({"action": "FailIndex", "onExitCodes": codes})
     return rules
@@ -260,12 +260,12 @@ _MAKERS = {"Job": _job, "JobSet": _jobset, "PyTorchJob": pytorchjob.object_of, "
 
 def _without_shell(spec: JobSpec) -> JobSpec:
     """The submitting shell's variables stay on its machine."""
-    return replace(spec, inherited_env={})
+    return spec.with_shell({})
 
 
 def _refuse(spec: JobSpec, kind: str) -> None:
     named = f"job {spec.name!r}"
-    if not spec.image:
+    if not spec.container.image:
         raise UserError(
             f"{named} has no image, and on Kubernetes every task runs in one; write image: in its manifest, or --image"
         )
@@ -286,15 +286,15 @@ def _refuse(spec: JobSpec, kind: str) -> None:
 
 def _refuse_in_jobset(spec: JobSpec, named: str) -> None:
     """What only one Job can do: a JobSet ends with the first of its Jobs that fails, and does not count over them."""
-    if spec.on_failure is FailurePolicy.CONTINUE or spec.max_fails:
-        asked = "max_fails" if spec.max_fails else "on_failure: continue"
+    if spec.policy.on_failure is FailurePolicy.CONTINUE or spec.policy.max_fails:
+        asked = "max_fails" if spec.policy.max_fails else "on_failure: continue"
         raise UserError(
             f"{named}: {asked} needs one group with count 1 on Kubernetes:"
             " a JobSet stops when one of its Jobs has failed"
         )
     at_once = sum(group.count * _parallelism(spec, group) for group in spec.groups)
-    if spec.limit is not None and spec.limit < at_once:
+    if spec.policy.limit is not None and spec.policy.limit < at_once:
         raise UserError(
-            f"{named}: a limit of {spec.limit} tasks over groups or replicas is more than JobSet can count;"
+            f"{named}: a limit of {spec.policy.limit} tasks over groups or replicas is more than JobSet can count;"
             " give the groups a parallelism instead"
         )

@@ -106,17 +106,18 @@ def annotations_of(job: SubmittedJob) -> dict[str, str]:
     """For people who look with kubectl. The shell's variables are nowhere among them."""
     spec = job.spec
     commands = dict.fromkeys(str(group.command) for group in spec.groups)
-    said = {NAME: spec.name, USER: spec.user, WORKDIR: spec.workdir, COMMAND: "; ".join(commands)}
+    said = {NAME: spec.name, USER: spec.submitter.user, WORKDIR: spec.workdir, COMMAND: "; ".join(commands)}
     return {key: _cut(value) for key, value in (said | origin_of(spec)).items() if value}
 
 
 def origin_of(spec: JobSpec) -> dict[str, str]:
     """Who submitted it and where, and which source its image was made from."""
+    who, git = spec.submitter, spec.container.git
     said = {
-        SUBMITTED_BY: f"{spec.user}@{spec.host}" if spec.host else "",
-        COMMIT: (spec.git.commit + ("+changes" if spec.git.is_dirty else "")) if spec.git else "",
-        BRANCH: spec.git.branch if spec.git else "",
-        DIGEST: spec.image.partition("@")[2],
+        SUBMITTED_BY: f"{who.user}@{who.host}" if who.host else "",
+        COMMIT: (git.commit + ("+changes" if git.is_dirty else "")) if git else "",
+        BRANCH: git.branch if git else "",
+        DIGEST: spec.container.image.partition("@")[2],
     }
     return {key: _cut(value) for key, value in said.items() if value}
 

@@ -11,7 +11,8 @@ from jobyard.executors.kubernetes.kinds import kind_of
 from jobyard.executors.kubernetes.tables import DIRECTORY
 from jobyard.executors.kubernetes.variables import Pod, command_of, variables_of
 from jobyard.kubernetes.gpus import GPU
-from jobyard.model.job import GroupSpec, Toleration
+from jobyard.model.job import GroupSpec
+from jobyard.model.kubernetes import Toleration
 from jobyard.model.resources import Resources
 
 Object = dict[str, Any]
@@ -26,7 +27,7 @@ def pod_template(pod: Pod) -> Object:
     variables = variables_of(pod)
     container: Object = {
         "name": CONTAINERS.get(pod.kind) or names.kind_name(group),
-        "image": spec.image,
+        "image": spec.container.image,
         "command": command_of(pod, variables),
         "env": variables.env,
         "resources": resources_of(group),
@@ -34,15 +35,15 @@ def pod_template(pod: Pod) -> Object:
     }
     inside: Object = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": math.ceil(spec.grace_seconds),
+        "terminationGracePeriodSeconds": math.ceil(spec.policy.grace_seconds),
         "automountServiceAccountToken": False,  # a task has no business with the API server
         "enableServiceLinks": False,  # or every service of the namespace puts its variables among ours
-        **({"initContainers": [reporting.sidecar(spec.image)]} if pod.is_training else {}),
+        **({"initContainers": [reporting.sidecar(spec.container.image)]} if pod.is_training else {}),
         "containers": [container],
         "volumes": volumes,
     }
-    if spec.timeout_seconds is not None:
-        inside["activeDeadlineSeconds"] = math.ceil(spec.timeout_seconds)
+    if spec.policy.timeout_seconds is not None:
+        inside["activeDeadlineSeconds"] = math.ceil(spec.policy.timeout_seconds)
     if spec.gang and spec.size > 1 and pod.kind == "Job":
         inside["subdomain"] = pod.name  # the others see to it themselves
     if group.node_selector:
@@ -93,7 +94,7 @@ def _metadata(pod: Pod) -> Object:
     if pod.number is not None and pod.kind == "Job":
         labels[names.TASK] = str(pod.number)
     metadata: Object = {"labels": labels}
-    if pod.spec.git is not None:
+    if pod.spec.container.git is not None:
         metadata["annotations"] = names.origin_of(pod.spec)
     if pod.spec.elastic is not None:
         size = pod.spec.training_size
@@ -131,8 +132,8 @@ def _volumes(pod: Pod) -> tuple[list[Object], list[Object]]:
     if pod.is_training:
         volumes += reporting.volumes(pod.name)
         mounts += reporting.mounts()
-    own_volumes, own_mounts = storage.claims(pod.spec.volumes)
-    secret_volumes, secret_mounts = storage.secrets(pod.spec.secrets)
+    own_volumes, own_mounts = storage.claims(pod.spec.kubernetes.volumes)
+    secret_volumes, secret_mounts = storage.secrets(pod.spec.kubernetes.secrets)
     return [*volumes, *own_volumes, *secret_volumes], [*mounts, *own_mounts, *secret_mounts]
 
 

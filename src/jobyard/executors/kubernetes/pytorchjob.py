@@ -31,8 +31,8 @@ def object_of(pods: list[Pod]) -> Object:
         "cleanPodPolicy": "None",  # who has ended can still be read
         "ttlSecondsAfterFinished": KEPT_SECONDS,
     }
-    if spec.deadline_seconds is not None:
-        policy["activeDeadlineSeconds"] = math.ceil(spec.deadline_seconds)
+    if spec.policy.deadline_seconds is not None:
+        policy["activeDeadlineSeconds"] = math.ceil(spec.policy.deadline_seconds)
     replicas = {"Master": _replicas(pod._replace(number=0), 1)}
     if spec.size > 1:
         replicas["Worker"] = _replicas(pod, spec.size - 1)

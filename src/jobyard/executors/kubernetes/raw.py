@@ -42,7 +42,7 @@ _NAMES: dict[str, Callable[[SubmittedJob, int], str]] = {
 def raw_object(job: SubmittedJob, attempt: int, site: names.Site, size: Size | None = None) -> Object:
     """The user's object as one attempt of the job. Raises UserError where it names another namespace."""
     spec, kind = job.spec, kind_of(job.spec)
-    made: Object = json.loads(spec.manifest)
+    made: Object = json.loads(spec.kubernetes.manifest)
     if spec.elastic is not None and spec.elastic.gpus:
         made = resized(made, spec, size.gpus if size is not None else spec.groups[0].resources.gpus)
     if kind.name == "RayJob":

@@ -67,7 +67,8 @@ def object_of(pods: list[Pod]) -> Object:
             ],
         },
     }
-    limits = [each for each in (head.spec.timeout_seconds, head.spec.deadline_seconds) if each is not None]
+    policy = head.spec.policy
+    limits = [each for each in (policy.timeout_seconds, policy.deadline_seconds) if each is not None]
     if limits:
         spec["activeDeadlineSeconds"] = math.ceil(min(limits))
     return {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": head.name}, "spec": spec}
@@ -127,7 +128,7 @@ def _submitter(head: Pod) -> Object:
     labels |= {names.OBJECT: head.name, names.GROUP: SUBMITTER}
     container = {
         "name": "ray-job-submitter",
-        "image": head.spec.image,
+        "image": head.spec.container.image,
         "resources": {"requests": amounts(_beside_head(head.group.resources))},
     }
     inside = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [container]}

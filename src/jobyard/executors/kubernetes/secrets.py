@@ -66,5 +66,5 @@ async def remove(api: Api, spec: JobSpec) -> None:
 
 
 def _paths(api: Api, spec: JobSpec) -> list[str]:
-    names = dict.fromkeys(each.name for each in spec.secrets if each.is_made_for_a_job)
+    names = dict.fromkeys(each.name for each in spec.kubernetes.secrets if each.is_made_for_a_job)
     return [object_path("v1", "configmaps", api.namespace, name) for name in names]

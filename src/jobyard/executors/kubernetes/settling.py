@@ -168,7 +168,7 @@ class Settling:
         await self._carrying.carry_out(api, held, steps)
         with suppress(KeyError):  # a job that nobody knows any more
             spec = self._yard.job(held.id).spec
-            if spec.secrets and spec.cluster == self._config.id:
+            if spec.kubernetes.secrets and spec.cluster == self._config.id:
                 await self._let_go_of_secrets(api, held, spec)
 
     async def _let_go_of_secrets(self, api: Api, held: HeldJob, spec: JobSpec) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobyard.model.job import SecretMount, Volume
+from jobyard.model.kubernetes import SecretMount, Volume
 
 Object = dict[str, Any]
 DIRECTORY = "/yard"

@@ -166,7 +166,7 @@ class _Teller:
                 else:
                     yield self._vanished(each)
         elif meaning.state in ENDED:
-            is_gang = self._unit.kind.name == "PyTorchJob" and not self._wanted.spec.manifest
+            is_gang = self._unit.kind.name == "PyTorchJob" and not self._wanted.spec.kubernetes.manifest
             if is_gang and meaning.state is State.FAILED and (pod is None or not is_over(pod)):
                 yield from self._fails_with_others(each, pod, meaning)
             else:
@@ -197,7 +197,8 @@ class _Teller:
 
     def _has_lost_its_head(self, each: LiveAttempt, pod: Object | None) -> bool:
         """A Ray cluster outlives its workers, and not its head. One that a user wrote does as it says."""
-        is_head = self._unit.kind.name == "RayJob" and not self._wanted.spec.manifest and each.attempt.task == 0
+        is_ray = self._unit.kind.name == "RayJob" and not self._wanted.spec.kubernetes.manifest
+        is_head = is_ray and each.attempt.task == 0
         return is_head and each.is_running and (pod is None or not self._observed.is_here(pod))
 
     def _vanished(self, each: LiveAttempt) -> End:

@@ -84,7 +84,7 @@ def units_of(
 
 def is_ours(spec: JobSpec) -> bool:
     """Is the object written by us, so that one of its tasks can have a Job of its own?"""
-    return not spec.manifest and not kind_of(spec).by_object
+    return not spec.kubernetes.manifest and not kind_of(spec).by_object
 
 
 def knows_attempts(spec: JobSpec) -> bool:

@@ -165,7 +165,7 @@ def _add_places(found: Variables, pod: Pod) -> None:
     found.literal("YARD_ERROR_FILE", ERROR_FILE)
     found.literal("YARD_CHECKPOINT_DIR", storage.CHECKPOINTS)
     found.literal("YARD_OUTPUT_DIR", storage.OUTPUT)
-    if pod.spec.source == "aichor":
+    if pod.spec.submitter.source == "aichor":
         found.literal("AICHOR_OUTPUT_PATH", f"{storage.OUTPUT}/")
     if pod.is_training:
         found.field("NODELIST", NODE)

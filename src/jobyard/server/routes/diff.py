@@ -17,7 +17,7 @@ async def get_diff(request: Request, selector: Selector) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         job = selected(yard, selector)
-        if job.spec.git is None:
+        if job.spec.container.git is None:
             raise NotFound(f"job {job.id} has no diff: its image was not built by `yard`")
         # Bytes, not JSON: a file of the tree need not be UTF-8.
-        return Response(job.spec.git.diff.encode("utf-8", "surrogateescape"), media_type="text/x-diff")
+        return Response(job.spec.container.git.diff.encode("utf-8", "surrogateescape"), media_type="text/x-diff")

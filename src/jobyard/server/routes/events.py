@@ -64,4 +64,4 @@ def without_secrets(item: Event) -> Event:
     spec = item.spec
     groups = tuple(replace(group, env={n: shown(n, v) for n, v in group.env.items()}) for group in spec.groups)
     env = {name: shown(name, value) for name, value in spec.env.items()}
-    return replace(item, spec=replace(spec, inherited_env={}, environment="", env=env, groups=groups), key="")
+    return replace(item, spec=replace(spec.with_shell({}), env=env, groups=groups), key="")

@@ -55,7 +55,8 @@ async def list_jobs(
     known = yard.loop.state.unfinished if unfinished else yard.loop.state.jobs
     with yard.lifetime.request():
         jobs = sorted(known.values(), key=lambda job: -job.number)
-        found = [job for job in jobs if (not user or job.spec.user == user) and (not wanted or job.state in wanted)]
+        own = (job for job in jobs if not user or job.spec.submitter.user == user)
+        found = [job for job in own if not wanted or job.state in wanted]
         if not everything:
             # Jobs that have not ended, and those that ended last.
             found = [job for index, job in enumerate(found) if not job.is_final or index < 10]

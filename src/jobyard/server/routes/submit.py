@@ -42,7 +42,7 @@ async def submit_job(request: Request, asked: Annotated[SubmitJob, takes(SubmitJ
     sends = may_travel(yard.loop.state, asked.spec)
     asked = replace(asked, spec=submitted_by(caller, asked.spec))
     if sends and not caller.is_owner:
-        asked = replace(asked, spec=replace(asked.spec, notes=(*asked.spec.notes, NOTHING_SENT)))
+        asked = replace(asked, spec=asked.spec.with_notes(NOTHING_SENT))
     with yard.lifetime.request():
         if not yard.loop.executors:
             ways = "yard clusters add, or yard nodes add HOST"
@@ -93,7 +93,7 @@ async def _checked_after_news(yard: Yard, spec: JobSpec) -> JobSpec:
 async def _ask_for_runtimes(yard: Yard, spec: JobSpec) -> None:
     """Ask machines for a container runtime, only where a job wants one and none is known."""
     asked = machines_for(yard.loop.state, spec)
-    if not spec.container or any(node.runtime for node in asked):
+    if not spec.container.on_machines or any(node.runtime for node in asked):
         return
     executors = [executor for node in asked if (executor := yard.loop.executor_of(node.id))]
     await asyncio.gather(*(executor.check(SubmittedJob(NO_ID, 0, spec)) for executor in executors))

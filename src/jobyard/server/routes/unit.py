@@ -48,7 +48,7 @@ def _on_cluster(yard: Yard, job: JobRecord, task: Task) -> UnitView:
         cluster=config.id,
         namespace=namespace_of(config, yard.loop.executor_of(config.id)),
         pod=task.unit,
-        container="" if spec.manifest or spec.kind else kind_name(group),
+        container="" if spec.kubernetes.manifest or spec.kubernetes.kind else kind_name(group),
         kubeconfig=config.kubeconfig,
         context=config.context,
     )

@@ -39,7 +39,7 @@ class PlayedApi:
 
 
 def build(job: SubmittedJob, key: UnitKey, namespace: str) -> list[Object]:
-    return [{"name": job.spec.name, "image": job.spec.image, "namespace": namespace}]
+    return [{"name": job.spec.name, "image": job.spec.container.image, "namespace": namespace}]
 
 
 def an_admission(api: PlayedApi) -> Admission:

@@ -7,10 +7,12 @@ import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders import a_job
 from tests.unit.executors.kubernetes.stand_in import NODE, PlayedPod, expanded, files_of, pods_of
 
 from jobyard.executors.environment import job_environment, task_command, task_environment
@@ -66,8 +68,8 @@ def played_alone(job: SubmittedJob, number: int, attempt: int) -> dict[str, str]
         return pod.run({}, Path(directory))
 
 
-def submitted(*groups: GroupSpec, **spec: object) -> SubmittedJob:
-    return SubmittedJob("5e7a11ce", 7, JobSpec("demo", groups, image="demo", **spec))  # type: ignore[arg-type]
+def submitted(*groups: GroupSpec, **spec: Any) -> SubmittedJob:
+    return SubmittedJob("5e7a11ce", 7, a_job(groups=groups, **{"name": "demo", "image": "demo", **spec}))
 
 
 def an_array(text: str, **spec: object) -> SubmittedJob:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.builders import a_job
+from tests.builders import a_job, with_words
 from tests.unit.executors.kubernetes.written import body, written
 
 from jobyard.errors import UserError
@@ -19,7 +19,8 @@ from jobyard.executors.kubernetes.kinds import KINDS
 from jobyard.executors.kubernetes.manifest import objects_of
 from jobyard.executors.kubernetes.raw import templates_of
 from jobyard.executors.protocol import SubmittedJob
-from jobyard.model.job import JobSpec, SecretMount, Volume
+from jobyard.model.job import JobSpec
+from jobyard.model.kubernetes import SecretMount, Volume
 from jobyard.model.node import ClusterConfig
 from jobyard.model.training import Training
 
@@ -41,9 +42,9 @@ def refused(spec: JobSpec, config: ClusterConfig = CLUSTER, own: Own = OWN) -> s
 def changed(kind: str, change: dict[str, Any], last: bool = False, **metadata: Any) -> JobSpec:
     """An object of a user in which the pods of one template have these fields more."""
     spec = written(kind, **metadata)
-    manifest = json.loads(spec.manifest)
+    manifest = json.loads(spec.kubernetes.manifest)
     templates_of(manifest)[-1 if last else 0]["spec"].update(change)
-    return replace(spec, manifest=json.dumps(manifest))
+    return with_words(spec, manifest=json.dumps(manifest))
 
 
 def volume(**source: Any) -> dict[str, Any]:
@@ -154,9 +155,9 @@ def test_an_object_belongs_to_nobody_else_and_a_pod_poses_as_no_controllers() ->
 def test_labels_and_annotations_of_the_yard_are_the_yards_alone() -> None:
     forged = {"jobyard.dev/task": "3", "jobyard.dev/component": "server", "team": "a"}
     spec = written("Job", labels=forged, annotations={"jobyard.dev/workers": "9", "note": "x"})
-    manifest = json.loads(spec.manifest)
+    manifest = json.loads(spec.kubernetes.manifest)
     templates_of(manifest)[0]["metadata"] = {"labels": forged}
-    (made,) = objects_of(SubmittedJob("5e7a11ce", 7, replace(spec, manifest=json.dumps(manifest))), 1, "team")
+    (made,) = objects_of(SubmittedJob("5e7a11ce", 7, with_words(spec, manifest=json.dumps(manifest))), 1, "team")
     for metadata in (made["metadata"], templates_of(made)[0]["metadata"]):
         assert metadata["labels"]["team"] == "a"
         assert not {"jobyard.dev/task", "jobyard.dev/component"} & metadata["labels"].keys()
@@ -167,7 +168,7 @@ def test_labels_and_annotations_of_the_yard_are_the_yards_alone() -> None:
     "text", ["{", "[]", "3", '{"kind":"Job"}', "[" * 100_000, '{"apiVersion":"v1","kind":"Secret"}']
 )
 def test_a_manifest_that_is_not_of_its_kind_is_refused(text: str) -> None:
-    assert refused(replace(written("Job"), manifest=text)).startswith("manifest: it is no Job of batch/v1")
+    assert refused(with_words(written("Job"), manifest=text)).startswith("manifest: it is no Job of batch/v1")
 
 
 def test_claims_and_secrets_of_flags_are_looked_at_as_well() -> None:
@@ -234,7 +235,7 @@ def test_every_pod_that_a_yard_makes_is_baseline_and_its_server_is_restricted() 
     golden = sorted((Path(__file__).parent / "golden").glob("*.yaml"))
     objects = [each for path in golden for each in yaml.safe_load_all(path.read_text()) if each and "spec" in each]
     spec = a_job(image="x", cluster="k", training=Training(), timeout_seconds=9.0)
-    spec = replace(spec, volumes=(Volume("d", "/d"),), secrets=(SecretMount("yard-0123456789abcdef", "k", "/k"),))
+    spec = with_words(spec, volumes=(Volume("d", "/d"),), secrets=(SecretMount("yard-0123456789abcdef", "k", "/k"),))
     objects += objects_of(SubmittedJob("5e7a11ce", 7, spec), 1, "team", storage="checkpoints")
     rendered = [each for each in objects if each["kind"] in KINDS]
     assert {each["kind"] for each in rendered} >= {"Job", "JobSet", "PyTorchJob", "RayJob"}

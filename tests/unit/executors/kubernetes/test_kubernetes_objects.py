@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import a_group, a_job
+from tests.builders import a_group, a_job, with_words
 from tests.yards import ROOT
 
 from jobyard.errors import UserError
@@ -26,7 +26,9 @@ from jobyard.manifests.kinds import with_kind
 from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
 from jobyard.model.codec import decode, encode
-from jobyard.model.job import Command, FailurePolicy, GroupSpec, JobSpec, Lines, SecretMount, Toleration, Volume
+from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
+from jobyard.model.kubernetes import SecretMount, Toleration, Volume
+from jobyard.model.policy import FailurePolicy
 from jobyard.model.resources import Resources
 from jobyard.model.source import GitState
 from jobyard.model.training import Training
@@ -37,7 +39,7 @@ LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def objects(spec: JobSpec, attempt: int = 1) -> list[dict[str, Any]]:
-    return objects_of(SubmittedJob("5e7a11ce", 7, replace(spec, image=spec.image or "demo")), attempt)
+    return objects_of(SubmittedJob("5e7a11ce", 7, with_words(spec, image=spec.container.image or "demo")), attempt)
 
 
 def the_job(**spec: Any) -> dict[str, Any]:
@@ -78,7 +80,7 @@ def test_gangs_of_other_operators_become_these_objects(kind: str) -> None:
 
 def test_where_there_is_storage_tasks_that_do_not_belong_together_share_no_directory() -> None:
     def paths(spec: JobSpec, number: int | None = None, storage: str = "disk") -> list[str]:
-        job = SubmittedJob("5e7a11ce", 7, replace(spec, image="x"))
+        job = SubmittedJob("5e7a11ce", 7, with_words(spec, image="x"))
         made = (
             objects_of(job, 1, storage=storage) if number is None else task_objects_of(job, number, 2, storage=storage)
         )
@@ -251,7 +253,7 @@ def test_a_child_goes_with_its_owner() -> None:
 
 def test_who_asked_and_for_what_is_written_on_the_object() -> None:
     spec = a_job(name="Büro / Sweep №1", user="ada", workdir="/project")
-    metadata = objects_of(SubmittedJob("5e7a11ce", 7, replace(spec, image="x")), 1, "team-a")[0]["metadata"]
+    metadata = objects_of(SubmittedJob("5e7a11ce", 7, with_words(spec, image="x")), 1, "team-a")[0]["metadata"]
     assert metadata["name"] == "b-ro-sweep-1-5e7a11ce-a1"
     assert metadata["namespace"] == "team-a"
     assert metadata["labels"]["app.kubernetes.io/managed-by"] == "jobyard"
@@ -325,7 +327,8 @@ some_groups = st.lists(
 def test_every_job_becomes_objects_that_can_be_sent(
     name: str, groups: list[GroupSpec], gang: bool, attempt: int
 ) -> None:
-    made = objects_of(SubmittedJob("5e7a11ce", 7, JobSpec(name, tuple(groups), gang=gang, image="x")), attempt)
+    spec = a_job(groups=tuple(groups), name=name, gang=gang, image="x")
+    made = objects_of(SubmittedJob("5e7a11ce", 7, spec), attempt)
     json.dumps(made)
     first = made[0]
     assert all(LABEL.fullmatch(each["metadata"]["name"]) for each in made)

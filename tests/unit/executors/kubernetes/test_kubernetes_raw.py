@@ -140,4 +140,4 @@ def test_only_the_container_with_the_range_changes() -> None:
 
 
 def test_the_manifest_in_the_journal_is_json() -> None:
-    assert json.loads(written("Job").manifest)["kind"] == "Job"
+    assert json.loads(written("Job").kubernetes.manifest)["kind"] == "Job"

@@ -1,0 +1,30 @@
+"""Run policy: how urgent is a job, how long may it take, and what follows when a task fails?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from jobyard.model.limits import Priority, Retries, Seconds, TaskCount, TaskLimit, Timeout
+
+
+class FailurePolicy(StrEnum):
+    """What one failed task does to its siblings."""
+
+    CONTINUE = "continue"  # the default of arrays
+    STOP = "stop"  # the default of gangs
+
+
+@dataclass(frozen=True, slots=True)
+class RunPolicy:
+    """Limits of a job and of each attempt."""
+
+    priority: Priority = 0
+    limit: TaskLimit | None = None  # at most so many tasks of the whole job at once (`%10`)
+    timeout_seconds: Timeout | None = None  # of each attempt
+    deadline_seconds: Timeout | None = None  # of the whole job, from its first start
+    retries: Retries = 0
+    max_fails: TaskCount | None = None  # one more failed task than this stops the job
+    on_failure: FailurePolicy | None = None
+    grace_seconds: Seconds = 10.0
+    overcommit: bool = False  # two cores more than there are, and GPU utilisation up to 120 %, as execute_batch allows

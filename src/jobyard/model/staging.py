@@ -1,0 +1,19 @@
+"""Staging: which files travel to machines that do not share the submitter's disk, and which come back?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jobyard.model.limits import Line, Path
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Paths are relative to the job's working directory, of which a tree is sent along."""
+
+    copy_forward: tuple[Path, ...] = ()  # what is sent; (): all of it
+    no_copy: bool = False  # no code is sent, and no results are collected
+    snapshot: Line = ""  # the tree that is sent along, by its content hash
+    subdir: Path = ""  # where in the tree a task starts
+    copy_back: tuple[Path, ...] = ()  # paths in the tree whose new or changed files are collected as results
+    results_dir: Path = ""  # where collected results go, on the submitting machine
