@@ -45,14 +45,14 @@ def _to_be_built(spec: JobSpec) -> JobSpec:
 def with_build_defaults(asked: SubmitWords) -> SubmitWords:
     """The defaults of `yard submit --build -- CMD`. A manifest, and a job in containers on machines, need none."""
     said = asked.overrides
-    if asked.files or asked.command is None or said.container:
+    if asked.files or asked.command is None or said["container"]:
         return asked
-    said = replace(said, on=said.on or DEFAULT, cpus=said.cpus or "0")
-    if said.workers is not None and said.array is None and said.each_line is None:
-        if parse_span(said.workers, "--workers", least=1) == (1, 1):
-            said = replace(said, workers=None)
+    said = said.with_words(on=said["on"] or DEFAULT, cpus=said["cpus"] or "0")
+    if "workers" in said and "array" not in said and "each_line" not in said:
+        if parse_span(said["workers"], "--workers", least=1) == (1, 1):
+            said = said.with_words(workers=None)
         else:
-            said = replace(said, kind=said.kind or "rayjob")
+            said = said.with_words(kind=said["kind"] or "rayjob")
     return replace(asked, overrides=said)
 
 

@@ -6,7 +6,7 @@ import os
 import platform
 import pwd
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,9 @@ from jobyard.cli.session import Session
 from jobyard.errors import UserError
 from jobyard.manifests.command import spec_from_command
 from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.declarations import JobField, spellings
+from jobyard.manifests.fields import Whole
+from jobyard.manifests.job_fields import FLAGGED
 from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
 from jobyard.model.job import JobSpec
@@ -66,79 +69,35 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
     """The flags of `run` and `submit`; the verb gets them as one SubmitWords."""
 
     @click.argument("files", nargs=-1, metavar="FILE")
-    @click.option("-n", "--name", help="The job's name.")
-    @click.option("-p", "--priority", type=int, metavar="N", help="Higher goes first; default 0.")
-    @click.option("-t", "--timeout", metavar="TIME", help="Of each attempt: 90s, 1h30m, 02:30:00.")
-    @click.option("-c", "--cpus", metavar="N", help="Cores for each task: 2, 0.5, 500m.")
-    @click.option("--mem", metavar="SIZE", help="Memory for each task: 512M, 24GiB. One that uses more is ended.")
-    @click.option("--mem-limit", metavar="on|off", help="off: memory is reserved, and no limit.")
-    @click.option(
-        "-G", "--gpus", metavar="N|A..B", help="GPUs for each task; a range (1..8, 1..) for training that is resized."
-    )
-    @click.option("--workers", metavar="N|A..B", help="So many tasks that start and stop together; a range likewise.")
-    @click.option(
-        "--gpu-mem", metavar="SIZE", help="Memory on each GPU, which is then shared; without it GPUs are whole."
-    )
-    @click.option("--gpu-util", metavar="SHARE", help="Share of each GPU's compute, likewise: 0.5, 50%.")
-    @click.option(
-        "--whole-node", "--exclusive", "whole_node", is_flag=True, default=None, help="A node for each task alone."
-    )
-    @click.option("-e", "--env", multiple=True, metavar="K=V", help="A variable; K alone takes it from this shell.")
-    @click.option("-w", "--workdir", metavar="DIR", help="Where tasks run; default: here.")
-    @click.option("-a", "--array", metavar="RANGE", help="One task for each number: 0-99, 0-99:2, 1,5,9, 0-99%10.")
-    @click.option("--each-line", metavar="FILE", help="One task for each line of FILE, given as {} and $YARD_LINE.")
+    @job_options
     @click.option("--lines", "is_list", is_flag=True, help="FILE is a list of commands, though it begins with #!.")
-    @click.option("--after", multiple=True, metavar="[afterok:|afterany:]JOB", help="Start after JOB has ended.")
-    @click.option("--retries", type=int, metavar="N", help="Further attempts at a task that fails.")
-    @click.option("--max-fails", type=int, metavar="N", help="Stop the job when more tasks than this have failed.")
-    @click.option("--limit", type=int, metavar="N", help="At most N tasks at once, as %N in an array.")
-    @click.option("--on", metavar="WHERE,...", help="Nodes, labels or executors to choose from.")
-    @click.option("--kind", metavar="pytorchjob|rayjob", help="As which object it runs on a cluster.")
-    @click.option("--min-gpu-mem", metavar="GIB", help="Only GPUs that have so much memory in all.")
-    @click.option("--name-prefix", metavar="PREFIX", help="What the job's name begins with.")
-    @click.option("--image", metavar="IMAGE", help="The container image, for a cluster or --container.")
-    @click.option(
-        "--container", is_flag=True, default=None, help="Run tasks in the image on machines too, with docker or podman."
-    )
-    @click.option(
-        "--volume", multiple=True, metavar="CLAIM:PATH[:ro]", help="A PersistentVolumeClaim of the cluster, mounted."
-    )
-    @click.option(
-        "--copy-forward",
-        multiple=True,
-        metavar="PATH",
-        help="What to send to other machines, from the working directory; default: all of it.",
-    )
-    @click.option(
-        "--copy-backwards",
-        multiple=True,
-        metavar="PATH",
-        help="What to bring back from there, if new or changed; default: all of the working directory.",
-    )
-    @click.option("--epochs", type=int, metavar="N", help="Of training: how many epochs there are in all.")
-    @click.option("--batch-size", type=int, metavar="N", help="Samples in a step of one worker.")
-    @click.option("--training-set-size", type=int, metavar="N", help="Samples in an epoch.")
-    @click.option("--estimate", metavar="TIME", help="Your guess of the whole; the first epoch corrects it.")
-    @click.option("--preemptible", is_flag=True, default=None, help="Other jobs may preempt it at any time.")
-    @click.option(
-        "--checkpoint-deadline",
-        metavar="TIME",
-        help="How long it may take to its next checkpoint once asked to stop; default 10m.",
-    )
-    @click.option("--log-dir", metavar="DIR", help="What `yard tensorboard` shows.")
-    @click.option(
-        "--idle-gpu", metavar="warn|stop", help="What is done about a GPU that it holds and does not use; default warn."
-    )
-    @click.option("--no-copy", is_flag=True, default=None, help="Send nothing, and bring nothing back.")
     @click.pass_context
     @wraps(function)
     def with_flags(ctx: click.Context, /, session: Session, files: tuple[str, ...], **given: Any) -> int:
-        overrides = Overrides(**{field.name: given.pop(field.name) for field in fields(Overrides)})
+        overrides = Overrides(**{name: given.pop(name) for name in FLAGGED})
         verb, is_list = f"yard {ctx.info_name}", given.pop("is_list")
         asked = SubmitWords(files, ctx.meta.get(COMMAND_WORDS), overrides, verb, is_list)
         return function(session, asked, **given)
 
     return with_flags
+
+
+def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An option for each field of a job that has a flag."""
+    for name, field in reversed(FLAGGED.items()):
+        function = job_option(name, field)(function)
+    return function
+
+
+def job_option(name: str, field: JobField) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    option = field.option
+    assert option is not None
+    how: dict[str, Any] = {"multiple": True} if option.is_repeated else {}
+    if field.is_switch:
+        how = {"is_flag": True, "default": None}
+    elif isinstance(field.kind, Whole):
+        how = {"type": int}
+    return click.option(*spellings(name, option), name, metavar=option.metavar, help=option.help, **how)
 
 
 def spec_of(asked: SubmitWords, session: Session) -> JobSpec:

@@ -12,8 +12,9 @@ from pathlib import Path
 from jobyard import settings
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
-from jobyard.manifests.documents import Part, parse_documents
+from jobyard.manifests.documents import parse_documents
 from jobyard.manifests.files import read_text
+from jobyard.manifests.parts import Part
 from jobyard.model.node import NodeConfig
 
 KEYS = ("username", "ip", "port", "ssh_key_path")

@@ -16,10 +16,22 @@ from typing import Any
 
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.declarations import spelled
+from jobyard.manifests.fields import Whole
 from jobyard.manifests.files import lines_of, name_from_file
-from jobyard.manifests.overrides import FLAGS, REPEATABLE, SWITCHES, WHOLE_NUMBERS, Overrides, apply, merge
+from jobyard.manifests.job_fields import FLAGGED
+from jobyard.manifests.overrides import Overrides, apply, merge
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
 
+# How flags are spelled after #YARD, and their names. One short spelling is allowed there.
+FLAGS = {spelled(name): name for name in FLAGGED}
+FLAGS |= {
+    word: name
+    for name, field in FLAGGED.items()
+    if field.option is not None
+    for word in field.option.also
+    if word.startswith("--") or word == "-e"
+}
 _DIRECTIVE = re.compile(r"\s*#YARD(?:\s+(.*))?$", re.DOTALL)
 _COMMENT_OR_BLANK = re.compile(r"\s*(?:#|$)")
 _PROGRAM = re.compile(r"^(?:bash|/\S*bash): (?:-c: )?line \d+: ")
@@ -56,7 +68,7 @@ def directives_of(text: str, file: str, context: SubmitContext) -> Overrides:
         match = _DIRECTIVE.match(line)
         for flag, value in _flags(match[1] or "", f"{file}: line {number}") if match else ():
             name, meant = _meaning(flag, value, f"{file}: line {number}", context)
-            said[name] = (*said.get(name, ()), *meant) if name in REPEATABLE else meant
+            said[name] = (*said.get(name, ()), *meant) if isinstance(meant, tuple) else meant
     return Overrides(**said)
 
 
@@ -71,7 +83,7 @@ def _flags(text: str, where: str) -> Iterator[tuple[str, str]]:
             near = difflib.get_close_matches(flag, FLAGS, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(FLAGS))}"
             raise UserError(f"{where}: unknown flag {flag!r} after #YARD; {hint}")
-        if FLAGS[flag] in SWITCHES:
+        if FLAGGED[FLAGS[flag]].is_switch:
             if equals:
                 raise UserError(f"{where}: {flag} takes no value; write {flag} alone")
         elif not equals:
@@ -84,8 +96,11 @@ def _flags(text: str, where: str) -> Iterator[tuple[str, str]]:
 def _meaning(flag: str, value: str, where: str, context: SubmitContext) -> tuple[str, Any]:
     """The field that a flag sets, and to what. A value that cannot be read is told with its line."""
     name = FLAGS[flag]
-    meant: Any = (value,) if name in REPEATABLE else name in SWITCHES or value
-    if name in WHOLE_NUMBERS:
+    field = FLAGGED[name]
+    meant: Any = field.is_switch or value
+    if field.option is not None and field.option.is_repeated:
+        meant = (value,)
+    if isinstance(field.kind, Whole):
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", value):
             raise UserError(f"{where}: {flag} {value!r} is not a whole number; write for example {flag} 1")
         meant = int(value)

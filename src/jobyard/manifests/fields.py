@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobyard.errors import UserError
-from jobyard.manifests.documents import Part
+from jobyard.manifests.parts import Part
 
 Schema = dict[str, Any]
 
@@ -28,6 +28,10 @@ class FieldType(ABC):
 
     @abstractmethod
     def schema(self) -> Schema: ...
+
+    def from_flag(self, value: Any, flag: str) -> Any:
+        """The same of what a flag was given. Raises UserError that begins with the flag."""
+        return value
 
 
 def _scalar(part: Part, path: str, wanted: str) -> str:
@@ -73,12 +77,22 @@ class Whole(FieldType):
         if part.sort not in ("whole", "number") or not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
             raise part.error(path, f"must be {wanted}, not {part.shown}")
         number = int(text)
-        if number > self.most or number < (-self.most if self.least is None else self.least):
+        if not self._lowest <= number <= self.most:
             raise part.error(path, f"{number} is out of range; write {wanted} and at most {self.most}")
         return number
 
     def schema(self) -> Schema:
-        return {"type": "integer", "minimum": -self.most if self.least is None else self.least, "maximum": self.most}
+        return {"type": "integer", "minimum": self._lowest, "maximum": self.most}
+
+    def from_flag(self, value: Any, flag: str) -> int:
+        if not self._lowest <= value <= self.most:
+            wanted = f"a whole number from {self._lowest} to {self.most}"
+            raise UserError(f"{flag}: {value} is out of range; write {wanted}")
+        return int(value)
+
+    @property
+    def _lowest(self) -> int:
+        return -self.most if self.least is None else self.least
 
 
 @dataclass(frozen=True)
@@ -113,17 +127,23 @@ class Flag(FieldType):
 @dataclass(frozen=True)
 class Choice(FieldType):
     names: tuple[str, ...]
+    made: Callable[[str], Any] = str  # what a name stands for
 
-    def read(self, part: Part, path: str) -> str:
+    def read(self, part: Part, path: str) -> Any:
         text = _scalar(part, path, f"one of {', '.join(self.names)}")
         if text not in self.names:
             near = difflib.get_close_matches(text, self.names, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(self.names)}"
             raise part.error(path, f"unknown value {text!r}; {hint}")
-        return text
+        return self.made(text)
 
     def schema(self) -> Schema:
         return {"enum": list(self.names)}
+
+    def from_flag(self, value: Any, flag: str) -> Any:
+        if value not in self.names:
+            raise UserError(f"{flag}: unknown value {value!r}; write {' or '.join(self.names)}")
+        return self.made(value)
 
 
 @dataclass(frozen=True)
@@ -146,21 +166,31 @@ class Parsed(FieldType):
     def schema(self) -> Schema:
         return dict(self.json)
 
+    def from_flag(self, value: Any, flag: str) -> Any:
+        return self.parse(value, flag)
+
 
 @dataclass(frozen=True)
 class ListOf(FieldType):
     item: FieldType
     or_one: bool = False  # a single item may stand without the list around it
     least: int = 0
+    is_flat: bool = False  # what is read of an item are several
 
     def read(self, part: Part, path: str) -> list[Any]:
         if self.or_one and not isinstance(part.value, list | dict):
-            return [self.item.read(part, path)]
+            return self._joined([self.item.read(part, path)])
         if not isinstance(part.value, list):
             raise part.error(path, f"must be a list, not {part.shown}")
         if len(part.value) < self.least:
             raise part.error(path, "is an empty list; write at least one item or leave the key out")
-        return [self.item.read(item, f"{path}[{index}]") for index, item in enumerate(part.value)]
+        return self._joined([self.item.read(item, f"{path}[{index}]") for index, item in enumerate(part.value)])
+
+    def from_flag(self, value: Any, flag: str) -> list[Any]:
+        return self._joined([self.item.from_flag(item, flag) for item in value])
+
+    def _joined(self, items: list[Any]) -> list[Any]:
+        return [each for item in items for each in item] if self.is_flat else items
 
     def schema(self) -> Schema:
         many: Schema = {

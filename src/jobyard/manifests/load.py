@@ -76,7 +76,8 @@ def _is_json(text: str) -> bool:
 
 
 def _spec_from_document(text: str, file: str, overrides: Overrides, context: SubmitContext) -> JobSpec:
-    from jobyard.manifests.aichor import KIND, spec_from_aichor
+    from jobyard.manifests.aichor import spec_from_aichor
+    from jobyard.manifests.aichor_fields import KIND
     from jobyard.manifests.documents import parse_documents
     from jobyard.manifests.native import spec_from_native
 

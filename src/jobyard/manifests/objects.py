@@ -12,10 +12,12 @@ from jobyard.kubernetes import quantities
 from jobyard.kubernetes.gpus import GPU
 from jobyard.kubernetes.paths import RESOURCES
 from jobyard.manifests.context import SubmitContext
-from jobyard.manifests.documents import Part
+from jobyard.manifests.declarations import flags_of, spelled
 from jobyard.manifests.files import name_from_file
+from jobyard.manifests.job_fields import TRAINING
 from jobyard.manifests.overrides import Overrides, apply
-from jobyard.manifests.training import WORDS, with_gpus
+from jobyard.manifests.parts import Part
+from jobyard.manifests.training import with_gpus
 from jobyard.model.container import ContainerSpec
 from jobyard.model.job import Command, GroupSpec, JobSpec
 from jobyard.model.kubernetes import KubernetesSpec, Toleration
@@ -28,7 +30,7 @@ from jobyard.yaml_text import value_of
 GANGS = frozenset({"PyTorchJob", "RayJob"})
 GRACE_SECONDS = 30  # the default of Kubernetes
 # Flags that are allowed with a user's own object.
-_TAKEN = frozenset({"name", "priority", "after", "retries", "on", *WORDS})
+_TAKEN = frozenset({"name", "priority", "after", "retries", "on", *flags_of(TRAINING)})
 
 
 def refuse_several(documents: list[Part]) -> None:
@@ -109,12 +111,13 @@ def _kind(document: Part) -> str:
 
 def _refuse_flags(document: Part, overrides: Overrides) -> None:
     kind = document.text_of("kind")
-    if overrides.on is None:
+    if "on" not in overrides:
         raise document.at("kind").error("kind", f"a {kind} runs on a Kubernetes cluster only; add --on kubernetes")
-    for name in Overrides.__dataclass_fields__:
-        if name not in _TAKEN and getattr(overrides, name) not in (None, ()):
-            flag = f"--{name.replace('_', '-')}"
-            raise UserError(f"{flag}: the {kind} in {document.file} says itself what its pods are; change it there")
+    for name in overrides:
+        if name not in _TAKEN:
+            raise UserError(
+                f"{spelled(name)}: the {kind} in {document.file} says itself what its pods are; change it there"
+            )
 
 
 Found = tuple[str, int, int, int | None, Part, str]  # name, count, completions, parallelism, pod template, its path

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 
 from jobyard.errors import UserError
 from jobyard.model.job import JobSpec
 from jobyard.model.training import ALL, Elastic, Training
-from jobyard.model.units import parse_duration_seconds
 
 Span = tuple[int, int]  # both ends included; a plain number is a span of one
 
 SPAN_PATTERN = r"^\s*[0-9]{1,9}\s*(\.\.\s*([0-9]{1,9})?)?\s*$"
-IDLE_GPU = ("warn", "stop")
 _SPAN = re.compile(r"\s*([+-]?[0-9]{1,18})\s*(?:(\.\.)\s*([+-]?[0-9]{1,18})?)?\s*")
 _LARGEST = 2**31 - 1
 
@@ -97,58 +95,8 @@ def workers_problem(spec: JobSpec) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingWords:
-    """What flags say about the training; None: nothing. Each name with hyphens is the flag."""
-
-    epochs: int | None = None
-    batch_size: int | None = None
-    training_set_size: int | None = None
-    estimate: str | None = None
-    preemptible: bool | None = None
-    checkpoint_deadline: str | None = None
-    log_dir: str | None = None
-    idle_gpu: str | None = None
-
-
-def training_with(training: Training | None, said: TrainingWords) -> Training | None:
-    """The training with what the flags say instead; none where nothing is said."""
-    if all(getattr(said, name) is None for name in WORDS):
-        return training
-    changed = training or Training()
-    if said.epochs is not None:
-        changed = replace(changed, epochs=_positive(said.epochs, "--epochs"))
-    if said.batch_size is not None:
-        changed = replace(changed, batch_size=_positive(said.batch_size, "--batch-size"))
-    if said.training_set_size is not None:
-        changed = replace(changed, training_set_size=_positive(said.training_set_size, "--training-set-size"))
-    if said.estimate is not None:
-        changed = replace(changed, estimated_seconds=parse_duration_seconds(said.estimate, "--estimate"))
-    if said.preemptible is not None:
-        changed = replace(changed, preemptible=said.preemptible)
-    if said.checkpoint_deadline is not None:
-        seconds = parse_duration_seconds(said.checkpoint_deadline, "--checkpoint-deadline")
-        changed = replace(changed, yield_seconds=seconds)
-    if said.log_dir is not None:
-        changed = replace(changed, log_dir=parse_log_dir(said.log_dir, "--log-dir"))
-    if said.idle_gpu is not None:
-        if said.idle_gpu not in IDLE_GPU:
-            raise UserError(f"--idle-gpu: unknown value {said.idle_gpu!r}; write warn or stop")
-        changed = replace(changed, idle_gpu_stop=said.idle_gpu == "stop")
-    return changed
-
-
-WORDS = tuple(field.name for field in fields(TrainingWords))
-
-
 def parse_log_dir(text: str, field: str) -> str:
     """A directory that may not exist yet; a relative one is below the working directory, wherever the job runs."""
     if not text.strip() or "\0" in text:
         raise UserError(f"{field}: {text!r} is not a directory; write where the job puts what TensorBoard reads")
     return os.path.expanduser(text)
-
-
-def _positive(number: int, field: str) -> int:
-    if not 1 <= number <= _LARGEST:
-        raise UserError(f"{field}: {number} is out of range; write a whole number from 1 to {_LARGEST}")
-    return number

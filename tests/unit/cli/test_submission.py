@@ -26,7 +26,7 @@ from jobyard.wire.views import ClusterView
 
 
 def spec(**flags: object) -> JobSpec:
-    asked = with_build_defaults(SubmitWords((), ("python", "train.py"), Overrides(**flags), "yard submit"))  # type: ignore[arg-type]
+    asked = with_build_defaults(SubmitWords((), ("python", "train.py"), Overrides(**flags), "yard submit"))
     assert asked.command is not None
     return with_idle_head(spec_from_command(asked.command, asked.overrides, SubmitContext("/")))
 

@@ -10,7 +10,7 @@ import pytest
 
 from jobyard.executors.environment import job_environment, task_command, task_environment
 from jobyard.manifests.arrays import parse_array
-from jobyard.manifests.overrides import RESERVED_NAMES
+from jobyard.manifests.notation import RESERVED_NAMES
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines, Script
 from jobyard.model.node import Device, Node
 from jobyard.model.resources import DeviceSlice, Placement, Resources

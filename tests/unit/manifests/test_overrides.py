@@ -10,8 +10,10 @@ import pytest
 from tests.builders import with_words
 
 from jobyard.errors import UserError
+from jobyard.manifests.batch import FLAGS
 from jobyard.manifests.context import SubmitContext
-from jobyard.manifests.overrides import FLAGS, Overrides, apply, merge, parse_after
+from jobyard.manifests.notation import parse_after
+from jobyard.manifests.overrides import Overrides, apply, merge
 from jobyard.model.job import Command, Dependency, GroupSpec, JobSpec
 from jobyard.model.resources import Resources
 

@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from jobyard.errors import UserError
+from jobyard.manifests.batch import FLAGS
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.native import schema
-from jobyard.manifests.overrides import FLAGS, Overrides, apply
+from jobyard.manifests.overrides import Overrides, apply
 from jobyard.manifests.training import parse_span, show_span
 from jobyard.model.job import Command, GroupSpec, JobSpec
 from jobyard.model.training import ALL, Elastic, Size, Training

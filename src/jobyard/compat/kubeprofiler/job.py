@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from jobyard.compat.kubeprofiler.directories import Directories, command_of, directories_of, words_inside
 from jobyard.compat.kubeprofiler.flags import RunFlags
-from jobyard.manifests.overrides import parse_name, parse_on
+from jobyard.manifests.notation import parse_name, parse_on
 from jobyard.model.container import ContainerSpec, PortMapping
 from jobyard.model.job import Command, GroupSpec, JobSpec
 from jobyard.model.policy import RunPolicy

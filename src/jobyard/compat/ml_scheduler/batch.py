@@ -13,7 +13,7 @@ from jobyard.compat.ml_scheduler.flags import RANDOM_NAME, BatchFlags, Copies, p
 from jobyard.errors import UserError
 from jobyard.manifests.arrays import parse_array
 from jobyard.manifests.batch import physical_lines
-from jobyard.manifests.overrides import parse_copied
+from jobyard.manifests.notation import parse_copied
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
 from jobyard.model.policy import RunPolicy
 from jobyard.model.resources import Resources

@@ -1,0 +1,326 @@
+"""Job fields: which flags and manifest keys does a job have? A new one is a line in one of these tables.
+
+A table is a group of fields. Where a flag and a key truly differ, the `Option` says so; a field without a place (`at`)
+depends on others, and `overrides.py` and `native.py` work them out together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jobyard.manifests.arrays import parse_array
+from jobyard.manifests.declarations import JobField, Option, Table, flags_of
+from jobyard.manifests.fields import Choice, Flag, ListOf, MapOf, Parsed, Scalar, TextType, Whole
+from jobyard.manifests.kinds import KINDS, parse_kind
+from jobyard.manifests.notation import (
+    parse_after,
+    parse_device_mib,
+    parse_image,
+    parse_name,
+    parse_on,
+    parse_prefix,
+    parse_switch,
+    parse_volume,
+)
+from jobyard.manifests.training import SPAN_PATTERN, parse_log_dir, parse_span
+from jobyard.model.policy import FailurePolicy
+from jobyard.model.training import IDLE_GPU_SECONDS
+from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_percent, parse_size_mib
+
+
+def _as_written(check: Callable[[str, str], object]) -> Callable[[str, str], str]:
+    """A parser that only checks: the text itself is used later."""
+
+    def parse(text: str, path: str) -> str:
+        check(text, path)
+        return text
+
+    return parse
+
+
+def _grace(text: str, path: str) -> float:
+    return 0.0 if text.strip() in ("0", "0s") else parse_duration_seconds(text, path)
+
+
+def _span(least: int) -> Parsed:
+    whole = {"type": "integer", "minimum": least, "maximum": 2**31 - 1}
+    span = {"type": "string", "pattern": SPAN_PATTERN}
+    wanted = "a number, or a range such as 1..8"
+    return Parsed(lambda text, path: parse_span(text, path, least=least), {"anyOf": [whole, span]}, wanted)
+
+
+_AMOUNT = {"type": ["string", "number"]}
+_NAMES = r"^\s*[^,\s][^,]*(,\s*[^,\s][^,]*)*$"
+SIZE = Parsed(_as_written(parse_size_mib), _AMOUNT, "a size such as 512M or 24GB")
+CPUS = Parsed(_as_written(parse_cpu_millis), _AMOUNT, "a number of cores such as 2, 0.5 or 500m")
+SHARE = Parsed(_as_written(parse_percent), _AMOUNT, "a share such as 0.5 or 50%")
+DURATION = Parsed(parse_duration_seconds, _AMOUNT, "a duration such as 90s, 1h30m or 02:30:00")
+PATHS = ListOf(TextType(r"\S", "a path inside the working directory"), or_one=True)
+ENV = MapOf(Scalar(), TextType(r"^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name, such as SEED"))
+POLICIES = Choice(tuple(policy.value for policy in FailurePolicy), FailurePolicy)
+IDLE_GPU = Choice(("warn", "stop"), lambda word: word == "stop")
+DEPENDENCY = Parsed(lambda text, path: parse_after((text,), path), {"type": "string"}, "a job")
+VOLUME = Parsed(parse_volume, {"type": "string", "pattern": "^[^:]+:/"}, "CLAIM:PATH")
+
+JOB: Table = {
+    "name": JobField(
+        Parsed(parse_name, {"type": "string"}, "a name"),
+        "The job's name. Left out: the file's.",
+        at="name",
+        option=Option("The job's name.", also=("-n",)),
+    ),
+    "name_prefix": JobField(
+        Parsed(parse_prefix, {"type": "string"}, "the beginning of a name"),
+        "",
+        option=Option("What the job's name begins with.", "PREFIX"),
+        is_key=False,
+    ),
+    "env": JobField(
+        ENV,
+        "Variables of all tasks.",
+        option=Option("A variable; K alone takes it from this shell.", "K=V", also=("-e",), is_repeated=True),
+    ),
+    "workdir": JobField(
+        TextType(),
+        "Where the tasks run. Left out: the directory of submission, where a relative path starts.",
+        option=Option("Where tasks run; default: here.", "DIR", also=("-w",)),
+    ),
+    "array": JobField(
+        Parsed(_as_written(parse_array), {"type": ["string", "integer"]}, "array ids such as 0-99%10"),
+        "One task per id: 0-99, 0-99%10 (10 at once), 1-9:2, 1,3,5-7.",
+        option=Option("One task for each number: 0-99, 0-99:2, 1,5,9, 0-99%10.", "RANGE", also=("-a",)),
+    ),
+    "each_line": JobField(
+        TextType(),
+        "A file; one task per line of it, which replaces {} and is in YARD_LINE.",
+        option=Option("One task for each line of FILE, given as {} and $YARD_LINE.", "FILE"),
+    ),
+    "after": JobField(
+        ListOf(DEPENDENCY, or_one=True, is_flat=True),
+        "Jobs to wait for: ID or afterok:ID (must succeed), afterany:ID (must end).",
+        at="after",
+        option=Option("Start after JOB has ended.", "[afterok:|afterany:]JOB", is_repeated=True),
+    ),
+    "on": JobField(
+        Parsed(parse_on, {"type": "string", "pattern": _NAMES}, "nodes or labels, as in gpu1,gpu2"),
+        "Nodes, labels or executors to run on, with commas between. Left out: anywhere.",
+        at="on",
+        option=Option("Nodes, labels or executors to choose from.", "WHERE,..."),
+    ),
+    "gang": JobField(Flag(), "All tasks start and stop together.", False, at="gang"),
+    "workers": JobField(
+        _span(1),
+        "The job as a gang of so many tasks; or a range, as in 1..4, for training that can be resized.",
+        option=Option("So many tasks that start and stop together; a range likewise.", "N|A..B"),
+    ),
+}
+
+POLICY: Table = {
+    "priority": JobField(
+        Whole(None),
+        "Higher goes first.",
+        0,
+        at="policy.priority",
+        option=Option("Higher goes first; default 0.", "N", also=("-p",)),
+    ),
+    "timeout": JobField(
+        DURATION,
+        "How long each attempt at a task may take.",
+        at="policy.timeout_seconds",
+        option=Option("Of each attempt: 90s, 1h30m, 02:30:00.", "TIME", also=("-t",)),
+    ),
+    "deadline": JobField(
+        DURATION, "How long the whole job may take from its first start.", at="policy.deadline_seconds"
+    ),
+    "grace": JobField(
+        Parsed(_grace, _AMOUNT, "a duration such as 10s"),
+        "Time between SIGTERM and SIGKILL.",
+        10,
+        at="policy.grace_seconds",
+    ),
+    "retries": JobField(
+        Whole(),
+        "How often a failed task is tried again.",
+        0,
+        at="policy.retries",
+        option=Option("Further attempts at a task that fails.", "N"),
+    ),
+    "max_fails": JobField(
+        Whole(),
+        "One more failed task than this stops the job.",
+        at="policy.max_fails",
+        option=Option("Stop the job when more tasks than this have failed.", "N"),
+    ),
+    "on_failure": JobField(
+        POLICIES,
+        "What a failed task does to the others. Left out: stop in gangs, else continue.",
+        at="policy.on_failure",
+    ),
+    "limit": JobField(
+        Whole(1),
+        "At most so many tasks of the job at once.",
+        at="policy.limit",
+        option=Option("At most N tasks at once, as %N in an array.", "N"),
+    ),
+}
+
+RESOURCES: Table = {
+    "cpus": JobField(
+        CPUS,
+        "Cores of one task; fractions and 500m are understood.",
+        1,
+        option=Option("Cores for each task: 2, 0.5, 500m.", "N", also=("-c",)),
+    ),
+    "memory": JobField(
+        SIZE,
+        "Memory of one task: 512M, 24GB, or a number of MiB. Left out: not reserved.",
+        option=Option("Memory for each task: 512M, 24GiB. One that uses more is ended.", "SIZE", name="mem"),
+    ),
+    "memory_limit": JobField(
+        Flag(),
+        "End a task that uses more memory than it asked for. Left out: yes, if it did.",
+        option=Option("off: memory is reserved, and no limit.", "on|off", name="mem_limit", parse=parse_switch),
+    ),
+    "gpus": JobField(
+        _span(0),
+        "GPUs of one task: 2; or a range, 1..8 or 1.., for training that can be resized.",
+        0,
+        option=Option("GPUs for each task; a range (1..8, 1..) for training that is resized.", "N|A..B", also=("-G",)),
+    ),
+    "gpu_memory": JobField(
+        SIZE,
+        "Memory on each GPU; the rest is shared with others. Left out: whole GPUs. Alone it means one GPU.",
+        option=Option("Memory on each GPU, which is then shared; without it GPUs are whole.", "SIZE", name="gpu_mem"),
+    ),
+    "gpu_utilization": JobField(
+        SHARE,
+        "Share of each GPU's compute, 0.5 or 50%; the rest is shared with others. Alone it means one GPU.",
+        option=Option("Share of each GPU's compute, likewise: 0.5, 50%.", "SHARE", name="gpu_util"),
+    ),
+    "whole_node": JobField(
+        Flag(),
+        "A node for itself; the amounts say how large it must be at least.",
+        False,
+        option=Option("A node for each task alone.", also=("--exclusive",)),
+    ),
+    "min_gpu_mem": JobField(
+        Parsed(parse_device_mib, _AMOUNT, "GiB of a GPU"),
+        "",
+        option=Option("Only GPUs that have so much memory in all.", "GIB"),
+        is_key=False,
+    ),
+}
+
+CONTAINER: Table = {
+    "image": JobField(
+        TextType(),
+        "A container image; on machines it is used only with container.",
+        at="container.image",
+        option=Option("The container image, for a cluster or --container.", "IMAGE", parse=parse_image),
+    ),
+    "container": JobField(
+        Flag(),
+        "Run tasks in containers of the image on machines too, with docker or podman.",
+        False,
+        at="container.on_machines",
+        option=Option("Run tasks in the image on machines too, with docker or podman."),
+    ),
+}
+
+KUBERNETES: Table = {
+    "kind": JobField(
+        Parsed(parse_kind, {"enum": [*KINDS, *KINDS.values()]}, "pytorchjob or rayjob"),
+        "As which object it runs on a Kubernetes cluster. Left out: a Job or a JobSet, by its shape.",
+        at="kubernetes.kind",
+        option=Option("As which object it runs on a cluster.", "pytorchjob|rayjob"),
+    ),
+    "volumes": JobField(
+        ListOf(VOLUME, or_one=True),
+        "PersistentVolumeClaims of a cluster and where tasks find them: CLAIM:PATH, or CLAIM:PATH:ro.",
+        at="kubernetes.volumes",
+        option=Option(
+            "A PersistentVolumeClaim of the cluster, mounted.", "CLAIM:PATH[:ro]", name="volume", is_repeated=True
+        ),
+    ),
+}
+
+STAGING: Table = {
+    "copy_forward": JobField(
+        PATHS,
+        "Paths in the working directory that are sent to other machines. Left out: all of it.",
+        option=Option(
+            "What to send to other machines, from the working directory; default: all of it.", "PATH", is_repeated=True
+        ),
+    ),
+    "copy_backwards": JobField(
+        PATHS,
+        "Paths whose new or changed files are brought back from other machines. Left out: the working directory.",
+        option=Option(
+            "What to bring back from there, if new or changed; default: all of the working directory.",
+            "PATH",
+            is_repeated=True,
+        ),
+    ),
+    "no_copy": JobField(Flag(), "", option=Option("Send nothing, and bring nothing back."), is_key=False),
+}
+
+TRAINING: Table = {
+    "epochs": JobField(
+        Whole(1),
+        "How many epochs there are in all.",
+        at="training.epochs",
+        option=Option("Of training: how many epochs there are in all.", "N"),
+    ),
+    "batch_size": JobField(
+        Whole(1),
+        "Samples in one step of one worker.",
+        at="training.batch_size",
+        option=Option("Samples in a step of one worker.", "N"),
+    ),
+    "training_set_size": JobField(
+        Whole(1),
+        "Samples in one epoch.",
+        at="training.training_set_size",
+        option=Option("Samples in an epoch.", "N"),
+    ),
+    "estimate": JobField(
+        DURATION,
+        "Your guess how long it takes; the first epoch corrects it.",
+        at="training.estimated_seconds",
+        option=Option("Your guess of the whole; the first epoch corrects it.", "TIME"),
+    ),
+    "preemptible": JobField(
+        Flag(),
+        "Whether it may be stopped for others. Left out: once it has said that it stops at checkpoints.",
+        at="training.preemptible",
+        option=Option("Other jobs may preempt it at any time."),
+    ),
+    "checkpoint_deadline": JobField(
+        DURATION,
+        "How long it may take to its next checkpoint once asked to stop. Left out: ten minutes, or two epochs.",
+        at="training.yield_seconds",
+        option=Option("How long it may take to its next checkpoint once asked to stop; default 10m.", "TIME"),
+    ),
+    "log_dir": JobField(
+        Parsed(parse_log_dir, {"type": "string", "pattern": r"\S"}, "a directory"),
+        "What TensorBoard reads.",
+        at="training.log_dir",
+        option=Option("What `yard tensorboard` shows.", "DIR"),
+    ),
+    "idle_gpu": JobField(
+        IDLE_GPU,
+        "What is done about a GPU that it holds and does not use.",
+        "warn",
+        at="training.idle_gpu_stop",
+        option=Option("What is done about a GPU that it holds and does not use; default warn.", "warn|stop"),
+    ),
+    "idle_gpu_after": JobField(
+        DURATION,
+        "So long it may hold a GPU and not use it.",
+        int(IDLE_GPU_SECONDS),
+        at="training.idle_gpu_seconds",
+    ),
+}
+
+TOP_LEVEL: tuple[Table, ...] = (JOB, POLICY, STAGING, CONTAINER, KUBERNETES)  # keys that no other key holds
+FLAGGED = flags_of(JOB, POLICY, RESOURCES, CONTAINER, KUBERNETES, STAGING, TRAINING)

@@ -1,0 +1,146 @@
+"""Notation: how are a job's name, place, image, volumes, variables, paths and dependencies written down?"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+from jobyard.errors import UserError
+from jobyard.manifests.context import SubmitContext
+from jobyard.model.environment import YARD_NAMES
+from jobyard.model.job import Dependency
+from jobyard.model.kubernetes import Volume
+from jobyard.model.units import parse_size_mib, whole_number
+
+RESERVED_NAMES = YARD_NAMES  # with them a task could report as another one
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_PREFIX = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # a label of RFC 1035
+PREFIX_MOST = 20
+
+
+def parse_copied(text: str, workdir: str, field: str, *, must_exist: bool = True) -> str:
+    """A path inside the working directory, relative to it; `.` is all of it. Links are not followed."""
+    path = os.path.normpath(os.path.join(workdir, os.path.expanduser(text)))
+    inside = os.path.relpath(path, workdir or ".")
+    if os.path.isabs(text) and inside.startswith(
+        ".."
+    ):  # an absolute path, while the working directory was reached through a link
+        inside = os.path.relpath(path, os.path.realpath(workdir or "."))
+    if not text or "\0" in text or inside == ".." or inside.startswith("../"):
+        raise UserError(f"{field}: {text!r} is not inside the working directory {workdir}; name a path below it")
+    if must_exist and not os.path.lexists(path):
+        raise UserError(f"{field}: {text!r} does not exist; create it or name another (looked for {path})")
+    return inside
+
+
+def copied_paths(texts: Iterable[str], workdir: str, field: str, *, must_exist: bool) -> tuple[str, ...]:
+    return tuple(parse_copied(text, workdir, field, must_exist=must_exist) for text in texts)
+
+
+def parse_on(text: str, field: str) -> str:
+    """Nodes, labels or executors, with commas between. Whether they exist is for the yard to say."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise UserError(
+            f"{field}: a name is missing in {text!r}; write a node, a label or an executor, as in gpu1,gpu2"
+        )
+    return ",".join(dict.fromkeys(names))
+
+
+def parse_image(text: str, field: str) -> str:
+    """A container image's name; whether there is one is for the cluster to say."""
+    if not text or not text.isprintable() or any(character.isspace() for character in text):
+        raise UserError(f"{field}: {text!r} is not an image; write one as in registry.lab/team/train:1")
+    return text
+
+
+def parse_volume(text: str, field: str) -> Volume:
+    """`CLAIM:PATH`, or `CLAIM:PATH:ro` for reading only."""
+    claim, _, rest = text.partition(":")
+    path, _, mode = rest.partition(":")
+    if not _CLAIM.fullmatch(claim) or not path.startswith("/") or mode not in ("", "ro", "rw"):
+        raise UserError(
+            f"{field}: {text!r} is not a volume; write CLAIM:PATH or CLAIM:PATH:ro, with the name of a "
+            "PersistentVolumeClaim and an absolute path"
+        )
+    return Volume(claim, path, read_only=mode == "ro")
+
+
+def parse_name(text: str, field: str) -> str:
+    """A job's name: any printable text up to 200 characters; a slash would read as a task's address."""
+    name = text.strip()
+    if not name or len(name) > 200 or "/" in name or not name.isprintable():
+        raise UserError(f"{field}: {text!r} is not a name; write 1 to 200 printable characters without a slash")
+    return name
+
+
+def parse_prefix(text: str, field: str) -> str:
+    """What begins the name of a job and of its objects."""
+    if not _PREFIX.fullmatch(text) or len(text) > PREFIX_MOST:
+        raise UserError(
+            f"{field}: {text!r} cannot begin a name; write up to {PREFIX_MOST} of a-z, 0-9 and -, a letter first"
+        )
+    return text
+
+
+def parse_workdir(text: str, context: SubmitContext, field: str) -> str:
+    """An absolute path of a directory that exists; a relative one starts at the submit directory."""
+    path = os.path.normpath(os.path.join(context.workdir, os.path.expanduser(text)))
+    if not text or "\0" in text or not os.path.isdir(path):
+        raise UserError(f"{field}: {text!r} is not a directory; create it or name another (looked for {path})")
+    return path
+
+
+def parse_env(entries: tuple[str, ...], environ: Mapping[str, str], field: str = "--env") -> dict[str, str]:
+    """`K=V` as written; `K` alone takes the submitting shell's value. The last one of a name wins."""
+    env: dict[str, str] = {}
+    for entry in entries:
+        name, equals, value = entry.partition("=")
+        check_variable(name, field)
+        if not equals:
+            if name not in environ:
+                raise UserError(f"{field}: {name} is not set in this shell; write {name}=VALUE or export it first")
+            value = environ[name]
+        env[name] = value
+    return env
+
+
+def check_variable(name: str, field: str) -> None:
+    if not _VARIABLE.fullmatch(name):
+        raise UserError(f"{field}: {name!r} is not a variable's name; write letters, digits and _, as in SEED=42")
+    if name in RESERVED_NAMES:
+        raise UserError(f"{field}: {name} is set by the yard itself; choose another name")
+
+
+def parse_after(texts: tuple[str, ...], field: str = "--after") -> tuple[Dependency, ...]:
+    """`ID` and `afterok:ID` wait for success, `afterany:ID` for any end; Slurm's `afterok:1:2,afterany:3` too."""
+    dependencies = []
+    for text in texts:
+        for part in text.split(","):
+            kind, colon, rest = part.strip().partition(":")
+            if not colon:
+                kind, rest = "afterok", kind
+            if kind not in ("afterok", "afterany"):
+                raise UserError(f"{field}: unknown kind {kind!r} in {text!r}; write ID, afterok:ID or afterany:ID")
+            for job in rest.split(":"):
+                if not job.strip():
+                    raise UserError(f"{field}: no job is named in {text!r}; write ID, afterok:ID or afterany:ID")
+                dependencies.append(Dependency(job.strip(), needs_success=kind == "afterok"))
+    return tuple(dependencies)
+
+
+def parse_switch(text: str, field: str) -> bool:
+    if text not in ("on", "off"):
+        raise UserError(f"{field}: {text!r} is neither on nor off; write one of them")
+    return text == "on"
+
+
+def parse_device_mib(text: str, field: str) -> int:
+    """GiB without a unit, as data sheets have it; or with one."""
+    mib = parse_size_mib(f"{text}GiB" if whole_number(str(text)) is not None else text, field, "GiB")
+    if mib < 1:
+        raise UserError(f"{field}: {text!r} is no memory of a GPU; write GiB, as in 40")
+    return mib
