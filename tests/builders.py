@@ -12,13 +12,13 @@ from jobyard.model.kubernetes import KubernetesSpec
 from jobyard.model.node import Device, Node
 from jobyard.model.policy import RunPolicy
 from jobyard.model.resources import Resources
-from jobyard.model.staging import Staging
+from jobyard.model.staging import StagingSpec
 from jobyard.model.submitter import Submitter
 
 PARTS: dict[str, Any] = {
     "policy": RunPolicy,
     "submitter": Submitter,
-    "staging": Staging,
+    "staging": StagingSpec,
     "kubernetes": KubernetesSpec,
     "container": ContainerSpec,
 }

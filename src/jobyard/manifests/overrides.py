@@ -115,7 +115,7 @@ def spread(
 
 def _with_copies(spec: JobSpec, overrides: Overrides) -> JobSpec:
     """The paths that the flags name, inside the working directory that they left the job with."""
-    if "no_copy" in overrides:
+    if overrides["no_copy"]:
         for name in ("copy_forward", "copy_backwards"):
             if name in overrides:
                 raise UserError(f"--no-copy and {spelled(name)} cannot be used together; leave one of them out")

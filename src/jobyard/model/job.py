@@ -37,7 +37,7 @@ from jobyard.model.limits import (
 )
 from jobyard.model.policy import FailurePolicy, RunPolicy
 from jobyard.model.resources import Resources
-from jobyard.model.staging import Staging
+from jobyard.model.staging import StagingSpec
 from jobyard.model.submitter import Submitter
 from jobyard.model.training import Elastic, Size, Training
 from jobyard.model.units import whole_number
@@ -269,7 +269,7 @@ class JobSpec:
     workdir: Path = ""
     policy: RunPolicy = field(default_factory=RunPolicy)
     submitter: Submitter = field(default_factory=Submitter)
-    staging: Staging = field(default_factory=Staging)
+    staging: StagingSpec = field(default_factory=StagingSpec)
     kubernetes: KubernetesSpec = field(default_factory=KubernetesSpec)
     container: ContainerSpec = field(default_factory=ContainerSpec)
     training: Training | None = None

@@ -8,7 +8,7 @@ from jobyard.model.limits import Line, Path
 
 
 @dataclass(frozen=True, slots=True)
-class Staging:
+class StagingSpec:
     """Paths are relative to the job's working directory, of which a tree is sent along."""
 
     copy_forward: tuple[Path, ...] = ()  # what is sent; (): all of it

@@ -12,7 +12,7 @@ from jobyard.model.container import ContainerSpec, PortMapping
 from jobyard.model.job import Command, GroupSpec, JobSpec
 from jobyard.model.policy import RunPolicy
 from jobyard.model.resources import Resources
-from jobyard.model.staging import Staging
+from jobyard.model.staging import StagingSpec
 from jobyard.model.submitter import Submitter
 from jobyard.model.training import ALL, Elastic, Training
 
@@ -37,7 +37,7 @@ def spec_of(flags: RunFlags, here: str, environ: Mapping[str, str], user: str) -
             inherited_env=dict(environ),
             notes=notes_of(flags, directories, group.command.argv[0]),
         ),
-        staging=Staging(no_copy=flags.on is not None),
+        staging=StagingSpec(no_copy=flags.on is not None),
         container=container_of(flags, directories),
         training=Training(
             epochs=flags.max_epochs,

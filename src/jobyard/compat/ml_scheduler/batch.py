@@ -17,7 +17,7 @@ from jobyard.manifests.notation import parse_copied
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
 from jobyard.model.policy import RunPolicy
 from jobyard.model.resources import Resources
-from jobyard.model.staging import Staging
+from jobyard.model.staging import StagingSpec
 from jobyard.model.submitter import Submitter
 
 RESULTS = "job_results"
@@ -134,7 +134,7 @@ def _spec(name: str, group: GroupSpec, copies: Copies, on: str, context: BatchCo
         workdir=context.here if sends else context.empty,
         policy=RunPolicy(overcommit=True),
         submitter=Submitter(context.user, source=SOURCE),
-        staging=Staging(
+        staging=StagingSpec(
             copy_forward=() if sends == ["."] else tuple(sends),  # a named path is sent even if an ignore file names it
             copy_back=tuple(brings) or NOTHING,
             results_dir=os.path.join(context.here, RESULTS),
