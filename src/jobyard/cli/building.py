@@ -11,7 +11,8 @@ from dataclasses import replace
 from jobyard.cli.build_flags import BuildWords
 from jobyard.cli.default_cluster import add_default_cluster
 from jobyard.cli.interrupts import exit_on_hang_up
-from jobyard.cli.output.text import echo, harmless, say
+from jobyard.cli.output.harmless import harmless
+from jobyard.cli.output.text import echo, say
 from jobyard.cli.reaching import namespace_named, pods_module
 from jobyard.cli.session import Session
 from jobyard.errors import BuildFailed, NotFound, UserError

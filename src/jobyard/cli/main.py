@@ -16,7 +16,7 @@ import click
 
 from jobyard import __version__, settings
 from jobyard.cli.group import yard
-from jobyard.cli.output.text import harmless
+from jobyard.cli.output.harmless import harmless
 from jobyard.errors import YardError
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it

@@ -6,10 +6,11 @@ import pytest
 from rich.console import Console
 from tests.unit.client.views import a_failure, a_job_view
 
+from jobyard.cli.output.harmless import harmless
 from jobyard.cli.output.live import LiveDisplay, Picture, Rate, bar
 from jobyard.cli.output.plain import PlainDisplay
 from jobyard.cli.output.table import print_table
-from jobyard.cli.output.text import harmless, shortened, width
+from jobyard.cli.output.text import shortened, width
 from jobyard.model.job import State
 from jobyard.wire.views import Counts, TrainingView
 

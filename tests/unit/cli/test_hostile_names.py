@@ -15,9 +15,10 @@ from tests.unit.client.standin import Said, StandIn, problem
 from tests.unit.client.views import a_failure, a_job_view, a_server_view
 
 import jobyard.cli
+from jobyard.cli.output.harmless import harmless
 from jobyard.cli.output.table import print_fields, print_table
 from jobyard.cli.output.tasklog import MergedLog
-from jobyard.cli.output.text import Painted, echo, harmless
+from jobyard.cli.output.text import Painted, echo
 from jobyard.model.job import Reason, State
 from jobyard.model.node import NodeState
 from jobyard.model.resources import Resources

@@ -11,8 +11,9 @@ import click
 
 from jobyard import settings
 from jobyard.cli.logdirs import find_log_dir
+from jobyard.cli.output.harmless import harmless
 from jobyard.cli.output.json import print_json_line
-from jobyard.cli.output.text import echo, harmless, say
+from jobyard.cli.output.text import echo, say
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import UserError, YardError
 

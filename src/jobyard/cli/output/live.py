@@ -13,9 +13,10 @@ from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
 from rich.text import Text
 
+from jobyard.cli.output.harmless import harmless, harmless_lines
 from jobyard.cli.output.plain import QuietDisplay
 from jobyard.cli.output.summary import SHOWN_LINES, summary_lines
-from jobyard.cli.output.text import echo, harmless, harmless_lines, outcome_text
+from jobyard.cli.output.text import echo, outcome_text
 from jobyard.cli.output.training import eta_text, progress_text
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import Counts, JobView

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from jobyard.cli.output.harmless import harmless
 from jobyard.cli.output.summary import failure_lines, summary_lines, title
-from jobyard.cli.output.text import echo, harmless, say
+from jobyard.cli.output.text import echo, say
 from jobyard.model.job import State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import JobView

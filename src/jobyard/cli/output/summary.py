@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from jobyard.cli.output.text import Painted, counts_text, harmless, harmless_lines, outcome_text
+from jobyard.cli.output.harmless import harmless, harmless_lines
+from jobyard.cli.output.text import Painted, counts_text, outcome_text
 from jobyard.model.job import Reason, State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import FailureView, JobView

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import click
 
-from jobyard.cli.output.text import harmless, say, shortened, shown, width
+from jobyard.cli.output.harmless import harmless
+from jobyard.cli.output.text import say, shortened, shown, width
 
 GAP = "  "
 LEAST_COLUMNS = 10  # of a cell that is cut

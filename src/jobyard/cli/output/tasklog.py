@@ -7,7 +7,7 @@ from typing import BinaryIO, Protocol
 
 import click
 
-from jobyard.cli.output.text import harmless
+from jobyard.cli.output.harmless import harmless
 from jobyard.wire.views import LogChunk
 
 COLOURS = ("cyan", "green", "yellow", "blue", "magenta", "bright_cyan", "bright_green", "bright_yellow", "bright_blue")

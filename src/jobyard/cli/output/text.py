@@ -1,4 +1,4 @@
-"""Terminal text: how are sentences, states, times and text from outside printed safely (escape sequences removed)?
+"""Terminal text: how are sentences, states and times printed, and text from outside made safe?
 
 Whatever is printed for people goes through `echo` or `say`, and there through `harmless`: names, messages and paths
 come from outside, and must not control a terminal. Only what tasks wrote (`tasklog.py`) is passed on as it is.
@@ -6,23 +6,17 @@ come from outside, and must not control a terminal. Only what tasks wrote (`task
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 import unicodedata
 
 import click
 
+from jobyard.cli.output.harmless import harmless
 from jobyard.model.job import Reason, State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import Counts, JobView, TaskView
 
-# Control sequences with what belongs to them, in 7 and 8 bits: CSI; OSC, DCS, SOS, PM and APC to their end; the rest.
-_ESCAPE = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
-    r"|(?:\x1b[]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
-    r"|\x1b.?"
-)
 STATE_COLOURS = {
     State.RUNNING: "cyan",
     State.STARTING: "cyan",
@@ -69,21 +63,6 @@ def say(sentence: str, **style: bool | str) -> None:
 
 def warn(sentence: str) -> None:
     say(f"warning: {sentence}", fg="yellow")
-
-
-def harmless(text: str) -> str:
-    """Text from outside on one line, without what could steer a terminal or hide in it.
-
-    Control characters, escape sequences, directions of writing, characters without a width and lone surrogates go.
-    """
-    if text.isprintable():
-        return str(text)
-    line = " ".join(_ESCAPE.sub("", line) for line in text.splitlines())
-    return "".join(c if c.isprintable() else " " for c in line if c.isprintable() or c.isspace())
-
-
-def harmless_lines(lines: tuple[str, ...]) -> list[str]:
-    return [harmless(line.rsplit("\r", 1)[-1]) for line in lines]
 
 
 def width(text: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from jobyard.cli.output.text import harmless
+from jobyard.cli.output.harmless import harmless
 from jobyard.model.units import show_mib, show_seconds
 from jobyard.wire.views import SizeView, TrainingView
 

@@ -9,8 +9,9 @@ import time
 import click
 
 from jobyard.cli.main import exit_with, guarded
+from jobyard.cli.output.harmless import harmless
 from jobyard.cli.output.table import print_table
-from jobyard.cli.output.text import echo, harmless
+from jobyard.cli.output.text import echo
 from jobyard.cli.submitting import user_here
 from jobyard.compat.genai.configuration import CLUSTER, service_here
 from jobyard.compat.genai.deploying import deploy, spec_to_deploy

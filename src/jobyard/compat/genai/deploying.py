@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from jobyard.cli.output.text import harmless
+from jobyard.cli.output.harmless import harmless
 from jobyard.compat.genai.errors import NotPossible
 from jobyard.compat.genai.service import Service
 from jobyard.errors import UserError

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from jobyard.cli.output.text import harmless
+from jobyard.cli.output.harmless import harmless
 from jobyard.client.api import YardClient
 from jobyard.compat.genai.checkpoint_reports import Report, annotation_of
 from jobyard.compat.genai.cluster import Left, NamespaceApi
