@@ -28,11 +28,7 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 class _Field(NamedTuple):
     name: str
     decode: Decoder
-    default: Any
-    factory: Callable[[], Any] | None
-
-    def default_value(self) -> Any:
-        return self.factory() if self.factory is not None else self.default
+    default: Any  # to compare with; MISSING: it has none
 
 
 def encode(value: Any, *, defaults: bool = False) -> Any:
@@ -51,7 +47,7 @@ def encode(value: Any, *, defaults: bool = False) -> Any:
         data = {}
         for field in _fields(type(value)).values():
             item = getattr(value, field.name)
-            if defaults or item != field.default_value():
+            if defaults or item != field.default:
                 data[field.name] = encode(item, defaults=defaults)
         return data
     raise TypeError(f"cannot encode {type(value).__name__}")
@@ -68,8 +64,8 @@ def _fields(kind: type) -> dict[str, _Field]:
     hints = get_type_hints(kind)
     found = {}
     for field in dataclasses.fields(kind):
-        factory = field.default_factory if field.default_factory is not dataclasses.MISSING else None
-        found[field.name] = _Field(field.name, _decoder(hints[field.name]), field.default, factory)
+        default = field.default_factory() if callable(field.default_factory) else field.default
+        found[field.name] = _Field(field.name, _decoder(hints[field.name]), default)
     return found
 
 
@@ -158,7 +154,7 @@ def _dataclass(kind: type, data: Any, where: str) -> Any:
     try:
         return kind(**{key: fields[key].decode(value, f"{where}.{key}") for key, value in data.items()})
     except TypeError as error:
-        missing = [name for name, f in fields.items() if name not in data and f.default_value() is dataclasses.MISSING]
+        missing = [name for name, f in fields.items() if name not in data and f.default is dataclasses.MISSING]
         if not missing:
             raise
         raise UserError(f"{where}: missing {', '.join(missing)}") from error
