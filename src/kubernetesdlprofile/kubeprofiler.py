@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from datetime import datetime
 
-from jobyard.sdk.environment import number_or
 from jobyard.sdk.job import YardJob, usable_directory
 from kubernetesdlprofile.paths import newest_checkpoint, root_directory
+from kubernetesdlprofile.variables import ProfilerVariables
 
 
-class KubeProfiler:
+class KubeProfiler(ProfilerVariables):
     """Every name of the original, with a default where its variable is missing.
 
     The process ends, with code 85, only in `start_epoch()` or in the first `measure()` after it, never in `end_epoch()`
@@ -18,23 +17,9 @@ class KubeProfiler:
     """
 
     def __init__(self, job_manager_hostname: str = "localhost", db_hostname: str = "localhost") -> None:
+        super().__init__()
         self.jmHostname = job_manager_hostname
         self.dbHostname = db_hostname
-        self.JOBID = os.environ.get("JOB_UUID") or os.environ.get("YARD_JOB_ID") or "local"
-        self.PROFILE_EACH = number_or("HEARTBEAT_FREQ", 100, least=1)
-        self.RANK = number_or("NODE_RANK", 0)
-        self.NODE_LIST = os.environ.get("NODELIST") or os.environ.get("YARD_NODE") or "localhost"
-        self.NUM_GPUS = number_or("NUM_GPUS", 1)
-        self.NUM_NODES = number_or("NUM_NODES", 1, least=1)
-        self.RESTARTED = os.environ.get("JOB_RESTARTED", "").strip().upper() not in ("", "FALSE", "0", "NO")
-        self.BATCH_SIZE = number_or("BATCH_SIZE", 32, least=1)
-        self.EPOCHS = number_or("EPOCHS_TO_BE_DONE", number_or("YARD_EPOCHS", 1, least=1), least=1)
-        self.EPOCHS_DONE = number_or("EPOCHS_DONE", number_or("YARD_EPOCHS_DONE", 0))
-        self.TRAINING_SET_SIZE = number_or("TRAINING_SET_SIZE", 1000)
-        self.LOCAL_RANK = number_or("LOCAL_RANK", -1, least=-1)
-        devices = max(1, self.NUM_GPUS) * self.NUM_NODES
-        self.iterationPerEpoch = int(self.TRAINING_SET_SIZE / (self.BATCH_SIZE * devices))
-        self.maxIterations = self.iterationPerEpoch * self.EPOCHS
         self.last_time: datetime | None = None
         self.start_epoch_time: datetime | None = None
         self.end_epoch_time: datetime | None = None

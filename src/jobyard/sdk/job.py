@@ -9,7 +9,10 @@ from time import perf_counter, time
 from jobyard.agent_protocol.exit_codes import PREEMPTED_EXIT_CODE
 from jobyard.sdk.agreement import agree, torch_ranks
 from jobyard.sdk.environment import flag, is_rank_zero, number_or, rank, warn, whole_number
-from jobyard.sdk.spool import SpoolWriter, as_numbers
+from jobyard.sdk.reporter import Reporter
+from jobyard.sdk.saved_epochs import SavedEpochs
+from jobyard.sdk.spool import as_numbers
+from jobyard.sdk.step_times import StepTimes
 from jobyard.sdk.stopping import LOOK_SECONDS, StopListener, listen
 
 TYPE_CHECKING = False
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
     from jobyard.sdk.spool import Record
 
 HEARTBEAT_STEPS = 100
-SILENT_SECONDS = 30.0  # slow steps are reported this often, whatever their number
 
 
 def job_from_environment() -> YardJob:
@@ -53,37 +55,17 @@ class YardJob:
         self.resumed = resumed
         self._total = total
         self._done = done
-        self._heartbeat = heartbeat
-        self._reports = reports
         self._stops_in_first_step = stops_in_first_step
-        self._pid = os.getpid()
-        self._spool = SpoolWriter(os.environ.get("YARD_SPOOL", ""))
-        self._stop_request = StopListener(os.environ.get("YARD_STOP_FILE", ""))
         self._has_yard = bool(os.environ.get("YARD_SPOOL") or os.environ.get("YARD_STOP_FILE"))
-        # What has been reported
+        self._starts_epochs = False  # the script calls `start_epoch` itself
         self._has_greeted = False
         self._has_started = False
-        self._reported_steps = 0
-        self._reported_at = 0.0
-        self._held: list[Record] = []  # epochs that are over, but perhaps not saved yet
-        # Saving
-        self._tells_saves = False
-        self._covered = done  # epochs in the newest checkpoint that was told of
-        self._has_saved = False
-        self._saved_step = -1  # steps done when one was complete, if that was in this epoch
-        self._saved_seconds: float | None = None
-        # Steps and clocks
-        self._metrics: dict[str, object] = {}
-        self._steps = 0
-        self._last = perf_counter()
         self._look_at = 0.0
-        self._is_in_epoch = False
-        self._starts_epochs = False  # the script calls `start_epoch` itself
-        self._epoch_began = self._last
-        self._epoch_first = 0  # steps that were done before this epoch
-        self._timed_from = 0  # steps before this one have no known duration in this epoch
-        self._timed_steps = 0  # of earlier epochs of this attempt, and how long they took
-        self._timed_seconds = 0.0
+        self._metrics: dict[str, object] = {}
+        self._stop_request = StopListener(os.environ.get("YARD_STOP_FILE", ""))
+        self._times = StepTimes(perf_counter())
+        self._saved = SavedEpochs(done)
+        self._reporter = Reporter(is_rank_zero=reports, heartbeat=heartbeat)
 
     # ---------------------------------------------------------------------------------------------- looking
 
@@ -99,15 +81,12 @@ class YardJob:
     @property
     def steps(self) -> int:
         """Steps of this attempt."""
-        return self._steps
+        return self._times.steps
 
     @property
     def step_seconds(self) -> float:
         """Mean seconds of a step of this attempt; time outside epochs does not count."""
-        steps, seconds = self._timed_steps, self._timed_seconds
-        if self._is_in_epoch:
-            steps, seconds = steps + self._steps - self._timed_from, seconds + self._last - self._epoch_began
-        return seconds / steps if steps > 0 else 0.0
+        return self._times.mean_seconds
 
     @property
     def rank(self) -> int:
@@ -152,7 +131,7 @@ class YardJob:
         while self._total is None or self._done < self._total:
             self.start_epoch()
             yield self._done
-            if self._is_in_epoch:
+            if self._times.is_in_epoch:
                 self.end_epoch()
         self._release()
 
@@ -162,7 +141,7 @@ class YardJob:
         if total is not None:
             self._total = total
         if done is not None and done != self._done:
-            self._done = self._covered = done
+            self._done = self._saved.count = done
         self._hello(again=before != (self._total, self._done))
 
     def start_epoch(self) -> None:
@@ -176,8 +155,9 @@ class YardJob:
 
     def measure(self) -> None:
         """One training step is done. A counter and a clock; once a second a look at the stop file, and a report."""
-        self._last = now = perf_counter()
-        self._steps += 1
+        times = self._times
+        times.last = now = perf_counter()
+        times.steps += 1
         if now >= self._look_at:
             self._look(now)
 
@@ -197,48 +177,29 @@ class YardJob:
 
     def end_epoch(self) -> None:
         """An epoch is over. Never ends the process: people save after it."""
-        if not self._is_in_epoch and self._starts_epochs:
+        times = self._times
+        if not times.is_in_epoch and self._starts_epochs:
             return
         self._hello()
         now = perf_counter()
-        steps, timed = self._steps - self._epoch_first, self._steps - self._timed_from
-        seconds = self._last - self._epoch_began if timed > 0 else 0.0
-        records = [self._steps_record()] if steps else []
+        records = [self._steps_record()] if times.steps_in_epoch else []
         self._done += 1
-        record: Record = {
-            "t": "epoch",
-            "at": time(),
-            "done": self._done,
-            "seconds": round(now - self._epoch_began, 6),
-            "steps": steps,
-            "step_seconds": round(seconds / timed, 9) if timed > 0 else 0.0,
-            "metrics": as_numbers(self._metrics),
-        }
-        self._is_in_epoch = False
-        self._timed_steps += max(0, timed)
-        self._timed_seconds += seconds
-        self._epoch_began, self._epoch_first, self._timed_from = now, self._steps, self._steps
+        epoch: Record = {"t": "epoch", "at": time(), "done": self._done, **times.end_epoch(now)}
+        epoch["metrics"] = as_numbers(self._metrics)
         self._look_at = 0.0
-        self._held.append(record)
-        if self._has_saved:
-            records += self._take_held()
-            if self._saved_step == self._steps:
-                records.append(self._saved_record())
-        self._saved_step = -1
-        self._say(records, now)
+        self._reporter.say(records + self._saved.end_epoch(epoch, self._done, times.steps), now)
 
     # ---------------------------------------------------------------------------------------------- saving, stopping
 
     def saved(self, seconds: float | None = None) -> None:
         """A checkpoint is complete; it took so many seconds. After an epoch's last step, it covers that epoch."""
         self._hello()
-        self._tells_saves = self._has_saved = True
-        self._saved_step, self._saved_seconds = self._steps if self._is_in_epoch else -1, seconds
-        self._say([*self._take_held(), self._saved_record()], perf_counter())
+        step = self._times.steps if self._times.is_in_epoch else -1
+        self._reporter.say(self._saved.save(self._done, step, seconds), perf_counter())
 
     def tell_saves(self) -> None:
         """`saved()` will be called: until then, nothing is saved, however many epochs are over."""
-        self._tells_saves = True
+        self._saved.are_told = True
 
     def agrees_to_stop(self) -> bool:
         """`should_stop`, agreed by all ranks of torch.distributed. To be called on all of them, equally often."""
@@ -254,7 +215,7 @@ class YardJob:
     @property
     def is_saved(self) -> bool:
         """All epochs that are over are in the newest checkpoint, as far as the script tells of checkpoints."""
-        return not self._tells_saves or self._covered >= self._done
+        return self._saved.include(self._done)
 
     def can_stop_after(self, epochs: int) -> bool:
         """Whether stopping with so many epochs done leaves more than the last one, which is never cut off."""
@@ -263,8 +224,8 @@ class YardJob:
     def leave(self) -> None:
         """End the process with code 85: the decision was made, and agreed on, before."""
         self._release()
-        done = self._covered if self._tells_saves else self._done
-        self._say([{"t": "yield", "at": time(), "done": done}], perf_counter())
+        done = self._saved.count if self._saved.are_told else self._done
+        self._reporter.say([{"t": "yield", "at": time(), "done": done}], perf_counter())
         raise SystemExit(PREEMPTED_EXIT_CODE)
 
     # ---------------------------------------------------------------------------------------------- inside
@@ -277,29 +238,26 @@ class YardJob:
         return agree(self._stop_request.look(perf_counter(), at_once=True), can_stop)
 
     def _begin(self, now: float, *, first_step_is_done: bool = False) -> None:
-        self._is_in_epoch = True
-        self._last = self._epoch_began = now
-        self._epoch_first = self._steps - first_step_is_done
-        self._timed_from = self._steps
-        self._saved_step = -1
+        self._times.start_epoch(now, first_step_is_done=first_step_is_done)
+        self._saved.start_epoch()
         self._look_at = 0.0
         if not self._has_started:
             self._has_started = True
-            self._say([{"t": "start", "at": time()}], now)
+            self._reporter.say([{"t": "start", "at": time()}], now)
 
     def _look(self, now: float) -> None:
         """What `measure()` does at most once a second, and at the first step of an epoch."""
-        if not self._is_in_epoch and not self._starts_epochs:
+        times = self._times
+        if not times.is_in_epoch and not self._starts_epochs:
             self._hello()
             self._release()
             self._begin(now, first_step_is_done=True)
         self._look_at = now + LOOK_SECONDS
         self._stop_request.look(now)
-        if self._stops_in_first_step and self._is_in_epoch and self._steps - self._epoch_first == 1:
+        if self._stops_in_first_step and times.is_in_epoch and times.steps_in_epoch == 1:
             self._leave_if_asked()
-        silent = now - self._reported_at
-        if self._steps - self._reported_steps >= self._heartbeat or silent >= SILENT_SECONDS:
-            self._say([self._steps_record()], now)
+        if self._reporter.is_due(times.steps, now):
+            self._reporter.say([self._steps_record()], now)
 
     def _hello(self, *, again: bool = False) -> None:
         """Reported at the first sign of training, and again when the number of epochs changes."""
@@ -310,44 +268,29 @@ class YardJob:
             atexit.register(self._at_exit)
         self._has_greeted = True
         hello: Record = {"t": "hello", "at": time(), "epochs": self._total, "done": self._done}
-        self._say([{**hello, "yields": True, "resumed": self.resumed}], perf_counter())
+        self._reporter.say([{**hello, "yields": True, "resumed": self.resumed}], perf_counter())
 
     def _listen(self) -> None:
         """Repeated at each epoch: a framework may have set a signal handler of its own."""
-        if self._has_yard and self._pid == os.getpid():
+        if self._has_yard and self._reporter.is_own_process:
             listen(os.environ.get("YARD_STOP_FILE", ""))
 
     def _release(self) -> None:
         """Report finished epochs, unless `saved()` is still to come: a script that goes on has saved what it wanted."""
-        if self._held and not self._tells_saves:
-            self._say(self._take_held(), perf_counter())
-
-    def _take_held(self) -> list[Record]:
-        held, self._held = self._held, []
-        return held
+        if finished := self._saved.take_unless_told():
+            self._reporter.say(finished, perf_counter())
 
     def _at_exit(self) -> None:
         """Report the last epoch, which may not be saved: the agent counts it if the process ends well."""
-        if self._held:
-            last = self._take_held()[-1]
-            told = {name: last[name] for name in ("at", "done", "seconds", "steps")}
-            self._say([{"t": "ended", **told}], perf_counter())
+        if held := self._saved.take_held():
+            told = {name: held[-1][name] for name in ("at", "done", "seconds", "steps")}
+            self._reporter.say([{"t": "ended", **told}], perf_counter())
 
     def _steps_record(self) -> Record:
-        self._reported_steps = self._steps
-        means = {"steps": self._steps, "step_seconds": round(self.step_seconds, 9)}
+        times = self._times
+        self._reporter.note_steps(times.steps)
+        means = {"steps": times.steps, "step_seconds": round(times.mean_seconds, 9)}
         return {"t": "steps", "at": time(), **means, "metrics": as_numbers(self._metrics)}
-
-    def _saved_record(self) -> Record:
-        self._covered = self._done
-        return {"t": "saved", "at": time(), "done": self._done, "seconds": self._saved_seconds}
-
-    def _say(self, records: list[Record], now: float) -> None:
-        self._reported_at = now
-        if records and self._reports and self._pid == os.getpid():
-            ranks = torch_ranks()
-            if ranks is None or ranks.get_rank() == 0:
-                self._spool.append(records)
 
 
 def usable_directory(path: str) -> bool:

@@ -16,7 +16,8 @@ import pytest
 
 from jobyard.agent_protocol.progress_reducer import ProgressReducer
 from jobyard.sdk import yard_job
-from jobyard.sdk.job import HEARTBEAT_STEPS, SILENT_SECONDS
+from jobyard.sdk.job import HEARTBEAT_STEPS
+from jobyard.sdk.reporter import SILENT_SECONDS
 from tests.unit.sdk.conftest import Clock, Yard, in_a_fork, one_epoch
 
 
