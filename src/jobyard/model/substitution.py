@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from jobyard.errors import UserError
+from jobyard.model.bash_words import SimpleCommand
 from jobyard.model.interpreters import HOLE, UNKNOWN, Verdict, calculates, judge, kept_by, reads_code
 from jobyard.model.job import Command
 
@@ -130,11 +131,7 @@ class _Reader:
         self.no_dash = ""
         self._at = 0
         self._last_hole = text.rfind(PLACEHOLDER)
-        self._word: list[str] | None = None  # of the word that is being read; None: between words
-        self._has_hole = self._has_brace = False  # outside quotes, in this word
-        self._words: list[str] = []
-        self._redirects: list[str] = []  # "file", "text": what the next word is
-        self._texts: list[str] = []  # here-strings of this command
+        self._command = SimpleCommand()
         self._seen_hole = self._is_piped = self._in_test = self._calculates = False
 
     def read(self) -> None:
@@ -153,7 +150,7 @@ class _Reader:
         elif char in _BLANK:
             self._end_word()
             self._take(1)
-        elif char == "#" and self._word is None:
+        elif char == "#" and not self._command.is_in_word:
             end = text.find("\n", at)
             self._take((len(text) if end < 0 else end) - at)
         elif char == "\\":
@@ -170,7 +167,7 @@ class _Reader:
             self._operator(char)
         else:
             if char in "{}":
-                self._has_brace = True
+                self._command.has_brace = True
                 self._refuse_brace_expansion()
             is_expanded = char in "*?" or (char == "{" and text[at + 1 : at + 2].strip() != "")
             self._take(1, UNKNOWN if is_expanded else char)
@@ -182,7 +179,7 @@ class _Reader:
         self.pieces.append(self.text[self._at : self._at + length])
         self._at += length
         if meaning is not None:
-            self._add(meaning)
+            self._command.add(meaning)
 
     def _take_plain(self, quote: str) -> bool:
         match = _PLAIN[quote].match(self.text, self._at)
@@ -191,24 +188,19 @@ class _Reader:
         self._take(len(match[0]), match[0])
         return True
 
-    def _add(self, meaning: str) -> None:
-        if self._word is None:
-            self._word = []
-        self._word.append(meaning)
-
     def _hole(self, quote: str) -> None:
         if self._in_test:
             raise UnsafePlaceholder("is inside [[ ]]")
         self.pieces.append(_IN[quote])
         self._at += len(PLACEHOLDER)
-        self._add(HOLE)
+        self._command.add(HOLE)
         self._seen_hole = True
         if not quote:
-            self._has_hole = True
+            self._command.has_hole = True
             self._refuse_brace_expansion()
 
     def _refuse_brace_expansion(self) -> None:
-        if self._has_hole and self._has_brace:
+        if self._command.has_hole and self._command.has_brace:
             raise UnsafePlaceholder("is in a word with other braces")
 
     # -- quotes and expansions -----------------------------------------------------------------------------------------
@@ -326,15 +318,14 @@ class _Reader:
         text, at = self.text, self._at
         if text.startswith(("<(", ">("), at):
             return self._pass(self._closing(at), "is inside <(...)")
-        if self._word is not None and not "".join(self._word).isdigit():
-            self._end_word()
-        self._word = None
+        self._command.drop_number()
+        self._end_word()
         match = re.compile(r"&>>?|<<<|<<-?|[<>]&|>>|>\||<>|[<>]").match(text, at)
         assert match is not None
         if match[0] in ("<<", "<<-") and self._last_hole >= at:
             raise UnsafePlaceholder("is in or after a here-document", _QUOTED)
         self._take(len(match[0]))
-        self._redirects.append("text" if match[0] == "<<<" else "file")
+        self._command.redirect("text" if match[0] == "<<<" else "file")
 
     def _operator(self, char: str) -> None:
         if self.text.startswith("((", self._at):
@@ -347,15 +338,7 @@ class _Reader:
         self._take(2 if self.text.startswith(("||", "&&"), self._at) else 1)
 
     def _end_word(self) -> None:
-        if self._word is None:
-            return
-        word, self._word = "".join(self._word), None
-        self._has_hole = self._has_brace = False
-        if self._redirects:
-            if self._redirects.pop() == "text":
-                self._texts.append(word)
-            return
-        self._words.append(word)
+        word = self._command.end_word()
         if word == "[[":
             self._in_test = self._calculates = True
         elif word == "]]":
@@ -363,8 +346,8 @@ class _Reader:
 
     def _end_command(self) -> None:
         self._end_word()
-        words, texts = self._words, self._texts
-        self._words, self._texts, self._redirects = [], [], []
+        words, texts = self._command.words, self._command.texts
+        self._command = SimpleCommand()
         if not words:
             return
         verdict = judge(words)

@@ -282,8 +282,8 @@ def test_a_long_command_is_read_in_few_steps(shell: str, monkeypatch: pytest.Mon
 def test_a_word_of_many_parts_is_not_copied_for_each() -> None:
     reader = substitution._Reader("\\a\\b{}")
     reader._step("\\")
-    word = reader._word
+    word = reader._command._word
     reader._step("\\")
     reader._step("{")
-    assert reader._word is word
+    assert reader._command._word is word
     assert word == ["a", "b", HOLE]
