@@ -1,4 +1,4 @@
-"""Mounted secrets: how does a local file get into a job's pods? As a Kubernetes Secret that the caller creates.
+"""Mounted Secret: how does a local file get into a job's pods? As a Kubernetes Secret that the caller creates.
 
 The yard is told the Secret's name, and never what is in it.
 """
@@ -29,14 +29,14 @@ FLAG = "--mount-secret"
 BYTES_MOST = 1 << 20  # what Kubernetes allows in one Secret
 
 
-class Secret(NamedTuple):
+class SecretFile(NamedTuple):
     """The content of a file, and where pods find it. Never shown: its repr hides the content."""
 
     content: bytes
     path: str
 
     def __repr__(self) -> str:
-        return f"Secret({self.path})"
+        return f"SecretFile({self.path})"
 
 
 def mount_secret_flag(function: Callable[..., int]) -> Callable[..., int]:
@@ -48,9 +48,9 @@ def mount_secret_flag(function: Callable[..., int]) -> Callable[..., int]:
     )(function)
 
 
-def read_secrets(entries: tuple[str, ...]) -> list[Secret]:
+def read_secrets(entries: tuple[str, ...]) -> list[SecretFile]:
     """Of `FILE=PATH`, one each. Raises UserError; before anything is built or made."""
-    found: list[Secret] = []
+    found: list[SecretFile] = []
     for entry in entries:
         file, equals, path = entry.rpartition("=")
         if not equals or not file or not _is_good(path):
@@ -59,39 +59,36 @@ def read_secrets(entries: tuple[str, ...]) -> list[Secret]:
             )
         if any(each.path == path for each in found):
             raise UserError(f"{FLAG}: {path} is named twice; give each file a path of its own")
-        found.append(Secret(_read(file), path))
+        found.append(SecretFile(_read(file), path))
     size = sum(len(each.content) for each in found)
     if size > BYTES_MOST:
         raise UserError(f"{FLAG}: {size} bytes are more than a Secret holds ({BYTES_MOST}); use a volume instead")
     return found
 
 
-@dataclass
-class MountedSecrets:
-    """The files of one submit, on their way into one Secret."""
+def refuse_without_pods(session: Session, spec: JobSpec) -> None:
+    """Raises UserError where the job has no pods that the yard makes."""
+    names = spec.on.split(",")
+    is_there = DEFAULT in names or any(cluster.id in names for cluster in session.client.clusters())
+    if spec.container.on_machines or not spec.on or not is_there:
+        raise UserError(f"{FLAG}: a Secret is for pods, and this job runs on machines; add --on kubernetes")
+    if spec.kubernetes.manifest:
+        raise UserError(f"{FLAG}: a manifest that is a Kubernetes object names its own Secrets; write it there")
 
-    files: list[Secret] = field(default_factory=list)
+
+@dataclass
+class MountedSecret:
+    """The Secret of one job, from before its submit until after its end."""
+
+    files: list[SecretFile]
     name: str = field(default_factory=lambda: f"yard-{secrets.token_hex(8)}")
     _job: str = ""
 
-    def refuse(self, session: Session, spec: JobSpec) -> None:
-        """Raises UserError where the job has no pods that the yard makes."""
-        if not self.files:
-            return
-        names = spec.on.split(",")
-        is_there = DEFAULT in names or any(cluster.id in names for cluster in session.client.clusters())
-        if spec.container.on_machines or not spec.on or not is_there:
-            raise UserError(f"{FLAG}: a Secret is for pods, and this job runs on machines; add --on kubernetes")
-        if spec.kubernetes.manifest:
-            raise UserError(f"{FLAG}: a manifest that is a Kubernetes object names its own Secrets; write it there")
-
-    def submit(self, session: Session, spec: JobSpec) -> JobView:
-        """Submits it. The Secret is made first, and removed again where the yard does not take the job.
+    def submit_with(self, session: Session, spec: JobSpec) -> JobView:
+        """Create the Secret, then submit the job. It is removed again where the yard does not take the job.
 
         Where it is not known whether the job was accepted, its pods may need the Secret: it stays, and is named.
         """
-        if not self.files:
-            return session.client.submit(spec)
         mounts = tuple(SecretMount(self.name, f"file-{index}", each.path) for index, each in enumerate(self.files))
         with pods_module("cluster").reached_cluster(namespace_named(session, spec.on)) as cluster:
             cluster.create_secret(_object(self.name, spec, self.files))
@@ -122,7 +119,7 @@ class MountedSecrets:
         return f"Secret {self.name} stays, because its job may have been submitted; if it was not, remove it: {remove}"
 
 
-def _object(name: str, spec: JobSpec, mounted: list[Secret]) -> dict[str, Any]:
+def _object(name: str, spec: JobSpec, mounted: list[SecretFile]) -> dict[str, Any]:
     who = f"{spec.submitter.user}@{spec.submitter.host}"
     return {
         "apiVersion": "v1",

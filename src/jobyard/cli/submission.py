@@ -1,41 +1,63 @@
-"""Submission: how does a command with `--build` become a Job or a RayJob? An omitted amount counts as 0."""
+"""Submission: what do `run` and `submit` send to the yard? With `--build` an omitted amount counts as 0."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from jobyard.cli.build_flags import BuildWords
-from jobyard.cli.mounted_secrets import MountedSecrets, read_secrets
+from jobyard.cli.mounted_secrets import MountedSecret, read_secrets, refuse_without_pods
 from jobyard.cli.session import Session
 from jobyard.cli.submitting import SubmitWords, spec_of, with_built_image
 from jobyard.kubernetes.kubeconfig import DEFAULT
 from jobyard.manifests.training import parse_span
 from jobyard.model.job import JobSpec
+from jobyard.wire.views import JobView
 
 TO_BE_BUILT = "to-be-built"  # stands for the image where nothing is submitted
 
 
-@dataclass
+@dataclass(frozen=True)
 class Submission:
-    """One `run` or `submit`, from the flags to what is sent. Errors that need no build are raised before it."""
+    """A job as it is sent to the yard: what is asked for, and the Secret that its pods mount, if any."""
+
+    spec: JobSpec
+    secret: MountedSecret | None = None
+
+    def send(self, session: Session) -> JobView:
+        if self.secret is None:
+            return session.client.submit(self.spec)
+        return self.secret.submit_with(session, self.spec)
+
+    def tidy(self, session: Session) -> None:
+        """After the job's end."""
+        if self.secret is not None:
+            self.secret.tidy(session, self.spec.on)
+
+
+@dataclass(frozen=True)
+class SubmissionFlags:
+    """One `run` or `submit` as it was typed."""
 
     asked: SubmitWords
-    words: BuildWords
+    build: BuildWords
     is_built: bool
     mount_secret: tuple[str, ...] = ()
     is_planned: bool = False  # a dry run: nothing is built or created
-    secrets: MountedSecrets = field(default_factory=MountedSecrets)
 
-    def spec(self, session: Session, *, quiet: bool) -> JobSpec:
-        """Raises UserError, and BuildFailed."""
-        self.secrets.files = read_secrets(self.mount_secret)
+    def submission(self, session: Session, *, quiet: bool) -> Submission:
+        """Raises UserError, and BuildFailed. Errors that need no build are raised before it."""
+        files = read_secrets(self.mount_secret)
         spec = spec_of(with_build_defaults(self.asked) if self.is_built else self.asked, session)
         if self.is_built:
             spec = with_idle_head(spec)
-        self.secrets.refuse(session, spec)
+        if files:
+            refuse_without_pods(session, spec)
+        return Submission(self._with_image(session, spec, quiet), MountedSecret(files) if files else None)
+
+    def _with_image(self, session: Session, spec: JobSpec, quiet: bool) -> JobSpec:
         if self.is_planned:
             return _to_be_built(spec) if self.is_built else spec
-        return with_built_image(session, spec, self.words, is_asked=self.is_built, quiet=quiet)
+        return with_built_image(session, spec, self.build, is_asked=self.is_built, quiet=quiet)
 
 
 def _to_be_built(spec: JobSpec) -> JobSpec:

@@ -13,9 +13,9 @@ from tests.builders import with_words
 from tests.unit.client.standin import Said, StandIn
 
 from jobyard.cli import mounted_secrets
-from jobyard.cli.mounted_secrets import BYTES_MOST, MountedSecrets, Secret, read_secrets
+from jobyard.cli.mounted_secrets import BYTES_MOST, MountedSecret, SecretFile, read_secrets, refuse_without_pods
 from jobyard.cli.session import Session
-from jobyard.cli.submission import with_build_defaults, with_idle_head
+from jobyard.cli.submission import Submission, with_build_defaults, with_idle_head
 from jobyard.cli.submitting import SubmitWords
 from jobyard.errors import Bug, Unreachable, UserError
 from jobyard.manifests.command import spec_from_command
@@ -106,19 +106,16 @@ def test_the_content_is_not_in_what_a_traceback_would_show(tmp_path: Path) -> No
     assert "sesame" not in f"{secret!r} {secret}"
 
 
-def test_secrets_are_for_pods_that_the_yard_makes(tmp_path: Path, standin: StandIn) -> None:
-    (tmp_path / "token").write_text("sesame")
+def test_secrets_are_for_pods_that_the_yard_makes(standin: StandIn) -> None:
     standin.on("GET /clusters", Said(data=(ClusterView("lab"),)))
     job = JobSpec("x", (GroupSpec(Command(("true",))),))
-    files = read_secrets((f"{tmp_path / 'token'}=/etc/token",))
     session = Session(None, "table")
     for bad in (job, replace(job, on="gpu1"), with_words(job, on="lab", on_machines=True)):
         with pytest.raises(UserError, match="runs on machines"):
-            MountedSecrets(files).refuse(session, bad)
+            refuse_without_pods(session, bad)
     with pytest.raises(UserError, match="names its own"):
-        MountedSecrets(files).refuse(session, with_words(job, on="lab", manifest="{}"))
-    MountedSecrets(files).refuse(session, replace(job, on="lab"))
-    MountedSecrets().refuse(session, job)
+        refuse_without_pods(session, with_words(job, on="lab", manifest="{}"))
+    refuse_without_pods(session, replace(job, on="lab"))
 
 
 class NotingCluster:
@@ -149,37 +146,38 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> NotingCluster:
     return cluster
 
 
-def submit(secrets: MountedSecrets, error: BaseException) -> None:
+def submit(secret: MountedSecret, error: BaseException) -> None:
     def fail(*_: object) -> None:
         raise error
 
     session = SimpleNamespace(client=SimpleNamespace(submit=fail, job=fail))
-    secrets.submit(session, JobSpec("x", (GroupSpec(Command(("true",))),), on="lab"))  # type: ignore[arg-type]
+    spec = JobSpec("x", (GroupSpec(Command(("true",))),), on="lab")
+    Submission(spec, secret).send(session)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("error", [UserError("no"), Bug("oh"), OSError(5, "disk"), RuntimeError()])
 def test_a_secret_of_a_job_that_is_not_taken_is_removed(cluster: NotingCluster, error: Exception) -> None:
     with pytest.raises(type(error)):
-        submit(MountedSecrets([Secret(b"sesame", "/x")]), error)
+        submit(MountedSecret([SecretFile(b"sesame", "/x")]), error)
     assert cluster.secrets == []
 
 
 def test_a_secret_stays_and_is_named_where_the_job_may_be_in(
     cluster: NotingCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    secrets = MountedSecrets([Secret(b"sesame", "/x")])
-    with pytest.raises(Unreachable, match=f"nobody answers; .*kubectl -n lab delete configmap {secrets.name}"):
-        submit(secrets, Unreachable("nobody answers"))
+    secret = MountedSecret([SecretFile(b"sesame", "/x")])
+    with pytest.raises(Unreachable, match=f"nobody answers; .*kubectl -n lab delete configmap {secret.name}"):
+        submit(secret, Unreachable("nobody answers"))
     with pytest.raises(KeyboardInterrupt):
-        submit(secrets, KeyboardInterrupt())
-    assert secrets.name in capsys.readouterr().err
-    assert cluster.secrets == [secrets.name, secrets.name]
+        submit(secret, KeyboardInterrupt())
+    assert secret.name in capsys.readouterr().err
+    assert cluster.secrets == [secret.name, secret.name]
 
 
 def test_what_cannot_be_tidied_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     def fail(*_: object) -> None:
         raise Unreachable("nobody answers")
 
-    secrets = MountedSecrets([Secret(b"sesame", "/x")], _job="j1")
-    secrets.tidy(SimpleNamespace(client=SimpleNamespace(job=fail)), "lab")  # type: ignore[arg-type]
-    assert f"Secret {secrets.name} may be left behind: nobody answers" in capsys.readouterr().err
+    secret = MountedSecret([SecretFile(b"sesame", "/x")], _job="j1")
+    secret.tidy(SimpleNamespace(client=SimpleNamespace(job=fail)), "lab")  # type: ignore[arg-type]
+    assert f"Secret {secret.name} may be left behind: nobody answers" in capsys.readouterr().err

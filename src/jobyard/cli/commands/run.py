@@ -9,7 +9,7 @@ from jobyard.cli.commands.submit import submit_and_follow, submit_detached
 from jobyard.cli.follow import FollowOptions
 from jobyard.cli.mounted_secrets import mount_secret_flag
 from jobyard.cli.session import Session, with_session
-from jobyard.cli.submission import Submission
+from jobyard.cli.submission import SubmissionFlags
 from jobyard.cli.submitting import FileOrCommand, SubmitWords, show_plan, submit_flags
 
 
@@ -44,11 +44,11 @@ def command(
 
     Exit codes: 0 all succeeded, 1 something failed, 2 bad request, 3 yard not reachable, 130 interrupted.
     """
-    submission = Submission(asked, words, is_built, mount_secret, is_planned=dry_run or render)
-    spec = submission.spec(session, quiet=quiet)
+    flags = SubmissionFlags(asked, words, is_built, mount_secret, is_planned=dry_run or render)
+    submission = flags.submission(session, quiet=quiet)
     if dry_run or render:
-        return show_plan(session, spec, render=render)
+        return show_plan(session, submission.spec, render=render)
     if detach:
-        return submit_detached(session, spec, submission.secrets, quiet=quiet)
+        return submit_detached(session, submission, quiet=quiet)
     options = FollowOptions(quiet, pass_exit_code, is_merged=is_built, needs_image_soon=is_built)
-    return submit_and_follow(session, spec, submission.secrets, options)
+    return submit_and_follow(session, submission, options)

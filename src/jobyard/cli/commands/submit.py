@@ -7,13 +7,12 @@ import click
 from jobyard.cli.build_flags import BuildWords, build_flags
 from jobyard.cli.default_cluster import add_default_cluster
 from jobyard.cli.follow import FollowOptions, run_to_end
-from jobyard.cli.mounted_secrets import MountedSecrets, mount_secret_flag
+from jobyard.cli.mounted_secrets import mount_secret_flag
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.text import echo
 from jobyard.cli.session import Session, with_session
-from jobyard.cli.submission import Submission
+from jobyard.cli.submission import Submission, SubmissionFlags
 from jobyard.cli.submitting import FileOrCommand, SubmitWords, say_notes, show_plan, submit_flags
-from jobyard.model.job import JobSpec
 from jobyard.wire.views import JobView
 
 
@@ -48,19 +47,19 @@ def command(
     With --build an image of this directory is built and pushed first, and the job is run by its digest and followed to
     its end: one worker as a Kubernetes Job, several as a RayJob. Cores and GPUs that are not asked for are 0 then.
     """
-    submission = Submission(asked, words, is_built, mount_secret, is_planned=dry_run or render)
-    spec = submission.spec(session, quiet=quiet)
+    flags = SubmissionFlags(asked, words, is_built, mount_secret, is_planned=dry_run or render)
+    submission = flags.submission(session, quiet=quiet)
     if dry_run or render:
-        return show_plan(session, spec, render=render)
+        return show_plan(session, submission.spec, render=render)
     if is_built and not detach:
         options = FollowOptions(is_quiet=quiet, is_merged=True, needs_image_soon=True)
-        return submit_and_follow(session, spec, submission.secrets, options)
-    return submit_detached(session, spec, submission.secrets, quiet=quiet)
+        return submit_and_follow(session, submission, options)
+    return submit_detached(session, submission, quiet=quiet)
 
 
-def submit_detached(session: Session, spec: JobSpec, secrets: MountedSecrets, *, quiet: bool) -> int:
-    add_default_cluster(session, spec, quiet=quiet)
-    job = secrets.submit(session, spec)
+def submit_detached(session: Session, submission: Submission, *, quiet: bool) -> int:
+    add_default_cluster(session, submission.spec, quiet=quiet)
+    job = submission.send(session)
     if session.is_json:
         print_json(job)
         return 0
@@ -70,17 +69,17 @@ def submit_detached(session: Session, spec: JobSpec, secrets: MountedSecrets, *,
     return 0
 
 
-def submit_and_follow(session: Session, spec: JobSpec, secrets: MountedSecrets, options: FollowOptions) -> int:
+def submit_and_follow(session: Session, submission: Submission, options: FollowOptions) -> int:
     """To its end; the exit code is by the job's result."""
-    code = run_to_end(session, lambda: _submit_now(session, spec, secrets, quiet=options.is_quiet), options)
-    secrets.tidy(session, spec.on)
+    code = run_to_end(session, lambda: _submit_now(session, submission, quiet=options.is_quiet), options)
+    submission.tidy(session)
     return code
 
 
-def _submit_now(session: Session, spec: JobSpec, secrets: MountedSecrets, *, quiet: bool) -> JobView:
+def _submit_now(session: Session, submission: Submission, *, quiet: bool) -> JobView:
     """For `run`: print the id alone with --quiet, else the notes."""
-    add_default_cluster(session, spec, quiet=quiet)
-    job = secrets.submit(session, spec)
+    add_default_cluster(session, submission.spec, quiet=quiet)
+    job = submission.send(session)
     if not quiet:
         say_notes(job)
     elif not session.is_json:
