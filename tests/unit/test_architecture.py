@@ -1,7 +1,8 @@
-"""Architecture page: does docs/architecture.md name every package, and only files that exist?"""
+"""Architecture: does docs/architecture.md name every package and only files that exist, and do routes only ask?"""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -22,3 +23,13 @@ def test_every_file_that_a_walk_names_exists() -> None:
     named = re.findall(r"`([a-z_]+/[\w/]+\.py)`", PAGE)
     assert len(named) > 30
     assert not [path for path in named if not (SOURCE / path).is_file()]
+
+
+def test_routes_pass_the_state_on_and_never_look_into_it() -> None:
+    """The loop changes it at any time. Functions that are given it answer with what stays as it is."""
+    for path in (SOURCE / "server" / "routes").glob("*.py"):
+        tree = ast.parse(path.read_text())
+        handed_on = {id(each) for call in ast.walk(tree) if isinstance(call, ast.Call) for each in call.args}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and ast.unparse(node).endswith((".loop.state", ".loop.planner")):
+                assert id(node) in handed_on, f"{path.name}: {ast.unparse(node)}"

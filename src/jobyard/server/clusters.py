@@ -145,6 +145,14 @@ def known_cluster(state: YardState, cluster: str) -> ClusterConfig:
     return state.clusters[cluster]
 
 
+def all_clusters(state: YardState) -> list[ClusterConfig]:
+    return list(state.clusters.values())
+
+
+def find_cluster(state: YardState, cluster: str) -> ClusterConfig | None:
+    return state.clusters.get(cluster)
+
+
 def unfinished_jobs(state: YardState, cluster: str) -> list[str]:
     return [job.id for job in state.unfinished.values() if job.spec.cluster == cluster]
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import Rejected, Unwritable, UserError
+from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.environment import NEVER_KEPT
 from jobyard.model.job import JobSpec
 from jobyard.model.units import show_seconds
@@ -87,7 +88,7 @@ class Environments:
             self._read[name] = found
         return self._read[name]
 
-    def check_kept(self, job: JobRecord) -> None:
+    def check_kept(self, job: SubmittedJob) -> None:
         """Raises UserError where a job that has ended could not be run again as it was."""
         if job.spec.submitter.environment and not self._path(job.spec.submitter.environment).exists():
             age = f"{show_seconds(self._kept_seconds)} after its end"

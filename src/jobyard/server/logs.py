@@ -19,6 +19,7 @@ from jobyard.errors import NotFound, UserError
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, Event
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
+from jobyard.server.finding import find_job
 from jobyard.server.loop import YardLoop
 from jobyard.server.news import News
 from jobyard.wire.views import LogChunk
@@ -163,6 +164,13 @@ class LogRequest:
         states = [state for state in State if state is not State.PENDING]
         ranges = sorted(span for state in states for span in self.job.numbers_in(state))
         return (number for first, last in ranges for number in range(first, last + 1))
+
+
+def log_request(
+    loop: YardLoop, selector: str, task: str, attempt: int | None, streams: Sequence[str], tail: int | None = None
+) -> LogRequest:
+    """Raises NotFound or UserError where there is no such job, task or attempt."""
+    return LogRequest(find_job(loop.state, selector), task, attempt, streams, tail)
 
 
 class LogStream:

@@ -10,6 +10,7 @@ import pytest
 from jobyard.engine.handling import handle
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import Rejected, Unwritable, UserError
+from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import JobSpec
 from jobyard.server.environments import Environments
 from tests.builders import a_job, submitted
@@ -86,11 +87,12 @@ async def test_it_goes_with_the_last_job_that_needs_it_some_time_after_the_end(
         state.jobs[job].finished_at = at
     monkeypatch.setattr("jobyard.engine.job_record.JobRecord.is_final", True)
     known.sweep(state, 31 * DAY, orphans=False)
-    known.check_kept(state.jobs["job1"])
+    first = SubmittedJob("job1", 1, spec)
+    known.check_kept(first)
     known.sweep(state, 41 * DAY, orphans=False)
     assert files(tmp_path) == []
     with pytest.raises(UserError, match=r"kept until 30d00h after its end; submit it again"):
-        known.check_kept(state.jobs["job1"])
+        known.check_kept(first)
     again = await kept(known, SHELL)
     assert known.read(again.submitter.environment) == KEPT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -21,7 +21,7 @@ from jobyard.model.events import AttemptsFinished, Event, JobSubmitted, NodeWent
 from jobyard.model.job import Dependency, Reason, State
 from jobyard.scheduling import cycle
 from jobyard.server import views
-from jobyard.server.routes.shared import view_of
+from jobyard.server.queries import shown_in_list
 from jobyard.server.views import reason_of_job, why_view
 from tests.unit.server.running import RunningYard, a_yard
 
@@ -243,7 +243,7 @@ async def test_a_job_that_cannot_be_shown_says_so_and_the_others_are_shown(
             return whole(job)
 
         monkeypatch.setattr(views, "counts_of", broken)
-        good, bad = (view_of(cast(Any, yard), yard.job(job), detail=False) for job in jobs)
+        good, bad = (shown_in_list(yard.loop, job) for job in jobs)
         assert (good.name, good.message) == ("good", "")
         assert (bad.id, bad.state, bad.reason) == (jobs[1], State.SUCCEEDED, Reason.UNKNOWN)
         assert "cannot be shown (OverflowError: too many)" in bad.message

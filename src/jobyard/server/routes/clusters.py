@@ -33,7 +33,7 @@ END_SECONDS = 60.0  # for cancelled jobs to be gone from there
 async def list_clusters(request: Request) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
-        return answer([_view(yard, config) for config in yard.loop.state.clusters.values()])
+        return answer([_view(yard, config) for config in clusters.all_clusters(yard.loop.state)])
 
 
 @router.post("/clusters", status_code=201)
@@ -49,7 +49,7 @@ async def add_cluster(request: Request, asked: Annotated[AddCluster, takes(AddCl
     with yard.lifetime.request():
         config = clusters.changed_config(yard.loop.state, asked.config)
         _check_kubeconfig(config)
-        known = yard.loop.state.clusters.get(config.id)
+        known = clusters.find_cluster(yard.loop.state, config.id)
         await _use(yard, config, by.name)
         why = await _problem(yard, config.id)
         if why and not asked.force:

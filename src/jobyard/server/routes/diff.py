@@ -6,7 +6,8 @@ from fastapi import APIRouter, Request, Response
 
 from jobyard.errors import NotFound
 from jobyard.server.declarations import Media, answers
-from jobyard.server.routes.shared import Selector, selected, yard_of
+from jobyard.server.queries import submitted_job
+from jobyard.server.routes.shared import Selector, yard_of
 
 router = APIRouter()
 
@@ -16,7 +17,7 @@ router = APIRouter()
 async def get_diff(request: Request, selector: Selector) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
-        job = selected(yard, selector)
+        job = submitted_job(yard.loop, selector)
         if job.spec.container.git is None:
             raise NotFound(f"job {job.id} has no diff: its image was not built by `yard`")
         # Bytes, not JSON: a file of the tree need not be UTF-8.

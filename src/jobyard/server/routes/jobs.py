@@ -9,13 +9,12 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 
-from jobyard.engine.job_record import JobRecord
 from jobyard.errors import UserError
 from jobyard.model.job import State
+from jobyard.server import queries
 from jobyard.server.declarations import EventStream, answers
 from jobyard.server.limits import PAGE_MOST, VIEWS_AT_ONCE
-from jobyard.server.routes.shared import COUNT_MOST, Selector, answer, event, event_stream, selected, view_of, yard_of
-from jobyard.server.views import awaited_view, task_numbers
+from jobyard.server.routes.shared import COUNT_MOST, Selector, answer, event, event_stream, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.views import JobView, TaskView
 
@@ -51,19 +50,10 @@ async def list_jobs(
     """
     yard = yard_of(request)
     wanted = set(_states(state))
-    everything = all or unfinished or bool(wanted)
-    known = yard.loop.state.unfinished if unfinished else yard.loop.state.jobs
+    filter = queries.JobFilter(wanted, user, unfinished, with_all_ended=all or unfinished or bool(wanted))
     with yard.lifetime.request():
-        jobs = sorted(known.values(), key=lambda job: -job.number)
-        own = (job for job in jobs if not user or job.spec.submitter.user == user)
-        found = [job for job in own if not wanted or job.state in wanted]
-        if not everything:
-            # Jobs that have not ended, and those that ended last.
-            found = [job for index, job in enumerate(found) if not job.is_final or index < 10]
-        left = [job for job in found if before is None or job.number < before]
-        page = left[: min(limit, PAGE_MOST)]
-        more = page[-1].number if page and len(left) > len(page) else None
-        return await _page(page, lambda job: view_of(yard, job, detail=False), more)
+        page = queries.job_page(yard.loop, filter, before, min(limit, PAGE_MOST))
+        return await _page(page.jobs, lambda job: queries.shown_in_list(yard.loop, job), page.next_before)
 
 
 async def _page(items: Sequence[T], view: Callable[[T], Any], more: int | None) -> Response:
@@ -83,7 +73,7 @@ async def show_job(request: Request, selector: Selector, live: bool = False) -> 
     """`live`: select as for a change, where a name means the job that has not ended."""
     yard = yard_of(request)
     with yard.lifetime.request():
-        return answer(view_of(yard, selected(yard, selector, live=live)))
+        return answer(queries.shown_job(yard.loop, selector, live=live))
 
 
 @router.get("/jobs/{selector}/tasks")
@@ -94,42 +84,42 @@ async def list_tasks(
     """A page of at most 1000. Where there are more, `Yard-Next` is the `offset` of the next page."""
     yard = yard_of(request)
     with yard.lifetime.request():
-        job, state_now = selected(yard, selector), yard.loop.state
+        job = queries.submitted_job(yard.loop, selector).id
         limit = min(limit, PAGE_MOST)
-        numbers = task_numbers(job, _states(state), limit + 1, offset)
+        numbers = queries.task_numbers(yard.loop, job, _states(state), limit + 1, offset)
         more = offset + limit if limit and len(numbers) > limit else None
-        return await _page(numbers[:limit], lambda number: awaited_view(state_now, job, number), more)
+        return await _page(numbers[:limit], lambda number: queries.shown_task(yard.loop, job, number), more)
 
 
 @router.get("/jobs/{selector}/watch")
 @answers(EventStream(JobView))
 async def watch_job(request: Request, selector: Selector) -> Response:
     yard = yard_of(request)
-    job_id = selected(yard, selector).id
+    job_id = queries.submitted_job(yard.loop, selector).id
 
     async def changes() -> AsyncGenerator[str, None]:
         before = ""
         while True:
-            job = selected(yard, job_id)
             change = asyncio.ensure_future(yard.loop.feed.change())
             try:
-                message = event("job", view_of(yard, job))
+                view = queries.shown_job(yard.loop, job_id)
+                message = event("job", view)
                 if message != before:
                     yield message
                     before = message
-                if job.is_final:
+                if view.state.is_final:
                     return
                 await change
             finally:
                 change.cancel()
-            await _pause(yard, job)
+            await _pause(yard, job_id)
 
     return event_stream(yard, changes())
 
 
-async def _pause(yard: Yard, job: JobRecord) -> None:
+async def _pause(yard: Yard, job_id: str) -> None:
     """Between two views; the last one need not wait."""
     with suppress(TimeoutError):
         async with asyncio.timeout(WATCH_SECONDS):
-            while not job.is_final:
+            while not queries.has_ended(yard.loop, job_id):
                 await yard.loop.feed.change()

@@ -16,8 +16,9 @@ from jobyard.errors import NotFound, UserError
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
 from jobyard.server.declarations import EventStream, Media, answers
-from jobyard.server.logs import CHUNK_BYTES, STREAMS, LogRequest, LogStream, log_path, open_log
-from jobyard.server.routes.shared import COUNT_MOST, Label, Selector, event, event_stream, selected, yard_of
+from jobyard.server.logs import CHUNK_BYTES, STREAMS, LogStream, log_path, log_request, open_log
+from jobyard.server.queries import submitted_job, task_now
+from jobyard.server.routes.shared import COUNT_MOST, Label, Selector, event, event_stream, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.views import LogChunk
 
@@ -45,7 +46,7 @@ async def stream_logs(
     last_event_id: Annotated[str, Header()] = "",
 ) -> Response:
     yard = yard_of(request)
-    wanted = LogRequest(selected(yard, selector), task, attempt, _streams(stream), tail)
+    wanted = log_request(yard.loop, selector, task, attempt, _streams(stream), tail)
     logs = LogStream(yard.loop, wanted, follow=follow, cursor=last_event_id)
 
     async def messages() -> AsyncGenerator[str, None]:
@@ -67,16 +68,16 @@ async def raw_log(
     request: Request, selector: Selector, task: Label = "", attempt: Attempt = None, stream: str = "out"
 ) -> Response:
     yard = yard_of(request)
-    job = selected(yard, selector)
+    job = submitted_job(yard.loop, selector)
     if not task and job.spec.size > 1:
         raise UserError(f"job {job.id} has {job.spec.size} tasks; name one with task=")
-    wanted = LogRequest(job, task or job.spec.label_of(0), attempt, _streams(stream)[:1], None)
+    wanted = log_request(yard.loop, job.id, task or job.spec.label_of(0), attempt, _streams(stream)[:1])
     assert wanted.task is not None
     for number in wanted.attempts_of(wanted.task):
         path = log_path(yard.loop, AttemptId(job.id, wanted.task, number), wanted.streams[0])
         if path.is_file():
             return StreamingResponse(_pieces(yard, path), media_type="application/octet-stream")
-    if job.task(wanted.task).state not in (State.PENDING, State.STARTING):
+    if task_now(yard.loop, job.id, wanted.task).state not in (State.PENDING, State.STARTING):
         return Response(b"", media_type="application/octet-stream")  # an empty stream has no file
     raise NotFound(f"task {task or 0} of job {job.id} has written nothing yet")
 

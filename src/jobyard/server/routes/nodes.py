@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 
 from jobyard.errors import Unavailable, UserError
-from jobyard.model.node import Node, NodeConfig, NodeState, place_of
+from jobyard.model.node import NodeConfig, place_of
 from jobyard.server import commands
-from jobyard.server.clusters import KUBERNETES
+from jobyard.server.clusters import find_cluster
 from jobyard.server.declarations import answers, takes
 from jobyard.server.limits import VIEWS_AT_ONCE
+from jobyard.server.node_queries import listed_nodes, shown_node
 from jobyard.server.problems import problem
+from jobyard.server.queries import machine_config
 from jobyard.server.rights import admin_of, check_owner
 from jobyard.server.rounds import Command
 from jobyard.server.routes.shared import Selector, answer, yard_of
-from jobyard.server.views import Held, node_view, slots_by_place
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import AddNode
 from jobyard.wire.views import NodeRemoved, NodeView
@@ -36,12 +36,10 @@ async def list_nodes(request: Request) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         await yard.loop.has_node(NODE_SECONDS)
-        state = yard.loop.state
-        known = {**state.nodes, **state.configs}
-        held, views = slots_by_place(state), []
-        for index, name in enumerate(known, 1):
-            if name not in state.nodes or not state.nodes[name].is_queue:
-                views.append(_view(yard, name, held))
+        names, shown = listed_nodes(yard.loop)
+        views = []
+        for index, name in enumerate(names, 1):
+            views.append(shown(name))
             if index % VIEWS_AT_ONCE == 0:
                 await asyncio.sleep(0)  # with a thousand nodes, let other requests run in between
         return await asyncio.to_thread(answer, views)
@@ -64,7 +62,7 @@ async def add_node(request: Request, asked: Annotated[AddNode, takes(AddNode)]) 
         raise UserError(
             f"node {config.id}: {config.odd_login!r} is neither a host's name nor a user's; write plain names"
         )
-    if config.id in yard.loop.state.clusters:
+    if find_cluster(yard.loop.state, config.id):
         raise UserError(f"node name {config.id!r}: a cluster has that name; choose another with --name")
     with yard.lifetime.request():
         if taken := _why_taken(yard, config):
@@ -78,14 +76,16 @@ async def add_node(request: Request, asked: Annotated[AddNode, takes(AddNode)]) 
         await yard.loop.ask(commands.add_node(config, by.name))
         yard.machines.add(config)
         if not asked.force and not await yard.loop.has_joined(config.id, JOIN_SECONDS):
-            raise Unavailable(f"node {config.id} was added but does not answer: {_view(yard, config.id).problem}")
-        return answer(_view(yard, config.id), 201)
+            raise Unavailable(
+                f"node {config.id} was added but does not answer: {shown_node(yard.loop, config.id).problem}"
+            )
+        return answer(shown_node(yard.loop, config.id), 201)
 
 
 def _why_taken(yard: Yard, config: NodeConfig) -> str:
     """A name must not move to another machine while tasks run: they would be started again there."""
-    known = yard.loop.state.configs.get(config.id)
-    if known is None or known.login == config.login or not _view(yard, config.id).tasks:
+    known = machine_config(yard.loop, config.id)
+    if known is None or known.login == config.login or not shown_node(yard.loop, config.id).tasks:
         return ""
     return (
         f"node {config.id} is {known.shown_login}, and tasks run there; choose another name, "
@@ -100,7 +100,7 @@ async def remove_node(request: Request, node: Selector, force: bool = False) -> 
     yard = yard_of(request)
     with yard.lifetime.request():
         _known(yard, node)
-        if _view(yard, node).tasks and not force:
+        if shown_node(yard.loop, node).tasks and not force:
             title = f"tasks run on {node}; drain it and wait (`yard nodes drain {node}`), or remove it with --force"
             return problem("bad_request", title, 409)
         await yard.loop.ask(commands.remove_node(node, by.name))
@@ -131,34 +131,21 @@ async def probe_node(request: Request, node: Selector) -> Response:
         if executor := yard.loop.executor_of(node):
             await executor.probe()
             await yard.loop.heard()
-        return answer(_view(yard, node))
+        return answer(shown_node(yard.loop, node))
 
 
 async def _changed(request: Request, node: Selector, command: Command[str]) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         await yard.loop.ask(command)
-        return answer(_view(yard, node))
+        return answer(shown_node(yard.loop, node))
 
 
 def _known(yard: Yard, node: str) -> None:
     commands.known_node(yard.loop.state, node)
-    if (cluster := place_of(node)) in yard.loop.state.clusters:
+    if find_cluster(yard.loop.state, cluster := place_of(node)):
         raise UserError(
             f"node {node} belongs to cluster {cluster}; drain it, or let the cluster go: yard clusters rm {cluster}"
         )
-    if node not in yard.loop.state.configs:
+    if machine_config(yard.loop, node) is None:
         raise UserError(f"node {node} is this machine; drain it (`yard nodes drain {node}`) to run nothing here")
-
-
-def _view(yard: Yard, node: str, held: Held | None = None) -> NodeView:
-    state, executor = yard.loop.state, yard.loop.executor_of(node)
-    config = state.configs.get(node)
-    labels = config.labels if config else ()
-    known = state.nodes.get(node) or Node(node, "ssh", 0, 0, labels=labels, state=NodeState.DOWN)
-    if node in state.clusters:  # as a whole it can be drained and resumed
-        known = replace(known, executor=KUBERNETES, state=NodeState.DRAINING if node in state.drained else NodeState.UP)
-    # Of a cluster `yard clusters` tells it, once and not for each node.
-    problem = executor.status().problem if executor and place_of(node) == node else ""
-    host, user, port = config.login if config else ("", "", None)
-    return replace(node_view(state, known, held), host=host, user=user, port=port, problem=problem)

@@ -12,12 +12,12 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 from starlette.background import BackgroundTask
 
-from jobyard.engine.job_record import JobRecord
 from jobyard.errors import NotFound
 from jobyard.executors.mirror import STREAMS, Mirror
 from jobyard.model.task import AttemptId
 from jobyard.server.declarations import Media, answers
-from jobyard.server.routes.shared import Label, Selector, selected, yard_of
+from jobyard.server.queries import ended_attempts, submitted_job
+from jobyard.server.routes.shared import Label, Selector, yard_of
 
 router = APIRouter()
 
@@ -27,21 +27,15 @@ router = APIRouter()
 async def get_results(request: Request, selector: Selector, task: Label = "") -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
-        job = selected(yard, selector)
+        job = submitted_job(yard.loop, selector)
         mirror = yard.machines.mirror
         # Search the disk, not the tasks: a job may have a hundred million tasks that never ran.
         numbers = [job.spec.number_of(task)] if task else await asyncio.to_thread(mirror.tasks_of, job.id)
-        ended = [(job.spec.label_of(n), AttemptId(job.id, n, job.task(n).attempt)) for n in numbers if _ended(job, n)]
+        ended = ended_attempts(yard.loop, job.id, numbers)
         path = await asyncio.to_thread(_gather, mirror, ended, Path(yard.directory))
         if path is None:
             raise NotFound(f"job {job.id} has no results here: its tasks ran on this machine, or none has ended yet")
     return FileResponse(path, media_type="application/x-tar", background=BackgroundTask(path.unlink))
-
-
-def _ended(job: JobRecord, number: int) -> bool:
-    """Was it tried, and has it ended?"""
-    task = job.task(number)
-    return task.state.is_final and task.attempt > 0
 
 
 def _gather(mirror: Mirror, attempts: Iterable[tuple[str, AttemptId]], scratch: Path) -> Path | None:

@@ -11,8 +11,10 @@ from fastapi.responses import PlainTextResponse
 
 from jobyard import __version__
 from jobyard.model.units import show_jobs_are
+from jobyard.server.clusters import all_clusters
 from jobyard.server.declarations import Media, answers, takes
 from jobyard.server.problems import problem
+from jobyard.server.queries import unfinished_work
 from jobyard.server.rights import admin_of
 from jobyard.server.routes.shared import answer, yard_of
 from jobyard.wire.requests import AcceptRow
@@ -42,9 +44,10 @@ async def show_server(request: Request, wait: bool = False) -> Response:
 
 def server_view(request: Request) -> ServerView:
     yard = yard_of(request)
-    state = yard.loop.state
     statuses = [executor.status() for executor in yard.loop.executors]
-    agents = [status for status in statuses if status.node not in state.clusters]  # a cluster has no agent of ours
+    clusters = {config.id for config in all_clusters(yard.loop.state)}
+    agents = [status for status in statuses if status.node not in clusters]  # a cluster has no agent of ours
+    jobs, tasks = unfinished_work(yard.loop)
     return ServerView(
         pid=os.getpid(),
         build=yard.build,
@@ -53,8 +56,8 @@ def server_view(request: Request) -> ServerView:
         yard_id=yard.yard_id,
         listen=yard.listen,
         started_at=yard.started_at,
-        jobs_active=len(state.unfinished),
-        tasks_active=sum(job.active for job in state.unfinished.values()),
+        jobs_active=jobs,
+        tasks_active=tasks,
         database=yard.database,
         agents=tuple(AgentView(s.node, s.pid, s.build, s.is_connected) for s in agents),
         last_event=yard.loop.seq,

@@ -19,8 +19,9 @@ from jobyard.server.containers import machines_for
 from jobyard.server.declarations import answers, takes
 from jobyard.server.dry_run import NO_ID, dry_run
 from jobyard.server.from_token import NOTHING_SENT, submitted_by
+from jobyard.server.queries import shown_job
 from jobyard.server.rights import caller_of
-from jobyard.server.routes.shared import answer, selected, view_of, yard_of
+from jobyard.server.routes.shared import answer, yard_of
 from jobyard.server.sending import may_travel, with_its_tree
 from jobyard.server.spec_checks import check_submit
 from jobyard.server.yard import Yard
@@ -61,16 +62,14 @@ async def submit_job(request: Request, asked: Annotated[SubmitJob, takes(SubmitJ
             asked = replace(asked, spec=spec)
         async with yard.environments.kept(asked.spec) as spec:
             job_id = await yard.loop.ask(submit(replace(asked, spec=spec)))
-        view = view_of(yard, selected(yard, job_id))
-        return answer(view, 201, {"Location": f"{API}/jobs/{job_id}"})
+        return answer(shown_job(yard.loop, job_id), 201, {"Location": f"{API}/jobs/{job_id}"})
 
 
 async def _check_cluster(yard: Yard, spec: JobSpec) -> None:
     """The cluster is asked before the job is accepted: what it would refuse is reported now."""
-    state = yard.loop.state
-    if not cluster_named(state, spec.on):
+    if not cluster_named(yard.loop.state, spec.on):
         return
-    spec = with_cluster(state, spec)
+    spec = with_cluster(yard.loop.state, spec)
     await yard.loop.has_joined(spec.cluster, CLUSTER_SECONDS)  # as after a start; if it does not join, the job waits
     spec = await _checked_after_news(yard, spec)
     executor = yard.loop.executor_of(spec.cluster)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from jobyard.engine.job_record import JobRecord
 from jobyard.errors import UserError
 from jobyard.executors.kubernetes.names import kind_name
+from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import State
 from jobyard.model.task import Task
-from jobyard.server.clusters import namespace_of
+from jobyard.server.clusters import find_cluster, namespace_of
 from jobyard.server.declarations import answers
-from jobyard.server.routes.shared import Label, Selector, answer, selected, yard_of
+from jobyard.server.queries import machine_config, submitted_job, task_now
+from jobyard.server.routes.shared import Label, Selector, answer, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.views import UnitView
 
@@ -23,10 +24,10 @@ router = APIRouter()
 async def find_unit(request: Request, selector: Selector, task: Label = "") -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
-        job = selected(yard, selector)
+        job = submitted_job(yard.loop, selector)
         if not task and job.spec.size > 1:
             raise UserError(f"job {job.id} has {job.spec.size} tasks; name one: {job.id}/{job.spec.label_of(0)}")
-        found = job.task(job.spec.number_of(task) if task else 0)
+        found = task_now(yard.loop, job.id, job.spec.number_of(task) if task else 0)
         if found.state not in (State.RUNNING, State.STOPPING) or not found.started_at:
             label = job.spec.label_of(found.number)
             raise UserError(
@@ -35,8 +36,8 @@ async def find_unit(request: Request, selector: Selector, task: Label = "") -> R
         return answer(_on_cluster(yard, job, found) if job.spec.cluster else _on_machine(yard, job, found))
 
 
-def _on_cluster(yard: Yard, job: JobRecord, task: Task) -> UnitView:
-    spec, config = job.spec, yard.loop.state.clusters.get(job.spec.cluster)
+def _on_cluster(yard: Yard, job: SubmittedJob, task: Task) -> UnitView:
+    spec, config = job.spec, find_cluster(yard.loop.state, job.spec.cluster)
     if config is None:
         raise UserError(f"cluster {spec.cluster} of job {job.id} was removed; `yard clusters add` brings it back")
     group = spec.groups[spec.place_of(task.number).group]
@@ -54,8 +55,8 @@ def _on_cluster(yard: Yard, job: JobRecord, task: Task) -> UnitView:
     )
 
 
-def _on_machine(yard: Yard, job: JobRecord, task: Task) -> UnitView:
-    config = yard.loop.state.configs.get(task.node)
+def _on_machine(yard: Yard, job: SubmittedJob, task: Task) -> UnitView:
+    config = machine_config(yard.loop, task.node)
     host = (f"{config.user}@{config.host}" if config.user else config.host) if config else ""
     label = job.spec.label_of(task.number)
     return UnitView(job.id, label, task.state, task.node, host=host, workdir=job.spec.workdir)

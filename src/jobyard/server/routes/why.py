@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
 
-from jobyard.engine.job_record import JobRecord
+from jobyard.executors.protocol import SubmittedJob
 from jobyard.server.declarations import answers
-from jobyard.server.routes.shared import Selector, answer, selected, yard_of
-from jobyard.server.views import why_view
+from jobyard.server.queries import submitted_job, why
+from jobyard.server.routes.shared import Selector, answer, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.views import WhyView
 
@@ -21,13 +21,13 @@ router = APIRouter()
 async def explain_job(request: Request, selector: Selector) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
-        job = selected(yard, selector)
-        return answer(_with_trouble(yard, job, why_view(yard.loop.planner, job)))
+        job = submitted_job(yard.loop, selector)
+        return answer(_with_trouble(yard, job, why(yard.loop, job.id)))
 
 
-def _with_trouble(yard: Yard, job: JobRecord, view: WhyView) -> WhyView:
+def _with_trouble(yard: Yard, job: SubmittedJob, view: WhyView) -> WhyView:
     """A cluster that does not answer may know more about its jobs than the yard does."""
-    executor = yard.loop.executor_of(job.spec.cluster) if job.spec.cluster and not job.is_final else None
+    executor = yard.loop.executor_of(job.spec.cluster) if job.spec.cluster and not view.state.is_final else None
     status = executor.status() if executor is not None else None
     if status is None or status.is_connected or not status.problem:
         return view

@@ -5,8 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from jobyard.server.declarations import answers
+from jobyard.server.queries import shown_job
 from jobyard.server.rights import caller_of
-from jobyard.server.routes.shared import Selector, answer, selected, view_of, yard_of
+from jobyard.server.routes.shared import Selector, answer, yard_of
 from jobyard.server.training_commands import yield_job
 from jobyard.wire.views import JobView
 
@@ -19,4 +20,4 @@ async def stop_at_checkpoint(request: Request, selector: Selector) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         job_id = await yard.loop.ask(yield_job(selector, caller_of(request).name))
-        return answer(view_of(yard, selected(yard, job_id)))
+        return answer(shown_job(yard.loop, job_id))

@@ -1,0 +1,122 @@
+"""Queries: what do routes read of the yard? Frozen answers: no route sees a record, which the loop may change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from jobyard.engine.job_record import JobRecord
+from jobyard.executors.protocol import SubmittedJob
+from jobyard.model.job import State
+from jobyard.model.node import NodeConfig
+from jobyard.model.task import AttemptId, Task
+from jobyard.server import views
+from jobyard.server.finding import find_job, find_live_job
+from jobyard.server.logs import tail_lines
+from jobyard.server.loop import YardLoop
+from jobyard.wire.views import JobView, TaskView, WhyView
+
+ENDED_SHOWN = 10  # of a list that is not asked for more
+
+
+class JobFilter(NamedTuple):
+    """Which jobs a list has."""
+
+    states: Collection[State] = ()  # none: all
+    user: str = ""  # none: everybody's
+    only_unfinished: bool = False
+    with_all_ended: bool = False  # not only those that ended last
+
+
+class JobPage(NamedTuple):
+    jobs: Sequence[str]
+    next_before: int | None  # the number that the next page goes on below; None: this is the last one
+
+
+def submitted_job(loop: YardLoop, selector: str) -> SubmittedJob:
+    job = find_job(loop.state, selector)
+    return SubmittedJob(job.id, job.number, job.spec)
+
+
+def task_now(loop: YardLoop, job_id: str, number: int) -> Task:
+    return loop.state.jobs[job_id].task(number)
+
+
+def has_ended(loop: YardLoop, job_id: str) -> bool:
+    return loop.state.jobs[job_id].is_final
+
+
+def ended_attempts(loop: YardLoop, job_id: str, numbers: Iterable[int]) -> list[tuple[str, AttemptId]]:
+    """Of these tasks, those that were tried and have ended: label and newest attempt."""
+    job = loop.state.jobs[job_id]
+    tasks = [task for number in numbers if (task := job.task(number)).state.is_final and task.attempt > 0]
+    return [(job.spec.label_of(task.number), AttemptId(job_id, task.number, task.attempt)) for task in tasks]
+
+
+def unfinished_work(loop: YardLoop) -> tuple[int, int]:
+    """How many jobs have not ended, and how many tasks are with an executor."""
+    unfinished = loop.state.unfinished
+    return len(unfinished), sum(job.active for job in unfinished.values())
+
+
+def machine_config(loop: YardLoop, node: str) -> NodeConfig | None:
+    """How a machine that a user added is reached."""
+    return loop.state.configs.get(node)
+
+
+# -- views of jobs -----------------------------------------------------------------------------------------------------
+
+
+def shown_job(loop: YardLoop, selector: str, *, live: bool = False) -> JobView:
+    return _shown(loop, (find_live_job if live else find_job)(loop.state, selector), detail=True)
+
+
+def shown_in_list(loop: YardLoop, job_id: str) -> JobView:
+    """With less detail."""
+    return _shown(loop, loop.state.jobs[job_id], detail=False)
+
+
+def _shown(loop: YardLoop, job: JobRecord, *, detail: bool) -> JobView:
+    """Never raises: a job that cannot be shown gets a view that says so, and others are not affected."""
+    try:
+        lines = _last_lines(loop, job) if detail else ()
+        return views.job_view(loop.planner, job, last_lines=lines, detail=detail)
+    except Exception as error:
+        loop.trouble("view", f"job {job.id} cannot be shown ({error!r})", error)
+        return views.unshowable(job, error)
+
+
+def _last_lines(loop: YardLoop, job: JobRecord) -> tuple[str, ...]:
+    if job.first_failure is None:
+        return ()
+    failed = job.task(job.first_failure)
+    return tail_lines(loop, AttemptId(job.id, failed.number, failed.attempt))
+
+
+def job_page(loop: YardLoop, wanted: JobFilter, before: int | None, limit: int) -> JobPage:
+    """The newest first, those below the number `before`."""
+    known = loop.state.unfinished if wanted.only_unfinished else loop.state.jobs
+    jobs = sorted(known.values(), key=lambda job: -job.number)
+    found = [job for job in jobs if _is_wanted(job, wanted)]
+    if not wanted.with_all_ended:
+        found = [job for index, job in enumerate(found) if not job.is_final or index < ENDED_SHOWN]
+    left = [job for job in found if before is None or job.number < before]
+    page = left[:limit]
+    return JobPage([job.id for job in page], page[-1].number if page and len(left) > len(page) else None)
+
+
+def _is_wanted(job: JobRecord, wanted: JobFilter) -> bool:
+    is_by_user = not wanted.user or job.spec.submitter.user == wanted.user
+    return is_by_user and (not wanted.states or job.state in wanted.states)
+
+
+def task_numbers(loop: YardLoop, job_id: str, states: Iterable[State], limit: int, offset: int) -> list[int]:
+    return views.task_numbers(loop.state.jobs[job_id], states, limit, offset)
+
+
+def shown_task(loop: YardLoop, job_id: str, number: int) -> TaskView:
+    return views.awaited_view(loop.state, loop.state.jobs[job_id], number)
+
+
+def why(loop: YardLoop, job_id: str) -> WhyView:
+    return views.why_view(loop.planner, loop.state.jobs[job_id])
