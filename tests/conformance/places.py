@@ -176,7 +176,7 @@ class StubYard:
     def held_jobs(self) -> Sequence[str]:
         return ()
 
-    def trouble(self, what: str, sentence: str, error: Exception | None = None) -> None:
+    def count_error(self, what: str, sentence: str, error: Exception | None = None) -> None:
         raise AssertionError(f"{what}: {sentence}") from error
 
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:

@@ -111,7 +111,7 @@ class UnsettledYard:
     def held_jobs(self) -> Sequence[str]:
         return ()
 
-    def trouble(self, what: str, sentence: str, error: Exception | None = None) -> None:
+    def count_error(self, what: str, sentence: str, error: Exception | None = None) -> None:
         raise AssertionError(sentence)
 
     def is_ended(self, job_id: str, task: int) -> bool:

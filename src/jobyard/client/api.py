@@ -197,15 +197,15 @@ class YardClient:
         query = _query({"task": task, "attempt": attempt, "stream": stream, "follow": follow, "tail": tail})
         last_id = ""
         while True:
-            is_news = False
+            has_more = False
             for event in self._stream(_job(selector, "/logs") + query, last_id):
-                last_id, is_news = event.id or last_id, True
+                last_id, has_more = event.id or last_id, True
                 if event.name == "log":
                     chunk = self._view(LogChunk, json.loads(event.data))
                     yield chunk
                     if chunk.final:
                         return
-            if not is_news or not last_id:  # it ended properly, and another request brought nothing new: complete
+            if not has_more or not last_id:  # it ended properly, and another request brought nothing new: complete
                 return
 
     def raw_log(

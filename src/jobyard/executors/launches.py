@@ -100,5 +100,5 @@ class Launches:
         """Nothing of it was sent, and nothing ever can be: that ends these attempts, and nobody else's."""
         told = str(error) if isinstance(error, YardError) else f"{type(error).__name__}: {error}"
         sentence = f"it cannot be launched ({told})"
-        self._yard.trouble("launch", f"job {attempts[0].job} on {self._room.node}: {sentence}", error)
+        self._yard.count_error("launch", f"job {attempts[0].job} on {self._room.node}: {sentence}", error)
         self.refuse(attempts, sentence)

@@ -155,7 +155,9 @@ class MachineExecutor:
                 if (checked := self._heard.checked(message)) is not None:
                     self._hear(checked)
             except Exception as error:  # what one message breaks, the next connection would break again
-                self._yard.trouble("message", f"the agent of {self.node} said {str(message)[:100]}: {error!r}", error)
+                self._yard.count_error(
+                    "message", f"the agent of {self.node} said {str(message)[:100]}: {error!r}", error
+                )
             if self._arrivals is not None:
                 await self._arrivals.room()
 
@@ -182,7 +184,7 @@ class MachineExecutor:
                     asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._link.send, {"op": "probe"})
             case "error":
                 sentence = f"the agent of {self.node} refused it: {message['message']}"
-                self._yard.trouble("message", sentence)
+                self._yard.count_error("message", sentence)
                 if ids := message.get("ids"):
                     self._launches.refuse([AttemptId.parse(name) for name in ids], sentence)
 

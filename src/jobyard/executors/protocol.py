@@ -84,7 +84,7 @@ class YardView(Protocol):
     async def settled(self) -> None:
         """Returns when all that the yard holds is on disk: only that may be launched."""
 
-    def trouble(self, what: str, sentence: str, error: Exception | None = None) -> None:
+    def count_error(self, what: str, sentence: str, error: Exception | None = None) -> None:
         """An error that stayed with one job or one message: it is logged with its trace, and counted."""
 
 

@@ -184,11 +184,11 @@ def _existing(plan: BuildPlan, say: Say, *, is_remote: bool) -> str | None:
     except UserError as error:
         if not is_remote:
             raise
-        unheard = error
+        no_answer = error
     if plan.pull != plan.push:
         try:
             return digest_of(plan.pull)
         except UserError:
             pass
-    say(f"whether the image is there already cannot be known: {unheard}")
+    say(f"whether the image is there already cannot be known: {no_answer}")
     return None

@@ -44,8 +44,8 @@ def replay(journal: Journal, after: int, state: YardState) -> Restored:
     """The state after all rows beyond a number; each row that cannot be applied is reported."""
     damages: list[Damage] = []
     for row in journal.rows(after):
-        if row.trouble:
-            damages.append(_held(state, Damage(row.seq, row.trouble, row.jobs)))
+        if row.damage:
+            damages.append(_held(state, Damage(row.seq, row.damage, row.jobs)))
         else:
             damages += _carried_out(state, row)
         after = row.seq
@@ -56,11 +56,11 @@ def from_base(journal: Journal) -> Restored:
     """The newest intact base; None where there is none. A damaged base is reported, but holds no job."""
     damages: list[Damage] = []
     for base in journal.bases():
-        if not base.trouble:
+        if not base.damage:
             before = tuple(Damage.accepted(*each) for each in base.data["damages"])
             yard = saved_state.load(base.data["yard"])
             return Restored(base.covers, yard, _as_accepted(journal, damages) + before)
-        damages.append(Damage(base.seq, base.trouble, frozenset()))
+        damages.append(Damage(base.seq, base.damage, frozenset()))
     return Restored(0, YardState(), _as_accepted(journal, damages))
 
 

@@ -27,21 +27,21 @@ _ACCEPTED = "accepted row "
 
 
 class JournalRow(NamedTuple):
-    """As it was read. With `trouble`, a sentence, it is damaged and has no events."""
+    """As it was read. With `damage`, a sentence, it is damaged and has no events."""
 
     seq: int
     events: list[Event]
-    trouble: str = ""
+    damage: str = ""
     jobs: frozenset[str] | None = None  # those it concerns; None: not known, or it concerns more than jobs
 
 
 class Base(NamedTuple):
-    """A row that holds a whole state, as JSON-ready data. With `trouble` it is damaged."""
+    """A row that holds a whole state, as JSON-ready data. With `damage` it is damaged."""
 
     seq: int
     covers: int  # the last row whose events are in it
     data: Any
-    trouble: str = ""
+    damage: str = ""
 
 
 class Journal:
@@ -87,8 +87,8 @@ class Journal:
     def read(self, after: int = 0) -> Iterator[tuple[int, list[Event]]]:
         """The rows after a number that are still there, in order. Raises Bug at one that is damaged."""
         for row in self.rows(max(after, self.first_seq() - 1)):
-            if row.trouble:
-                raise Bug(f"journal: {row.trouble}; `yard doctor` says more")
+            if row.damage:
+                raise Bug(f"journal: {row.damage}; `yard doctor` says more")
             yield row.seq, row.events
 
     def append_base(self, covers: int, data: Any, at: float) -> int:

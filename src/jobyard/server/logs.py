@@ -19,9 +19,9 @@ from jobyard.errors import NotFound, UserError
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, Event
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
+from jobyard.server.event_feed import Subscription
 from jobyard.server.finding import find_job
 from jobyard.server.loop import YardLoop
-from jobyard.server.news import News
 from jobyard.wire.views import LogChunk
 
 CHUNK_BYTES = 1 << 16
@@ -218,7 +218,7 @@ class LogStream:
 
     async def chunks(self) -> AsyncGenerator[LogChunk, None]:
         job, request = self._request.job, self._request
-        news = self._loop.feed.subscribe() if self._follow else None
+        subscription = self._loop.feed.subscribe() if self._follow else None
         try:
             # 1. What is there already: ended attempts to their end, running ones stay open.
             for number in request.numbers():
@@ -234,41 +234,41 @@ class LogStream:
                 await asyncio.sleep(0)
             self._tail = None
             # 2. What happens from now on.
-            while news is not None and not news.is_cut and not self._is_over():
-                for key, ended in (await self._hear(news)).items():
+            while subscription is not None and not subscription.is_cut and not self._is_over():
+                for key, ended in (await self._hear(subscription)).items():
                     for chunk in self._read(key, final=ended):
                         yield chunk
                 for key in list(self._open):
                     for chunk in self._read(key, final=False):
                         yield chunk
             # 3. The job ended while we were reading: all output is complete now, if we know of all attempts.
-            self.is_cut = news is not None and news.is_cut
-            if news is not None and not self.is_cut:
-                for key in [*self._take(news), *self._open]:
+            self.is_cut = subscription is not None and subscription.is_cut
+            if subscription is not None and not self.is_cut:
+                for key in [*self._take(subscription), *self._open]:
                     for chunk in self._read(key, final=True):
                         yield chunk
         finally:
-            if news is not None:
-                self._loop.feed.unsubscribe(news)
+            if subscription is not None:
+                self._loop.feed.unsubscribe(subscription)
 
     def _is_over(self) -> bool:
         # Not the record that we started with: after a full disk the whole state is read again.
         job, task = self._loop.state.jobs[self._request.job.id], self._request.task
         return job.is_final or (task is not None and job.task(task).state.is_final)
 
-    async def _hear(self, news: News) -> dict[AttemptId, bool]:
+    async def _hear(self, subscription: Subscription) -> dict[AttemptId, bool]:
         """Attempts of ours that began or ended since the last look; True: ended."""
         try:
             async with asyncio.timeout(LOOK_SECONDS):  # not wait_for: in Python 3.11 it may swallow a cancellation
-                first = await news.get()
+                first = await subscription.get()
         except TimeoutError:
             return {}
-        return self._wanted([first]) | self._take(news)
+        return self._wanted([first]) | self._take(subscription)
 
-    def _take(self, news: News) -> dict[AttemptId, bool]:
+    def _take(self, subscription: Subscription) -> dict[AttemptId, bool]:
         batches = []
-        while not news.empty():
-            batches.append(news.get_nowait())
+        while not subscription.empty():
+            batches.append(subscription.get_nowait())
         return self._wanted(batches)
 
     def _wanted(self, batches: Sequence[tuple[int, list[Event]]]) -> dict[AttemptId, bool]:

@@ -18,14 +18,14 @@ from jobyard.model.events import Event, JobQuarantined
 from jobyard.model.node import NodeState, place_of
 from jobyard.server import rounds
 from jobyard.server.damages import Damage, Restored, why_read_only
+from jobyard.server.event_feed import EventFeed
 from jobyard.server.history import History
+from jobyard.server.ignored_events import IgnoredEvents
 from jobyard.server.journal import Journal
-from jobyard.server.news import EventFeed
 from jobyard.server.recording import Recording
 from jobyard.server.rounds import Asked, Command, Item
 from jobyard.server.running_executors import RunningExecutors
 from jobyard.server.snapshots import Snapshots
-from jobyard.server.unheard import Unheard
 from jobyard.server.yard_view import StateView
 
 log = logging.getLogger(__name__)
@@ -43,19 +43,19 @@ class YardLoop(StateView):
 
     def __init__(self, journal: Journal, snapshots: Snapshots, history: History) -> None:
         super().__init__()
-        self._recording = Recording(journal, snapshots, history, self.troubles)
+        self._recording = Recording(journal, snapshots, history, self.error_counts)
         self._inbox: asyncio.Queue[Item] = asyncio.Queue()
-        self._executors = RunningExecutors(self._inbox.put_nowait, self.troubles)
+        self._executors = RunningExecutors(self._inbox.put_nowait, self.error_counts)
         self.feed = EventFeed()
         self._settled = asyncio.Event()  # set: what memory holds is on disk
         self._settled.set()
         self._is_finishing = False
         self._again: list[Item] = []  # of a round that was spoiled, to be taken up before anything else
-        self._unheard = Unheard()
+        self._ignored = IgnoredEvents()
         self.mirror: Mirror | None = None  # where the output of other machines is
         self._take_up(self._recording.begin())
         for each in self.damages:
-            self.trouble("journal", each.sentence)
+            self.count_error("journal", each.sentence)
 
     async def settled(self) -> None:
         """Returns when everything that the state holds is on disk; true until the caller waits again."""
@@ -148,7 +148,7 @@ class YardLoop(StateView):
             self._settled.clear()
             done = rounds.Round()
             try:
-                done = rounds.run(self.planner, batch, time.time(), self._unheard, self.troubles)
+                done = rounds.run(self.planner, batch, time.time(), self._ignored, self.error_counts)
                 if done.events:
                     # Before the commit: who is acknowledged must not depend on our life any more.
                     if self.is_busy:
@@ -164,7 +164,7 @@ class YardLoop(StateView):
                 await self._recover(Unwritable(sentence), [asked for asked, _ in done.answers])
                 continue
             except Exception as error:  # a bug of ours: what it left half done must not stay
-                self.trouble("round", f"a round failed ({error!r})", error)
+                self.count_error("round", f"a round failed ({error!r})", error)
                 await self._recover(rounds.failed(error), [item for item in batch if isinstance(item, Asked)])
                 continue
             for asked, result in done.answers:
@@ -205,7 +205,7 @@ class YardLoop(StateView):
         jobs = spoiled.jobs or frozenset()
         named = f" with job {', '.join(sorted(jobs))}" if jobs else ""
         error = cause if isinstance(cause, Exception) else None
-        self.trouble("command" if spoiled.asked else "round", f"{spoiled} failed{named} ({cause!r})", error)
+        self.count_error("command" if spoiled.asked else "round", f"{spoiled} failed{named} ({cause!r})", error)
         asked = [item for item in batch if isinstance(item, Asked)]
         if spoiled.asked is None and not jobs and spoiled.event is None:  # nobody knows whose it is
             await self._recover(rounds.failed(cause), asked)
@@ -217,11 +217,11 @@ class YardLoop(StateView):
             held = [job for job in sorted(jobs) if job in self.state.unfinished and job not in self.state.quarantined]
             # What is held hears nothing anyway, and is to hear all again when it is cancelled.
             if spoiled.event is not None and (not held or isinstance(spoiled.event, JobQuarantined)):
-                self._unheard.add(spoiled.event)
+                self._ignored.add(spoiled.event)
             now, sentence = time.time(), f"an error in the server concerned it ({type(cause).__name__}: {cause})"
             self._again.append([JobQuarantined(job, now, sentence) for job in held])
         self._again += [item for item in asked if not item.answer.done()]
-        await asyncio.sleep(self._unheard.pause())
+        await asyncio.sleep(self._ignored.pause())
         self._reconcile()
         self._settled.set()
 
@@ -229,7 +229,7 @@ class YardLoop(StateView):
         self._take_up(await self._recording.restore())
         if self.read_only:
             # They would take what a damaged row told of for nobody's, and end it.
-            self.trouble("journal", self.read_only)
+            self.count_error("journal", self.read_only)
             await self._executors.stop()
 
     def _take_up(self, restored: Restored) -> None:

@@ -82,7 +82,7 @@ def _shown(loop: YardLoop, job: JobRecord, *, detail: bool) -> JobView:
         lines = _last_lines(loop, job) if detail else ()
         return views.job_view(loop.planner, job, last_lines=lines, detail=detail)
     except Exception as error:
-        loop.trouble("view", f"job {job.id} cannot be shown ({error!r})", error)
+        loop.count_error("view", f"job {job.id} cannot be shown ({error!r})", error)
         return views.unshowable(job, error)
 
 

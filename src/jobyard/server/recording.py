@@ -13,10 +13,10 @@ from jobyard.agent_protocol import faults
 from jobyard.model.events import Event
 from jobyard.server.compaction import compact
 from jobyard.server.damages import Restored
+from jobyard.server.error_counts import ErrorCounts
 from jobyard.server.history import History
 from jobyard.server.journal import Journal
 from jobyard.server.snapshots import Snapshots
-from jobyard.server.troubles import Troubles
 
 T = TypeVar("T")
 
@@ -27,11 +27,11 @@ JOURNAL_ROWS_AT_ONCE = 500
 class Recording:
     """The journal, with the snapshot file and the history that follow from it. One thread writes the journal."""
 
-    def __init__(self, journal: Journal, snapshots: Snapshots, history: History, troubles: Troubles) -> None:
+    def __init__(self, journal: Journal, snapshots: Snapshots, history: History, errors: ErrorCounts) -> None:
         self._journal = journal
         self._snapshots = snapshots
         self._history = history
-        self._troubles = troubles
+        self._errors = errors
         self._writer = ThreadPoolExecutor(1, "journal")
         self._saver = ThreadPoolExecutor(1, "snapshot")
         self._snapshot_seq = 0  # the row at which a snapshot was last begun, or the server
@@ -81,4 +81,4 @@ class Recording:
             restored = self._snapshots.renew(self._journal)
             compact(self._journal, self._history, restored, lambda work: self._writer.submit(work).result())
         except Exception as error:
-            self._troubles.note("snapshot", f"no snapshot or base was written ({error!r})", error)
+            self._errors.note("snapshot", f"no snapshot or base was written ({error!r})", error)

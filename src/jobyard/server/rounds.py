@@ -15,8 +15,8 @@ from jobyard.engine.yard_state import YardState
 from jobyard.errors import Bug, YardError
 from jobyard.model.effects import Effect
 from jobyard.model.events import CancelRequested, Event, JobSubmitted
-from jobyard.server.troubles import Troubles
-from jobyard.server.unheard import Unheard
+from jobyard.server.error_counts import ErrorCounts
+from jobyard.server.ignored_events import IgnoredEvents
 
 T = TypeVar("T")
 
@@ -59,19 +59,19 @@ class Round:
     made: dict[str, Asked] = field(default_factory=dict)  # jobs submitted in this round: not on disk yet
 
 
-def run(planner: Planner, batch: Iterable[Item], now: float, unheard: Unheard, troubles: Troubles) -> Round:
+def run(planner: Planner, batch: Iterable[Item], now: float, ignored: IgnoredEvents, errors: ErrorCounts) -> Round:
     """Apply all of it, then let the engine decide. Raises Spoiled; the state must then be thrown away."""
     done, state = Round(), planner.state
     for item in batch:
         if not isinstance(item, Asked):
-            _apply(state, done, None, (event for event in item if event not in unheard))
+            _apply(state, done, None, (event for event in item if event not in ignored))
             continue
         try:
             happened, result = item.command(state, now)
         except YardError as error:
             item.refuse(error)
         except Exception as error:  # nothing has changed yet: only this caller is affected
-            troubles.note("command", f"a command failed ({error!r})", error)
+            errors.note("command", f"a command failed ({error!r})", error)
             item.refuse(failed(error))
         else:
             _apply(state, done, item, happened)

@@ -14,15 +14,15 @@ from jobyard.model.events import AttemptsFinished, Event, Finished
 from jobyard.model.job import Reason
 from jobyard.model.node import place_of
 from jobyard.model.task import Outcome
-from jobyard.server.troubles import Troubles
+from jobyard.server.error_counts import ErrorCounts
 
 
 class RunningExecutors:
     """Each with the tasks that run it. `observed` gets what they see; one that is not started only finds output."""
 
-    def __init__(self, observed: Callable[[Sequence[Event]], None], troubles: Troubles) -> None:
+    def __init__(self, observed: Callable[[Sequence[Event]], None], errors: ErrorCounts) -> None:
         self._observed = observed
-        self._troubles = troubles
+        self._errors = errors
         self._tasks: dict[Executor, list[asyncio.Task[None]]] = {}
 
     def __iter__(self) -> Iterator[Executor]:
@@ -103,7 +103,7 @@ class RunningExecutors:
         try:
             executor.perform([effect])
         except Exception as error:
-            self._troubles.note("effect", f"{effect} failed ({error!r})", error)
+            self._errors.note("effect", f"{effect} failed ({error!r})", error)
             if isinstance(effect, Launch) and not isinstance(error, Unavailable):
                 now = time.time()
                 outcome = Outcome(now, now, reason=Reason.REFUSED, message=f"it cannot be launched ({error})")

@@ -83,8 +83,8 @@ def _eta(
     left = epochs_left(job)
     if left is not None and not job.spec.gang and job.spec.size > 1:
         # In an array: tasks without a report count in full, and slots work in parallel.
-        unheard = job.unfinished - sum(not job.task(number).state.is_final for number in job.progress)
-        left = (left + unheard * (progress.epochs_total or 0)) / len(job.slots)
+        silent = job.unfinished - sum(not job.task(number).state.is_final for number in job.progress)
+        left = (left + silent * (progress.epochs_total or 0)) / len(job.slots)
     if left is None or not epoch_seconds:
         told = progress.remaining_seconds
         return None, told, None

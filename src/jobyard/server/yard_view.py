@@ -14,7 +14,7 @@ from jobyard.model.job import JobSpec, State
 from jobyard.model.node import NodeState, place_of
 from jobyard.model.task import AttemptId, Slot, Task
 from jobyard.server.environments import Environments
-from jobyard.server.troubles import Troubles
+from jobyard.server.error_counts import ErrorCounts
 
 
 class StateView(ABC):
@@ -23,7 +23,7 @@ class StateView(ABC):
     state: YardState
 
     def __init__(self) -> None:
-        self.troubles = Troubles()
+        self.error_counts = ErrorCounts()
         self.environments: Environments | None = None
 
     @property
@@ -34,8 +34,8 @@ class StateView(ABC):
     def is_busy(self) -> bool:
         return bool(self.state.unfinished)
 
-    def trouble(self, what: str, sentence: str, error: Exception | None = None) -> None:
-        self.troubles.note(what, sentence, error)
+    def count_error(self, what: str, sentence: str, error: Exception | None = None) -> None:
+        self.error_counts.note(what, sentence, error)
 
     def job(self, job_id: str) -> SubmittedJob:
         record = self.state.jobs[job_id]

@@ -56,7 +56,7 @@ class Yard:
     def gang_addresses(self, job_id: str) -> Sequence[str]:
         return ()
 
-    def trouble(self, what: str, sentence: str, error: Exception | None = None) -> None:
+    def count_error(self, what: str, sentence: str, error: Exception | None = None) -> None:
         self.troubles.append(sentence)
 
 

@@ -53,7 +53,7 @@ def fake_cluster(monkeypatch: pytest.MonkeyPatch) -> type[FakeCluster]:
     monkeypatch.setattr(FakeCluster, "problem", "")
     monkeypatch.setattr(FakeCluster, "machine", None)
     monkeypatch.setattr(routes, "PROBLEM_SECONDS", 0.1)
-    monkeypatch.setattr("jobyard.server.routes.submit.NEWS_SECONDS", 0.05)
+    monkeypatch.setattr("jobyard.server.routes.submit.CHANGE_SECONDS", 0.05)
     return FakeCluster
 
 
@@ -228,12 +228,12 @@ async def test_what_can_never_run_there_is_told(tmp_path: Path) -> None:
 
 
 async def test_nobody_is_refused_for_a_node_that_has_just_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobyard.server.routes.submit.NEWS_SECONDS", 60.0)
+    monkeypatch.setattr("jobyard.server.routes.submit.CHANGE_SECONDS", 60.0)
     async with a_server(tmp_path) as server:
         await server.add()
         asked = asyncio.create_task(server.submit(on_lab("true", cpus=3)))
-        news = [NodeJoined(Node(f"lab/{name}", "kubernetes", cpus, 8192), time.time()) for name, cpus in TWO_MORE]
-        for event in news:
+        joined = [NodeJoined(Node(f"lab/{name}", "kubernetes", cpus, 8192), time.time()) for name, cpus in TWO_MORE]
+        for event in joined:
             assert not (await asyncio.wait([asked], timeout=0.05))[0]  # the first of them is too small as well
             await server.loop.ask(partial(_tells, event))
         assert (await asked)["cluster"] == "lab"

@@ -28,8 +28,8 @@ from tests.unit.server.running import RunningYard, a_yard
 POISON = "poison"
 
 
-def troubles(yard: RunningYard) -> dict[str, int]:
-    return {view.what: view.count for view in yard.loop.troubles.views()}
+def errors(yard: RunningYard) -> dict[str, int]:
+    return {view.what: view.count for view in yard.loop.error_counts.views()}
 
 
 async def test_a_command_that_fails_is_its_askers_alone(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ async def test_a_command_that_fails_is_its_askers_alone(tmp_path: Path) -> None:
         assert await yard.ended(await asked[1]) is State.SUCCEEDED
         assert await yard.ended(running) is State.SUCCEEDED
         assert yard.loop.state is state  # nobody had to go back to the disk
-        assert troubles(yard) == {"command": 1}
+        assert errors(yard) == {"command": 1}
 
 
 async def test_a_submission_that_breaks_the_state_is_its_askers_alone(
@@ -68,7 +68,7 @@ async def test_a_submission_that_breaks_the_state_is_its_askers_alone(
         for job in (running, await asked[0], await asked[2]):
             assert await yard.ended(job) is State.SUCCEEDED
         assert sorted(job.spec.name for job in yard.loop.state.jobs.values()) == ["a", "b", "batch"]
-        assert troubles(yard) == {"command": 1}
+        assert errors(yard) == {"command": 1}
 
 
 async def test_who_was_answered_before_the_round_was_spoiled_is_not_asked_again(
@@ -132,7 +132,7 @@ async def test_an_observation_that_breaks_the_state_holds_its_job_alone(
         assert f"yard cancel {bad}" in sentence
         assert not yard.job(bad).is_final
         assert why_view(yard.loop.planner, yard.job(bad)).reason is Reason.HELD
-        assert troubles(yard)["round"] == 1
+        assert errors(yard)["round"] == 1
         invariants.check(yard.loop.state)
     monkeypatch.undo()
     async with a_yard(tmp_path, machine) as yard:  # it is written down
@@ -196,7 +196,7 @@ async def test_a_word_that_breaks_the_state_and_concerns_no_job_is_not_heard_aga
         for at in (1.0, 2.0):
             yard.loop.report([NodeWentAway("odd", at, f"in other words {at}")])
             assert await yard.ended(await yard.submit("true")) is State.SUCCEEDED
-        assert troubles(yard) == {"round": 1}
+        assert errors(yard) == {"round": 1}
 
 
 @pytest.mark.parametrize("error", [Unavailable("not now"), ValueError("never")])
@@ -225,7 +225,7 @@ async def test_a_launch_that_fails_is_tried_again_or_fails_its_job(
             assert await yard.ended(bad) is State.FAILED
             reason, sentence = reason_of_job(yard.loop.planner, yard.job(bad))
             assert (reason, sentence) == (Reason.REFUSED, "it cannot be launched (never)")
-        assert troubles(yard) == {"effect": 1}
+        assert errors(yard) == {"effect": 1}
 
 
 async def test_a_job_that_cannot_be_shown_says_so_and_the_others_are_shown(
@@ -247,4 +247,4 @@ async def test_a_job_that_cannot_be_shown_says_so_and_the_others_are_shown(
         assert (good.name, good.message) == ("good", "")
         assert (bad.id, bad.state, bad.reason) == (jobs[1], State.SUCCEEDED, Reason.UNKNOWN)
         assert "cannot be shown (OverflowError: too many)" in bad.message
-        assert troubles(yard) == {"view": 1}
+        assert errors(yard) == {"view": 1}

@@ -210,8 +210,8 @@ def test_a_damaged_row_is_found_and_names_the_jobs_it_concerns(tmp_path: Path, h
     with engine.begin() as connection:
         connection.execute(text(f"update journal set events = {harm} where seq = 1"))
     first, second = journal.rows()
-    assert (first.trouble, first.events, first.jobs) == ("row 1 is damaged", [], frozenset(("ab", "cd")))
-    assert (second.trouble, second.events) == ("", EVENTS[:2])
+    assert (first.damage, first.events, first.jobs) == ("row 1 is damaged", [], frozenset(("ab", "cd")))
+    assert (second.damage, second.events) == ("", EVENTS[:2])
     with pytest.raises(Bug, match="row 1 is damaged"):
         list(journal.read())
     assert [seq for seq, _ in journal.read(after=1)] == [2]
@@ -224,7 +224,7 @@ def test_a_row_is_checked_whole(tmp_path: Path, column: str) -> None:
     with engine.begin() as connection:
         connection.execute(text(f"update journal set {column}"))
     (row,) = Journal(engine).rows()
-    assert row.trouble == "row 1 is damaged"
+    assert row.damage == "row 1 is damaged"
 
 
 def test_a_base_that_says_that_it_is_none_is_damaged(tmp_path: Path) -> None:
@@ -233,9 +233,9 @@ def test_a_base_that_says_that_it_is_none_is_damaged(tmp_path: Path) -> None:
     Journal(engine).append_base(1, {}, 2.0)
     with engine.begin() as connection:
         connection.execute(text("update journal set covers = case seq when 1 then 0 end"))
-    assert [row.trouble for row in Journal(engine).rows()] == ["row 1 is damaged", "row 2 is damaged"]
+    assert [row.damage for row in Journal(engine).rows()] == ["row 1 is damaged", "row 2 is damaged"]
     (base,) = Journal(engine).bases()
-    assert base.trouble == "row 1 is damaged: it says that it is a base"
+    assert base.damage == "row 1 is damaged: it says that it is a base"
 
 
 def test_which_jobs_a_row_concerns_has_a_checksum_of_its_own(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_rows_that_are_missing_are_told(tmp_path: Path) -> None:
         journal.append([item], 1.0)
     with engine.begin() as connection:
         connection.execute(text("delete from journal where seq in (2, 4, 5)"))
-    assert [(row.seq, row.trouble) for row in journal.rows() if row.trouble] == [
+    assert [(row.seq, row.damage) for row in journal.rows() if row.damage] == [
         (2, "row 2 is missing"),
         (5, "rows 4 to 5 are missing"),
     ]
@@ -288,7 +288,7 @@ def test_rows_from_before_checksums_are_stamped_as_they_are(tmp_path: Path) -> N
     old.dispose()
     found = list(a_journal(tmp_path).rows())
     assert len(found) == 2500
-    assert all((row.trouble, row.events, row.jobs) == ("", [NodeLost("n", 1.0)], None) for row in found)
+    assert all((row.damage, row.events, row.jobs) == ("", [NodeLost("n", 1.0)], None) for row in found)
 
 
 def test_tables_with_older_rows_are_left_as_they_are(tmp_path: Path) -> None:

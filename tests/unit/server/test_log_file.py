@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from jobyard.server.error_counts import ErrorCounts
 from jobyard.server.log_file import ALIKE_MOST, GENERATIONS, MINUTE_SECONDS, Alike
-from jobyard.server.troubles import Troubles
 from tests.yards import SOURCE
 
 PROGRAM = """
@@ -86,11 +86,11 @@ def test_kinds_that_come_once_are_forgotten() -> None:
     assert len(alike._kinds) <= 1001
 
 
-def test_many_troubles_of_one_kind_do_not_hide_another(caplog: pytest.LogCaptureFixture) -> None:
-    troubles, alike = Troubles(), Alike(lambda: 0.0)
+def test_many_errors_of_one_kind_do_not_hide_another(caplog: pytest.LogCaptureFixture) -> None:
+    errors, alike = ErrorCounts(), Alike(lambda: 0.0)
     for number in range(2 * ALIKE_MOST):
-        troubles.note("view", f"job {number} cannot be shown, 100%")
-    troubles.note("journal", "row 3 is damaged")
+        errors.note("view", f"job {number} cannot be shown, 100%")
+    errors.note("journal", "row 3 is damaged")
     passed = [record.getMessage() for record in caplog.records if alike.filter(record)]
     assert len(passed) == ALIKE_MOST + 1
     assert (passed[0], passed[-1]) == ("view: job 0 cannot be shown, 100%", "journal: row 3 is damaged")

@@ -247,7 +247,7 @@ async def test_a_cursor_names_only_what_was_read(tmp_path: Path) -> None:
 
 
 async def test_a_stream_that_does_not_keep_up_ends_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobyard.server.news.NEWS_MOST", 1)
+    monkeypatch.setattr("jobyard.server.event_feed.WAITING_MOST", 1)
     async with a_yard(tmp_path) as yard:
         job = await yard.submit("echo one; sleep 60", "sleep 60")
         await yard.running(job)

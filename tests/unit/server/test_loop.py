@@ -22,9 +22,9 @@ from jobyard.model.job import Dependency, Reason, State
 from jobyard.server import recording
 from jobyard.server.commands import retry, submit
 from jobyard.server.damages import Restored
+from jobyard.server.event_feed import Subscription
 from jobyard.server.finding import find_job
 from jobyard.server.journal import Journal
-from jobyard.server.news import News
 from jobyard.server.snapshots import Snapshots
 from jobyard.server.views import job_view, task_views
 from jobyard.wire.requests import RetryJob, SubmitJob
@@ -189,29 +189,29 @@ async def test_a_snapshot_is_made_beside_the_loop_while_commands_go_on(
         assert list(yard.loop.state.jobs) == jobs
 
 
-def _waiting(news: News) -> list[tuple[int, list[Event]]]:
+def _waiting(subscription: Subscription) -> list[tuple[int, list[Event]]]:
     found = []
-    while not news.empty():
-        found.append(news.get_nowait())
+    while not subscription.empty():
+        found.append(subscription.get_nowait())
     return found
 
 
 async def test_subscribers_hear_every_journalled_batch_in_order(tmp_path: Path) -> None:
     async with a_yard(tmp_path) as yard:
-        before, news = yard.loop.seq, yard.loop.feed.subscribe()
+        before, subscription = yard.loop.seq, yard.loop.feed.subscribe()
         await yard.ended(await yard.submit("true", "true"))
-        assert _waiting(news) == list(yard.journal.read(after=before))
+        assert _waiting(subscription) == list(yard.journal.read(after=before))
 
 
 async def test_a_subscriber_that_does_not_keep_up_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobyard.server.news.NEWS_MOST", 2)
+    monkeypatch.setattr("jobyard.server.event_feed.WAITING_MOST", 2)
     async with a_yard(tmp_path) as yard:
-        news = yard.loop.feed.subscribe()
+        subscription = yard.loop.feed.subscribe()
         for _ in range(3):
             await yard.ended(await yard.submit("true"))
-        assert news.is_cut
-        assert [batch for _, batch in _waiting(news)] == [[]]  # only what wakes it
-        assert not yard.loop.feed._news
+        assert subscription.is_cut
+        assert [batch for _, batch in _waiting(subscription)] == [[]]  # only what wakes it
+        assert not yard.loop.feed._subscriptions
 
 
 async def test_the_journal_is_read_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

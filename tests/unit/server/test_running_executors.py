@@ -15,8 +15,8 @@ from jobyard.model.events import AttemptsFinished, Event, NodeWentAway
 from jobyard.model.job import Reason
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import AttemptId, Slot
+from jobyard.server.error_counts import ErrorCounts
 from jobyard.server.running_executors import RunningExecutors
-from jobyard.server.troubles import Troubles
 
 PATIENCE_SECONDS = 60.0
 
@@ -55,8 +55,8 @@ class PlayedExecutor:
 class Places:
     def __init__(self, *executors: PlayedExecutor) -> None:
         self.seen: asyncio.Queue[Sequence[Event]] = asyncio.Queue()
-        self.troubles = Troubles()
-        self.executors = RunningExecutors(self.seen.put_nowait, self.troubles)
+        self.error_counts = ErrorCounts()
+        self.executors = RunningExecutors(self.seen.put_nowait, self.error_counts)
         for executor in executors:
             self.executors.add(played(executor))
 
@@ -94,7 +94,7 @@ async def test_a_launch_that_fails_ends_its_attempts_alone_unless_it_is_tried_ag
     places.executors.perform([bad, good])
     assert good in machine.done
     assert places.seen.qsize() == ends
-    assert [view.count for view in places.troubles.views()] == [1]
+    assert [view.count for view in places.error_counts.views()] == [1]
     if ends:
         event = await places.next_seen()
         assert isinstance(event, AttemptsFinished)

@@ -70,7 +70,7 @@ class Settling:
             raise
         except Exception as error:  # nothing of it was sent, and nothing ever can be
             sentence = f"it cannot be written for the cluster ({error})"
-            self._yard.trouble("launch", f"job {held.id} on {self._config.id}: {sentence}", error)
+            self._yard.count_error("launch", f"job {held.id} on {self._config.id}: {sentence}", error)
             self._carrying.give_up([each for each in live if not each.is_stopping], sentence, Reason.REFUSED)
             return False
         steps = plan(wanted, held.observed, held.done, clocks())

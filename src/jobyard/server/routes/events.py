@@ -33,7 +33,7 @@ async def stream_events(
         raise UserError(f"event cursor {last_event_id[:40]!r} is not a number")
 
     async def messages() -> AsyncGenerator[str, None]:
-        news = yard.loop.feed.subscribe()
+        subscription = yard.loop.feed.subscribe()
         last = after
         try:
             while rows := await yard.loop.read_journal(last):
@@ -41,13 +41,13 @@ async def stream_events(
                     for text in await asyncio.to_thread(_messages, seq, batch):
                         yield text
                     last = seq
-            while not news.is_cut:
-                seq, batch = await news.get()
+            while not subscription.is_cut:
+                seq, batch = await subscription.get()
                 if seq > last:
                     for text in await asyncio.to_thread(_messages, seq, batch):
                         yield text
         finally:
-            yard.loop.feed.unsubscribe(news)
+            yard.loop.feed.unsubscribe(subscription)
 
     return event_stream(yard, messages())
 

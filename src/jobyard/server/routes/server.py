@@ -61,7 +61,7 @@ def server_view(request: Request) -> ServerView:
         database=yard.database,
         agents=tuple(AgentView(s.node, s.pid, s.build, s.is_connected) for s in agents),
         last_event=yard.loop.seq,
-        troubles=yard.loop.troubles.views(),
+        troubles=yard.loop.error_counts.views(),
         damages=tuple(
             DamageView(each.row, each.sentence, tuple(sorted(each.jobs or ())), each.is_accepted)
             for each in yard.loop.damages

@@ -31,7 +31,7 @@ from jobyard.wire.views import JobView, PlanView
 router = APIRouter()
 NODE_SECONDS = 20.0
 CLUSTER_SECONDS = 5.0
-NEWS_SECONDS = 1.0  # from a change of a cluster to what the yard knows
+CHANGE_SECONDS = 1.0  # from a change of a cluster to what the yard knows
 RUNTIME_SECONDS = 0.5  # from what an agent told to what the yard knows
 
 
@@ -71,17 +71,17 @@ async def _check_cluster(yard: Yard, spec: JobSpec) -> None:
         return
     spec = with_cluster(yard.loop.state, spec)
     await yard.loop.has_joined(spec.cluster, CLUSTER_SECONDS)  # as after a start; if it does not join, the job waits
-    spec = await _checked_after_news(yard, spec)
+    spec = await _checked_after_changes(yard, spec)
     executor = yard.loop.executor_of(spec.cluster)
     if executor is None:
         raise UserError(f"cluster {spec.cluster}: {yard.machines.problems.get(spec.cluster, 'it is not used now')}")
     await executor.check(SubmittedJob(NO_ID, 0, spec))
 
 
-async def _checked_after_news(yard: Yard, spec: JobSpec) -> JobSpec:
+async def _checked_after_changes(yard: Yard, spec: JobSpec) -> JobSpec:
     """Check again after a moment: a new label, taint or node may not have reached the yard yet."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(NEWS_SECONDS):
+        async with asyncio.timeout(CHANGE_SECONDS):
             while True:
                 with suppress(UserError):
                     return checked_spec(yard.loop.state, spec)

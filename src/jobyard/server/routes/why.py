@@ -22,10 +22,10 @@ async def explain_job(request: Request, selector: Selector) -> Response:
     yard = yard_of(request)
     with yard.lifetime.request():
         job = submitted_job(yard.loop, selector)
-        return answer(_with_trouble(yard, job, why(yard.loop, job.id)))
+        return answer(_with_problem(yard, job, why(yard.loop, job.id)))
 
 
-def _with_trouble(yard: Yard, job: SubmittedJob, view: WhyView) -> WhyView:
+def _with_problem(yard: Yard, job: SubmittedJob, view: WhyView) -> WhyView:
     """A cluster that does not answer may know more about its jobs than the yard does."""
     executor = yard.loop.executor_of(job.spec.cluster) if job.spec.cluster and not view.state.is_final else None
     status = executor.status() if executor is not None else None

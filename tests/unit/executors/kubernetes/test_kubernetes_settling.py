@@ -100,7 +100,7 @@ class Play:
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
         return None
 
-    def trouble(self, what: str, sentence: str, error: Exception | None = None) -> None:
+    def count_error(self, what: str, sentence: str, error: Exception | None = None) -> None:
         self.troubles.append(sentence)
 
     async def settle(self, *live: LiveAttempt) -> list[Event]:

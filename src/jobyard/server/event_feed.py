@@ -7,10 +7,11 @@ from contextlib import suppress
 
 from jobyard.model.events import Event
 
-NEWS_MOST = 20_000  # events and attempts that wait for one subscriber: some 20 MB, or two seconds of the busiest yard
+# Events and attempts that wait for one subscriber: some 20 MB, or two seconds of the busiest yard.
+WAITING_MOST = 20_000
 
 
-class News(asyncio.Queue[tuple[int, list[Event]]]):
+class Subscription(asyncio.Queue[tuple[int, list[Event]]]):
     """Journalled batches for one subscriber. Once it is cut off, its stream ends and the client resumes."""
 
     def __init__(self) -> None:
@@ -22,7 +23,7 @@ class News(asyncio.Queue[tuple[int, list[Event]]]):
         """One more batch; where too much waits already, all of it is dropped and the subscriber is cut off."""
         if self.is_cut:
             return
-        if self._weight < NEWS_MOST:
+        if self._weight < WAITING_MOST:
             self.put_nowait((seq, events))
             return
         # A client that does not read its socket may stay for hours: its queue must not. One empty batch wakes it.
@@ -45,17 +46,17 @@ class EventFeed:
     """What the yard has written down, for whoever subscribes; and a sign at every change."""
 
     def __init__(self) -> None:
-        self._news: set[News] = set()
+        self._subscriptions: set[Subscription] = set()
         self._changed = asyncio.Event()
 
-    def subscribe(self) -> News:
+    def subscribe(self) -> Subscription:
         """Every journalled batch from now on, until `unsubscribe`; who does not keep up is cut."""
-        news = News()
-        self._news.add(news)
-        return news
+        subscription = Subscription()
+        self._subscriptions.add(subscription)
+        return subscription
 
-    def unsubscribe(self, news: News) -> None:
-        self._news.discard(news)
+    def unsubscribe(self, subscription: Subscription) -> None:
+        self._subscriptions.discard(subscription)
 
     async def change(self) -> None:
         """Returns after the next change of anything."""
@@ -72,10 +73,10 @@ class EventFeed:
         self._changed.set()
         self._changed = asyncio.Event()
         if events:
-            for news in list(self._news):
-                news.offer(seq, events)
-                if news.is_cut:
-                    self.unsubscribe(news)
+            for subscription in list(self._subscriptions):
+                subscription.offer(seq, events)
+                if subscription.is_cut:
+                    self.unsubscribe(subscription)
 
 
 def _weight(events: list[Event]) -> int:

@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from jobyard.model.events import Event
 
-UNHEARD_SECONDS = 600.0  # then it is tried again: its cause may be over
-UNHEARD_MOST = 1000
+IGNORED_SECONDS = 600.0  # then it is tried again: its cause may be over
+IGNORED_MOST = 1000
 CALM_SECONDS = 10.0  # after so long without a failure, counting starts again
 PAUSE_SECONDS = 1.0
 
 
-class Unheard:
+class IgnoredEvents:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._until: dict[str, float] = {}
@@ -25,8 +25,8 @@ class Unheard:
     def add(self, event: Event) -> None:
         name = name_of(event)
         self._until.pop(name, None)
-        self._until[name] = self._clock() + UNHEARD_SECONDS
-        while len(self._until) > UNHEARD_MOST:
+        self._until[name] = self._clock() + IGNORED_SECONDS
+        while len(self._until) > IGNORED_MOST:
             del self._until[next(iter(self._until))]
 
     def __contains__(self, event: Event) -> bool:

@@ -16,7 +16,14 @@ from jobyard.model.events import (
 )
 from jobyard.model.node import Node
 from jobyard.model.task import AttemptId, Outcome
-from jobyard.server.unheard import CALM_SECONDS, PAUSE_SECONDS, UNHEARD_MOST, UNHEARD_SECONDS, Unheard, name_of
+from jobyard.server.ignored_events import (
+    CALM_SECONDS,
+    IGNORED_MOST,
+    IGNORED_SECONDS,
+    PAUSE_SECONDS,
+    IgnoredEvents,
+    name_of,
+)
 
 
 def an_attempt(job: str, task: int) -> AttemptId:
@@ -38,29 +45,29 @@ def an_attempt(job: str, task: int) -> AttemptId:
     ],
 )
 def test_a_word_is_known_by_its_kind_and_subject(first: Event, alike: Event, other: Event) -> None:
-    unheard = Unheard(lambda: 0.0)
-    unheard.add(first)
-    assert alike in unheard
-    assert other not in unheard
+    ignored = IgnoredEvents(lambda: 0.0)
+    ignored.add(first)
+    assert alike in ignored
+    assert other not in ignored
 
 
 def test_a_word_is_heard_again_after_a_while_and_only_so_many_are_kept() -> None:
     now = 0.0
-    unheard = Unheard(lambda: now)
-    for number in range(2 * UNHEARD_MOST):
-        unheard.add(NodeWentAway(str(number), 1.0))
-    last = NodeWentAway(str(2 * UNHEARD_MOST - 1), 1.0)
-    assert (len(unheard), last in unheard) == (UNHEARD_MOST, True)
-    now = UNHEARD_SECONDS
-    assert last not in unheard
+    ignored = IgnoredEvents(lambda: now)
+    for number in range(2 * IGNORED_MOST):
+        ignored.add(NodeWentAway(str(number), 1.0))
+    last = NodeWentAway(str(2 * IGNORED_MOST - 1), 1.0)
+    assert (len(ignored), last in ignored) == (IGNORED_MOST, True)
+    now = IGNORED_SECONDS
+    assert last not in ignored
 
 
 def test_only_the_first_in_a_while_costs_no_pause() -> None:
     now = 0.0
-    unheard = Unheard(lambda: now)
-    assert [unheard.pause() for _ in range(3)] == [0.0, PAUSE_SECONDS, PAUSE_SECONDS]
+    ignored = IgnoredEvents(lambda: now)
+    assert [ignored.pause() for _ in range(3)] == [0.0, PAUSE_SECONDS, PAUSE_SECONDS]
     now = CALM_SECONDS
-    assert unheard.pause() == 0.0
+    assert ignored.pause() == 0.0
 
 
 def test_events_of_no_subject_are_known_by_their_kind() -> None:

@@ -11,7 +11,7 @@ from jobyard.wire.views import TroubleView
 log = logging.getLogger(__name__)
 
 
-class Troubles:
+class ErrorCounts:
     """What `yard doctor` tells of them: how many of each kind, and the last one in a sentence."""
 
     def __init__(self) -> None:
