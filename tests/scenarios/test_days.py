@@ -154,8 +154,8 @@ def test_urgent_work_overtakes_a_long_queue() -> None:
     simulation.at(1.0, submitted("bulk", 1, a_job(1000), 1.0))
     simulation.at(100.0, submitted("urgent", 2, a_job(4, priority=1), 100.0))
     simulation.run()
-    assert simulation.yard.jobs["urgent"].finished_at == pytest.approx(121, abs=10)
-    assert simulation.yard.jobs["bulk"].finished_at == pytest.approx(1 + 10 * 251, abs=30)
+    assert simulation.yard.jobs["urgent"].times.finished_at == pytest.approx(121, abs=10)
+    assert simulation.yard.jobs["bulk"].times.finished_at == pytest.approx(1 + 10 * 251, abs=30)
 
 
 def test_a_gang_that_needs_everything_gets_its_turn_among_small_jobs() -> None:
@@ -166,9 +166,9 @@ def test_a_gang_that_needs_everything_gets_its_turn_among_small_jobs() -> None:
         simulation.at(number * 5.0, submitted(f"j{number}", number, spec, number * 5.0))
     simulation.run()
     gang, later = simulation.yard.jobs["j20"], simulation.yard.jobs["j21"]
-    assert gang.started_at is not None
-    assert later.started_at is not None
-    assert gang.started_at < later.started_at
+    assert gang.times.started_at is not None
+    assert later.times.started_at is not None
+    assert gang.times.started_at < later.times.started_at
 
 
 def test_deadlines_pass_without_anything_else_happening() -> None:
@@ -177,7 +177,7 @@ def test_deadlines_pass_without_anything_else_happening() -> None:
     simulation.at(1.0, submitted("j", 1, a_job(1, deadline_seconds=60), 1.0))
     simulation.run(until=1000)
     assert simulation.yard.jobs["j"].state is State.FAILED
-    assert simulation.yard.jobs["j"].finished_at == pytest.approx(61.1)
+    assert simulation.yard.jobs["j"].times.finished_at == pytest.approx(61.1)
 
 
 @pytest.mark.slow

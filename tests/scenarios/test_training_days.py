@@ -63,7 +63,7 @@ def test_a_training_takes_its_start_and_its_epochs() -> None:
     simulation = a_simulation({"t": Trainee(5, power_law(60), restart_seconds=10, checkpoint_seconds=1)}, NODES[1])
     simulation.at(0.0, submitted("t", 1, a_training("t", 5)))
     simulation.run()
-    assert simulation.yard.jobs["t"].finished_at == 10 + 5 * 61
+    assert simulation.yard.jobs["t"].times.finished_at == 10 + 5 * 61
 
 
 def test_an_urgent_job_gets_its_gpus_at_the_next_checkpoint_and_the_other_goes_on_where_it_was() -> None:
@@ -73,10 +73,10 @@ def test_an_urgent_job_gets_its_gpus_at_the_next_checkpoint_and_the_other_goes_o
     simulation.at(100.0, submitted("high", 2, a_training("high", 2, priority=1), 100.0))
     simulation.run()
     low, high = simulation.yard.jobs["low"], simulation.yard.jobs["high"]
-    assert high.started_at == pytest.approx(10 + 2 * 61)
-    assert high.finished_at is not None
-    assert low.finished_at == pytest.approx(high.finished_at + 10 + 18 * 61)
-    assert low.preemptions == 1
+    assert high.times.started_at == pytest.approx(10 + 2 * 61)
+    assert high.times.finished_at is not None
+    assert low.times.finished_at == pytest.approx(high.times.finished_at + 10 + 18 * 61)
+    assert low.preemption.count == 1
 
 
 def test_nobody_is_stopped_in_his_last_epoch() -> None:
@@ -84,7 +84,7 @@ def test_nobody_is_stopped_in_his_last_epoch() -> None:
     simulation.at(0.0, submitted("low", 1, a_training("low", 2)))
     simulation.at(100.0, submitted("high", 2, a_job(gpus=1, priority=1), 100.0))
     simulation.run()
-    assert simulation.yard.jobs["low"].finished_at == pytest.approx(10 + 2 * 61)
+    assert simulation.yard.jobs["low"].times.finished_at == pytest.approx(10 + 2 * 61)
     assert simulation.yard.jobs["low"].task(0).attempt == 1
 
 
@@ -96,7 +96,7 @@ def test_an_elastic_job_makes_way_and_grows_back() -> None:
     sizes = [event.size for event in simulation.history if isinstance(event, JobSized)]
     assert sizes == [Size(1, 4), Size(1, 2), Size(1, 4)]
     assert all(job.state is State.SUCCEEDED for job in simulation.yard.jobs.values())
-    assert (simulation.yard.jobs["other"].started_at or 0.0) < 800
+    assert (simulation.yard.jobs["other"].times.started_at or 0.0) < 800
 
 
 def test_a_gang_over_two_nodes_comes_back_after_it_made_room() -> None:

@@ -29,8 +29,8 @@ def begin(state: YardState, event: AttemptsStarted) -> list[Effect]:
         if found := state.current(started.attempt):
             job, task = found
             advance_task(state, job, task, Began(started.at, started.unit))
-            if job.started_at is None:
-                job.started_at = started.at
+            if job.times.started_at is None:
+                job.times.started_at = started.at
     return []
 
 
@@ -51,31 +51,31 @@ def finish(state: YardState, event: AttemptsFinished) -> list[Effect]:
         if found is None:
             continue
         job, task = found
-        if task.is_yielding and job.spec.gang and not outcome.succeeded and job.counts[State.PENDING]:
+        if task.is_yielding and job.spec.gang and not outcome.succeeded and job.tasks.counts[State.PENDING]:
             outcome = replace(outcome, reason=Reason.PREEMPTED)  # it failed because its peers had stopped
-        if job.started_at is None:
-            job.started_at = outcome.started_at
+        if job.times.started_at is None:
+            job.times.started_at = outcome.started_at
         group = job.spec.place_of(task.number).group
         seconds = max(0.0, outcome.finished_at - outcome.started_at)
         if outcome.reason is not Reason.PREEMPTED:
-            job.learn_duration(group, seconds)
-        job.busy_seconds += seconds
-        job.peak_memory_mib = max(job.peak_memory_mib, outcome.peak_memory_mib)
+            job.use.learn_duration(group, seconds)
+        job.use.busy_seconds += seconds
+        job.use.peak_memory_mib = max(job.use.peak_memory_mib, outcome.peak_memory_mib)
         job.slots[task.slot].progress_at = event.at
         retries = 0 if job.spec.gang else job.spec.policy.retries
         state.trainings.learn_end(job, task, outcome)
         more, in_vain = False, ""
         if not outcome.succeeded:
-            nodes = state.nodes_of(job.spec.cluster)
+            nodes = state.places.nodes_of(job.spec.cluster)
             more = state.trainings.give_more_memory(job, task, outcome, nodes)
             in_vain = "" if more else state.trainings.needs_larger_gpu(job, task, outcome, nodes)
         if in_vain:
             outcome = replace(outcome, message="; ".join(filter(None, (outcome.message, in_vain))))
         if task.is_yielding and outcome.reason is Reason.PREEMPTED:
-            job.resizes += task.reason is Reason.RESIZING
-            job.preemptions += task.reason is Reason.PREEMPTED
+            job.preemption.resizes += task.reason is Reason.RESIZING
+            job.preemption.count += task.reason is Reason.PREEMPTED
             if outcome.message and tells_of_checkpoints(job, task.number):
-                job.missed_deadline = outcome.message
+                job.preemption.missed_deadline = outcome.message
         if task.is_yielding or more:
             job.slots[task.slot].is_closing = True  # the scheduler places its task anew
         step = advance_task(state, job, task, Ended(outcome, more), 0 if in_vain else retries)
@@ -90,7 +90,7 @@ def after_end(state: YardState, job: JobRecord, task: Task, at: float, *, is_in_
         state.changes.plan = True
         if job.spec.gang and (task.reason not in REQUEUED or not _stops_together(state, job)):
             effects += _restart_gang(state, job, task.message or "one of its tasks was given back")
-    elif task.state is State.SUCCEEDED and job.spec.gang and job.stop is None and job.counts[State.PENDING]:
+    elif task.state is State.SUCCEEDED and job.spec.gang and job.stop is None and job.tasks.counts[State.PENDING]:
         effects += _restart_gang(state, job, "a part of it was done before the rest stopped")
     elif task.state is State.FAILED:
         effects += _on_failure(state, job, task, at, is_in_vain)
@@ -100,18 +100,19 @@ def after_end(state: YardState, job: JobRecord, task: Task, at: float, *, is_in_
 
 
 def _on_failure(state: YardState, job: JobRecord, task: Task, at: float, is_in_vain: bool) -> list[Effect]:
-    if job.spec.gang and job.stop is None and job.gang_failures < job.spec.policy.retries and not is_in_vain:
-        job.gang_failures += 1
+    if job.spec.gang and job.stop is None and job.tasks.gang_failures < job.spec.policy.retries and not is_in_vain:
+        job.tasks.gang_failures += 1
         return _restart_gang(state, job, f"task {job.spec.label_of(task.number)} failed: {task.message}")
-    if job.first_failure is None:
-        job.first_failure = task.number
+    if job.tasks.first_failure is None:
+        job.tasks.first_failure = task.number
     if job.stop is not None:
         return []
     label = job.spec.label_of(task.number)
     if job.spec.failure_policy is FailurePolicy.STOP:
         return stop_job(state, job, Reason.SIBLING_FAILED, f"stopped because task {label} failed", at)
-    if job.spec.policy.max_fails is not None and job.counts[State.FAILED] > job.spec.policy.max_fails:
-        message = f"stopped because {job.counts[State.FAILED]} tasks failed (--max-fails {job.spec.policy.max_fails})"
+    failed, most = job.tasks.counts[State.FAILED], job.spec.policy.max_fails
+    if most is not None and failed > most:
+        message = f"stopped because {failed} tasks failed (--max-fails {most})"
         return stop_job(state, job, Reason.SIBLING_FAILED, message, at)
     return []
 
@@ -120,7 +121,7 @@ def _restart_gang(state: YardState, job: JobRecord, message: str) -> list[Effect
     """All tasks of a gang begin again together: running ones stop, ended ones wait again."""
     message = f"restarting with its gang: {message}"
     for ended in (State.SUCCEEDED, State.FAILED, State.CANCELLED):
-        for first, last in job.numbers_in(ended):
+        for first, last in job.tasks.numbers_in(ended):
             for number in range(first, last + 1):
                 advance_task(state, job, job.task(number), RetryAsked())
     state.changes.plan = True
@@ -129,14 +130,14 @@ def _restart_gang(state: YardState, job: JobRecord, message: str) -> list[Effect
 
 def _stops_together(state: YardState, job: JobRecord) -> bool:
     """Are all other tasks of a gang being preempted, as this one is?"""
-    return job.counts[State.PENDING] + job.counts[State.STOPPING] == job.spec.size
+    return job.tasks.counts[State.PENDING] + job.tasks.counts[State.STOPPING] == job.spec.size
 
 
 def progress(state: YardState, event: AttemptsProgressed) -> list[Effect]:
     for attempt, told in event.items:
         if found := state.current(attempt):
             job, task = found
-            known = job.progress.get(task.number)
+            known = job.training.progress.get(task.number)
             if state.trainings.learn_progress(job, task, told):
                 state.changes.measured[job.id] = None
                 # For a job of one size another epoch changes no plan, and hundreds of reports may come in a second.
@@ -150,10 +151,10 @@ def measure(state: YardState, event: AttemptsMeasured) -> list[Effect]:
     for attempt, told in event.progressed:
         if found := state.current(attempt):
             job, task = found
-            job.steps[task.number] = told.after(job.progress.get(task.number))
+            job.training.steps[task.number] = told.after(job.training.progress.get(task.number))
     for used in event.used:
         if found := state.current(used.attempt):
-            found[0].note_use(used, event.at)
+            found[0].use.measure(used, event.at)
             state.changes.measured[found[0].id] = None
     return []
 

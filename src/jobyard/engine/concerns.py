@@ -44,7 +44,7 @@ def jobs_of(state: YardState, event: Event) -> frozenset[str] | None:
             return _of_slot(state, slot_id)
         case NodeJoined() | NodeWentAway() | NodeMeasured() | QuotaMeasured():
             return frozenset()  # the agent reports it again at the next connection
-        case NodeLost(node=node) if cluster_of(node) or node in state.clusters:
+        case NodeLost(node=node) if cluster_of(node) or node in state.places.clusters:
             return frozenset()
         case NodeLost(node=node):
             return frozenset(job.id for job, record in state.slots.values() if record.slot.placement.node == node)

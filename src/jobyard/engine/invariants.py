@@ -41,7 +41,7 @@ def check_settled(planner: Planner) -> None:
         if not record.tasks:
             raise BrokenInvariant(f"slot {record.slot.id} of job {job.id} is open and empty")
     for job in yard.unfinished.values():
-        if not job.active and planner.wants.request_of(job) is None and not yard.waits_for(job):
+        if not job.tasks.active and planner.wants.request_of(job) is None and not yard.waits_for(job):
             raise BrokenInvariant(f"job {job.id} is {job.state}, and nothing will ever move it")
     for job, request in planner.wants.remembered():
         if request != planner.wants.new_request(job):
@@ -49,32 +49,33 @@ def check_settled(planner: Planner) -> None:
 
 
 def _books_agree(job: JobRecord) -> None:
-    by_task = Counter(task.state for task in job.tasks.values())
+    tasks, counts = job.tasks, job.tasks.counts
+    by_task = Counter(task.state for task in tasks.known.values())
     together = IntervalSet()
     for state, book in (
-        (State.PENDING, job.pending),
-        (State.SUCCEEDED, job.succeeded),
-        (State.CANCELLED, job.cancelled),
+        (State.PENDING, tasks.pending),
+        (State.SUCCEEDED, tasks.succeeded),
+        (State.CANCELLED, tasks.cancelled),
     ):
-        kept = sum(task.number in book for task in job.tasks.values() if task.state is state)
-        if kept != by_task[state] or len(book) != job.counts[state]:
-            raise BrokenInvariant(f"job {job.id}: the book of {state} has {len(book)}, counted {job.counts[state]}")
+        kept = sum(task.number in book for task in tasks.known.values() if task.state is state)
+        if kept != by_task[state] or len(book) != counts[state]:
+            raise BrokenInvariant(f"job {job.id}: the book of {state} has {len(book)}, counted {counts[state]}")
         for first, last in book.ranges():
             together.add(first, last)
-    if len(together) != len(job.pending) + len(job.succeeded) + len(job.cancelled):
+    if len(together) != len(tasks.pending) + len(tasks.succeeded) + len(tasks.cancelled):
         raise BrokenInvariant(f"job {job.id}: a task is in two books")
     for state in (State.STARTING, State.RUNNING, State.STOPPING, State.FAILED):
-        if by_task[state] != job.counts[state]:
-            raise BrokenInvariant(f"job {job.id}: {by_task[state]} tasks are {state}, counted {job.counts[state]}")
-    if sum(job.counts.values()) != job.spec.size or any(count < 0 for count in job.counts.values()):
-        raise BrokenInvariant(f"job {job.id}: counts {dict(job.counts)} do not add up to {job.spec.size}")
-    if twice := job.tasks.keys() & job.attempts.keys():
+        if by_task[state] != counts[state]:
+            raise BrokenInvariant(f"job {job.id}: {by_task[state]} tasks are {state}, counted {counts[state]}")
+    if sum(counts.values()) != job.spec.size or any(count < 0 for count in counts.values()):
+        raise BrokenInvariant(f"job {job.id}: counts {dict(counts)} do not add up to {job.spec.size}")
+    if twice := tasks.known.keys() & tasks.attempts.keys():
         raise BrokenInvariant(f"job {job.id}: tasks {sorted(twice)} are remembered twice")
 
 
 def _slots_and_tasks_agree(yard: YardState, job: JobRecord) -> None:
     held = {number: slot_id for slot_id, record in job.slots.items() for number in record.tasks}
-    active = {task.number: task.slot for task in job.tasks.values() if task.state.is_active}
+    active = {task.number: task.slot for task in job.tasks.known.values() if task.state.is_active}
     if held != active:
         raise BrokenInvariant(f"job {job.id}: slots hold {held}, tasks say {active}")
     for slot_id in job.slots:
@@ -105,8 +106,9 @@ def _gang_is_together(job: JobRecord) -> None:
     if any(len(record.tasks) > 1 for record in job.slots.values()):
         raise BrokenInvariant(f"gang {job.id}: two tasks share a slot")
     waiting = sum(not record.was_fed for record in job.slots.values())
-    if job.counts[State.STARTING] + job.counts[State.RUNNING] and waiting != len(job.pending):
-        raise BrokenInvariant(f"gang {job.id}: {len(job.pending)} tasks wait while others run, {waiting} with a slot")
+    counts, pending = job.tasks.counts, len(job.tasks.pending)
+    if counts[State.STARTING] + counts[State.RUNNING] and waiting != pending:
+        raise BrokenInvariant(f"gang {job.id}: {pending} tasks wait while others run, {waiting} with a slot")
 
 
 def _nobody_is_overbooked(yard: YardState) -> None:
@@ -117,7 +119,7 @@ def _nobody_is_overbooked(yard: YardState) -> None:
     for node_id, found in held.items():
         if len(found) > 1 and any(placement.resources.whole_node for _, placement in found):
             raise BrokenInvariant(f"node {node_id}: a task that was given all of it is not alone")
-        if node := yard.nodes.get(node_id):
+        if node := yard.places.nodes.get(node_id):
             _node_is_not_overbooked(node, found)
 
 

@@ -67,20 +67,20 @@ def retry(state: YardState, event: RetryRequested) -> list[Effect]:
     was_final = job.is_final
     for first, last in [(0, job.spec.size - 1)] if job.spec.gang else event.tasks:
         job.revive_untouched(first, last)
-        for number in job.final_within(first, last):
+        for number in job.tasks.final_within(first, last):
             if job.task(number).state is State.SUCCEEDED:  # it runs from the beginning, not from its checkpoint
-                job.forget_progress(number)
+                job.training.forget(number)
             advance_task(state, job, job.task(number), RetryAsked())
     if job.is_final:
         return []  # none of them had ended
-    failed = job.numbers_in(State.FAILED)
-    job.first_failure = failed[0][0] if failed else None
+    failed = job.tasks.numbers_in(State.FAILED)
+    job.tasks.first_failure = failed[0][0] if failed else None
     state.changes.plan = True
     if not was_final:
         return []  # retrying a few tasks of a running job leaves the rest as it is
     # A job that ended starts afresh: its deadline, its dependencies and its count of restarts too.
-    job.stop = job.started_at = job.finished_at = None
-    job.gang_failures = job.memory_requeues = 0
+    job.stop = job.times.started_at = job.times.finished_at = None
+    job.tasks.gang_failures = job.memory.requeues = 0
     state.unfinished[job.id] = job
     return check_dependencies(state, job, event.at)
 
@@ -93,8 +93,8 @@ def ask_to_yield(state: YardState, event: YieldRequested) -> list[Effect]:
     if event.to_the_back:
         job.age = state.last_number + 1
     job.revision += 1
-    job.next_size = event.size or job.next_size
-    job.asked_to_yield = event
+    job.preemption.next_size = event.size or job.preemption.next_size
+    job.preemption.asked = event
     asked = YieldAsked(event.reason, event.message)
     polite: defaultdict[tuple[str, bool], list[AttemptId]] = defaultdict(list)
     for task in list(job.active_tasks()):
@@ -112,7 +112,7 @@ def ask_to_yield(state: YardState, event: YieldRequested) -> list[Effect]:
 
 
 def scale(state: YardState, event: ScaleRequested) -> list[Effect]:
-    state.jobs[event.job].fixed_size = event.size
+    state.jobs[event.job].training.fixed_size = event.size
     state.changes.plan = True
     return []
 

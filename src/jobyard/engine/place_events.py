@@ -31,10 +31,10 @@ from jobyard.model.task import AttemptId
 
 def add_node(state: YardState, event: NodeAdded) -> list[Effect]:
     config = event.config
-    state.configs[config.id] = config
-    state.removed.discard(config.id)
+    state.places.configs[config.id] = config
+    state.places.removed.discard(config.id)
     state.changes.plan = True
-    if known := state.nodes.get(config.id):
+    if known := state.places.nodes.get(config.id):
         _set_node(state, replace(known, labels=config.labels, only_named=config.only_named))
     return []
 
@@ -42,9 +42,9 @@ def add_node(state: YardState, event: NodeAdded) -> list[Effect]:
 def join(state: YardState, event: NodeJoined) -> list[Effect]:
     """What it has replaces what was known; what others hold there stays until the next measurement."""
     node = event.node
-    if not state.removed.isdisjoint((node.id, place_of(node.id))):
+    if not state.places.removed.isdisjoint((node.id, place_of(node.id))):
         return []
-    config, known = state.configs.get(node.id), state.nodes.get(node.id)
+    config, known = state.places.configs.get(node.id), state.places.nodes.get(node.id)
     if known is not None and node.foreign == Foreign():
         node = replace(node, foreign=known.foreign, load=known.load, device_use=known.device_use)
     labels = config.labels if config else node.labels
@@ -58,13 +58,13 @@ def join(state: YardState, event: NodeJoined) -> list[Effect]:
 
 
 def drain(state: YardState, event: NodeDrained) -> list[Effect]:
-    state.drained.add(event.node)
+    state.places.drained.add(event.node)
     _set_drained(state, event.node)
     return []
 
 
 def resume(state: YardState, event: NodeResumed) -> list[Effect]:
-    state.drained.discard(event.node)
+    state.places.drained.discard(event.node)
     _set_drained(state, event.node)
     return []
 
@@ -83,20 +83,21 @@ def go_away(state: YardState, event: NodeWentAway) -> list[Effect]:
 
 
 def measure(state: YardState, event: NodeMeasured) -> list[Effect]:
-    if known := state.nodes.get(event.node):
+    if known := state.places.nodes.get(event.node):
         state.changes.plan = state.changes.plan or known.foreign != event.foreign
-        state.nodes[event.node] = replace(known, foreign=event.foreign, load=event.load, device_use=event.device_use)
+        now = replace(known, foreign=event.foreign, load=event.load, device_use=event.device_use)
+        state.places.nodes[event.node] = now
     return []
 
 
 def measure_quota(state: YardState, event: QuotaMeasured) -> list[Effect]:
-    state.changes.plan = state.changes.plan or state.quotas.get(event.cluster) != event.quota
-    state.quotas[event.cluster] = event.quota
+    state.changes.plan = state.changes.plan or state.places.quotas.get(event.cluster) != event.quota
+    state.places.quotas[event.cluster] = event.quota
     return []
 
 
 def lose_node(state: YardState, event: NodeLost) -> list[Effect]:
-    if not cluster_of(event.node) and event.node not in state.clusters:
+    if not cluster_of(event.node) and event.node not in state.places.clusters:
         return _lose_node(state, event.node, event.message or f"node {event.node} was lost", event.at)
     # Its cluster knows what became of the pods there, and its executor says so, pod by pod.
     for known in _nodes_at(state, event.node):
@@ -110,26 +111,27 @@ def remove_node(state: YardState, event: NodeRemoved) -> list[Effect]:
     stops: list[Effect] = []
     for job, record in state.slots.values():
         if record.slot.placement.node == node_id and record.tasks:
-            running = (AttemptId(job.id, number, job.tasks[number].attempt) for number in sorted(record.tasks))
+            running = (AttemptId(job.id, number, job.tasks.known[number].attempt) for number in sorted(record.tasks))
             stops.append(Stop(node_id, tuple(running), job.spec.policy.grace_seconds))
     effects = _lose_node(state, node_id, f"node {node_id} was removed", event.at)
-    state.configs.pop(node_id, None)
-    state.nodes.pop(node_id, None)
+    places = state.places
+    places.configs.pop(node_id, None)
+    places.nodes.pop(node_id, None)
+    places.drained.discard(node_id)
+    places.removed.add(node_id)
     state.changes.nodes = True
-    state.drained.discard(node_id)
-    state.removed.add(node_id)
     return stops + effects
 
 
 def add_cluster(state: YardState, event: ClusterAdded) -> list[Effect]:
     config = event.config
-    known = state.clusters.get(config.id)
+    known = state.places.clusters.get(config.id)
     if known is not None and known.storage != config.storage:
         for job in state.unfinished.values():
             if job.spec.cluster == config.id:
-                job.checkpoint_places.clear()  # they are in the cluster's old storage
-    state.clusters[config.id] = config
-    state.removed.discard(config.id)
+                job.training.checkpoint_places.clear()  # they are in the cluster's old storage
+    state.places.clusters[config.id] = config
+    state.places.removed.discard(config.id)
     state.trainings.keeps_checkpoints(config.id, bool(config.storage))
     state.changes.plan = True
     return []
@@ -143,12 +145,13 @@ def remove_cluster(state: YardState, event: ClusterRemoved) -> list[Effect]:
         effects += stop_job(state, job, Reason.CANCELLED, f"cluster {cluster} was removed from the yard", at)
     lost = [item for item in state.slots.values() if cluster_of(item[1].slot.placement.node) == cluster]
     _lose_slots(state, lost, f"cluster {cluster} was removed", at)
-    state.nodes = {node_id: node for node_id, node in state.nodes.items() if cluster_of(node_id) != cluster}
-    state.drained = {name for name in state.drained if place_of(name) != cluster}
-    state.clusters.pop(cluster, None)
-    state.quotas.pop(cluster, None)
+    places = state.places
+    places.nodes = {node_id: node for node_id, node in places.nodes.items() if cluster_of(node_id) != cluster}
+    places.drained = {name for name in places.drained if place_of(name) != cluster}
+    places.clusters.pop(cluster, None)
+    places.quotas.pop(cluster, None)
+    places.removed.add(cluster)
     state.changes.nodes = True
-    state.removed.add(cluster)
     state.trainings.keeps_checkpoints(cluster, False)
     state.changes.plan = True
     return effects
@@ -156,27 +159,27 @@ def remove_cluster(state: YardState, event: ClusterRemoved) -> list[Effect]:
 
 def _nodes_at(state: YardState, place: str) -> list[Node]:
     """One node, or all nodes of a cluster."""
-    if place in state.nodes:
-        return [state.nodes[place]]
-    return [node for node in state.nodes.values() if cluster_of(node.id) == place]
+    if place in state.places.nodes:
+        return [state.places.nodes[place]]
+    return [node for node in state.places.nodes.values() if cluster_of(node.id) == place]
 
 
 def _set_node(state: YardState, node: Node) -> None:
-    state.nodes[node.id] = node
+    state.places.nodes[node.id] = node
     state.changes.nodes = True
     state.changes.plan = True
 
 
 def _state_when_here(state: YardState, node_id: str) -> NodeState:
-    is_drained = not state.drained.isdisjoint((node_id, place_of(node_id)))
+    is_drained = not state.places.drained.isdisjoint((node_id, place_of(node_id)))
     return NodeState.DRAINING if is_drained else NodeState.UP
 
 
 def _lose_node(state: YardState, node_id: str, message: str, at: float) -> list[Effect]:
-    if node := state.nodes.get(node_id):
-        state.nodes[node_id] = replace(node, state=NodeState.DOWN)
+    if node := state.places.nodes.get(node_id):
+        state.places.nodes[node_id] = replace(node, state=NodeState.DOWN)
     at_node = (item for item in state.slots.values() if item[1].slot.placement.node == node_id)
-    lost = [(job, record) for job, record in at_node if not job.quarantine]
+    lost = [(job, record) for job, record in at_node if job.id not in state.quarantined]
     effects = _lose_slots(state, lost, message, at)
     state.changes.plan = True
     return [effect for effect in effects if effect.node != node_id]
@@ -186,7 +189,7 @@ def _lose_slots(state: YardState, lost: list[tuple[JobRecord, SlotRecord]], mess
     effects: list[Effect] = []
     for job, record in lost:
         for number in list(record.tasks):
-            step = advance_task(state, job, job.tasks[number], LostItsNode(message))
+            step = advance_task(state, job, job.tasks.known[number], LostItsNode(message))
             effects += after_end(state, job, step.task, at)
         if record.slot.id in state.slots:
             close_slot(state, record.slot.id)

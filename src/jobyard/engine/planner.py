@@ -87,13 +87,15 @@ class Planner:
         effects: list[Effect] = []
         asked, self._asked_back_at = self._asked_back_at, {}
         for slot_id, (job, record) in self.state.slots.items():
-            if len(record.tasks) < 2 or job.quarantine or not (slot_id in self.draining_slots or record.is_stuck(now)):
+            if len(record.tasks) < 2 or job.id in self.state.quarantined:
+                continue
+            if not (slot_id in self.draining_slots or record.is_stuck(now)):
                 continue
             self._asked_back_at[slot_id] = asked.get(slot_id, float("-inf"))
             if now - self._asked_back_at[slot_id] < STUCK_SECONDS:
                 continue
             self._asked_back_at[slot_id] = now
-            queued = (job.tasks[number] for number in sorted(record.tasks))
+            queued = (job.tasks.known[number] for number in sorted(record.tasks))
             attempts = tuple(AttemptId(job.id, t.number, t.attempt) for t in queued if t.state is State.STARTING)
             if attempts:
                 effects.append(Withdraw(record.slot.placement.node, attempts))
@@ -110,8 +112,10 @@ class Planner:
 
     def _deadlines(self) -> Iterator[tuple[JobRecord, float]]:
         for job in list(self.state.unfinished.values()):
-            seconds, started = job.spec.policy.deadline_seconds, job.started_at
-            if seconds is not None and started is not None and job.stop is None and not job.quarantine:
+            seconds, started = job.spec.policy.deadline_seconds, job.times.started_at
+            if seconds is None or started is None or job.stop is not None:
+                continue
+            if job.id not in self.state.quarantined:
                 yield job, started + seconds
 
     def _pass_deadlines(self, now: float) -> Iterator[Event]:
@@ -121,7 +125,7 @@ class Planner:
 
     def _feed(self, slot_id: str, now: float) -> Iterator[Event]:
         job, record = self.state.slots[slot_id]
-        if job.quarantine:
+        if job.id in self.state.quarantined:
             return
         slot = record.slot
         able = job.stop is None and slot_id not in self.draining_slots and self._is_usable(slot.placement.node)
@@ -131,20 +135,20 @@ class Planner:
             if len(record.tasks) > backlog // 2:
                 return
             low, high = job.numbers_of(slot.group, slot.replica)
-            waiting = job.pending.count_within(low, high)
+            waiting = job.tasks.pending.count_within(low, high)
             share = -(-waiting // job.slots_of(slot.group))
             room = 1 if job.spec.gang else min(backlog - len(record.tasks), max(1, share))
             # No other slot can start them sooner: a slot that still runs something takes no more than its share.
             if record.tasks and share == 0:
                 return
-            if ranges := job.pending.first_within(low, high, room):
+            if ranges := job.tasks.pending.first_within(low, high, room):
                 yield TasksAssigned(slot_id, tuple(ranges), now)
                 return
         if not record.tasks:
             yield SlotClosed(slot_id, now)
 
     def _is_usable(self, node_id: str) -> bool:
-        node = self.state.nodes.get(node_id)
+        node = self.state.places.nodes.get(node_id)
         return node is not None and node.state is NodeState.UP
 
     def _schedule(self, now: float) -> Iterator[Event]:
@@ -188,16 +192,17 @@ class Planner:
 
     def _ask_to_yield(self, now: float) -> Iterator[Event]:
         """Preemptions that a user asked for: leave a drained node, or have another size."""
-        drained = self.state.drained
+        drained = self.state.places.drained
         for job in self.state.jobs_with_slots():
-            if job.stop is not None or not (job.fixed_size or drained) or job.is_yielding or job.quarantine:
+            size = job.training.fixed_size
+            if job.stop is not None or not (size or drained) or job.is_yielding or job.id in self.state.quarantined:
                 continue
             nodes = {r.slot.placement.node for r in job.slots.values()}
             leaving = (nodes | set(map(place_of, nodes))) & drained
             if is_last_epoch(job) or not obeys_its_user(job):
                 continue
-            if job.fixed_size is not None and job.fixed_size != job.spec.training_size:
-                yield YieldRequested(job.id, Reason.RESIZING, f"resized to {job.fixed_size}", now, job.fixed_size)
+            if size is not None and size != job.spec.training_size:
+                yield YieldRequested(job.id, Reason.RESIZING, f"resized to {size}", now, size)
             elif leaving:
                 yield YieldRequested(job.id, Reason.PREEMPTED, f"node {', '.join(sorted(leaving))} is drained", now)
 
@@ -206,7 +211,9 @@ class Planner:
         for job_id in measured:
             job = self.state.jobs[job_id]
             training = job.spec.training
-            if training is None or not training.idle_gpu_stop or job.stop is not None or job.quarantine:
+            if training is None or not training.idle_gpu_stop or job.stop is not None:
+                continue
+            if job_id in self.state.quarantined:
                 continue
             if idle_seconds(job, now) is not None:
                 minutes = f"{training.idle_gpu_seconds / 60:g} minutes"
@@ -216,22 +223,22 @@ class Planner:
         """What a running job was measured to use, for its profile: the next job of its kind reserves that."""
         for job_id in measured:
             job = self.state.jobs[job_id]
-            gpu_mib = max((used.gpu_memory_mib for used in job.used.values()), default=0)
-            if not gpu_mib or job.quarantine:
+            gpu_mib = max((used.gpu_memory_mib for used in job.use.used.values()), default=0)
+            if not gpu_mib or job_id in self.state.quarantined:
                 continue
             profile = self.state.trainings.profile_of(job)
-            percent = None if job.gpu_percent is None else round(job.gpu_percent)
+            percent = None if job.use.gpu_percent is None else round(job.use.gpu_percent)
             is_more = profile is None or gpu_mib > profile.peak_gpu_memory_mib
             known = profile.gpu_percent if profile else None
             if is_more or (percent is not None and (known is None or abs(percent - known) >= PERCENT_STEP)):
-                mib = max(used.memory_mib for used in job.used.values())
+                mib = max(used.memory_mib for used in job.use.used.values())
                 yield UseMeasured(job_id, mib, gpu_mib, percent, now)
 
     def _reserve_measured(self, measured: Iterable[str], now: float) -> Iterator[Event]:
         """Slots that share GPUs reserve what their tasks were measured to use, once that is known."""
         for job_id in measured:
             job = self.state.jobs[job_id]
-            if job.quarantine:
+            if job_id in self.state.quarantined:
                 continue
             for slot_id, record in list(job.slots.items()):
                 placement = record.slot.placement
@@ -246,14 +253,14 @@ class Planner:
 
     def _wanted_mib(self, job: JobRecord, placement: Placement) -> int | None:
         """On each of its devices; None: no change. It never takes what others have."""
-        profile, node = self.state.trainings.profile_of(job), self.state.nodes.get(placement.node)
+        profile, node = self.state.trainings.profile_of(job), self.state.places.nodes.get(placement.node)
         if profile is None or node is None or not profile.peak_gpu_memory_mib:
             return None
         sizes = {device.index: device.memory_mib for device in node.devices}
         held = placement.devices[0].memory_mib
         most = min((sizes.get(piece.index, held) for piece in placement.devices), default=held)
         wanted = reservation_mib(held, profile.peak_gpu_memory_mib, profile.is_steady, most)
-        wanted = max(wanted, job.more_gpu_mib)
+        wanted = max(wanted, job.memory.gpu_mib)
         if wanted > held:
             room = Room(node)
             for _, other in self.state.slots.values():

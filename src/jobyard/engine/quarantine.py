@@ -36,17 +36,15 @@ def begin(state: YardState, job_id: str, message: str) -> None:
     job = state.jobs.get(job_id)
     if job is None:
         job = _lost(state, job_id)
-    if job.is_final or job.quarantine:
+    if job.is_final or job_id in state.quarantined:
         return
-    job.quarantine = message
-    state.quarantined[job_id] = None
+    state.quarantined[job_id] = message
     state.changes.plan = True
 
 
 def end(state: YardState, job: JobRecord) -> None:
     """From here on the job is handled like any other."""
-    if state.quarantined.pop(job.id, True) is None:
-        job.quarantine = ""
+    if state.quarantined.pop(job.id, None) is not None:
         state.changes.slots.update(dict.fromkeys(job.slots))
         state.changes.plan = True
 
@@ -66,7 +64,7 @@ def what_is_left(state: YardState, event: Event) -> Event | None:
         case SlotOpened(slot=slot):
             return None if slot.job in held else event
         case SlotClosed(slot=name) | SlotReserved(slot=name) | SlotMoved(slot=name) | TasksAssigned(slot=name):
-            return None if name in state.slots and state.slots[name][0].quarantine else event
+            return None if name in state.slots and state.slots[name][0].id in held else event
         case CancelRequested() | JobQuarantined():
             return event
     return None if getattr(event, "job", None) in held else event
@@ -77,6 +75,6 @@ def _lost(state: YardState, job_id: str) -> JobRecord:
     spec = JobSpec(name=LOST, groups=(GroupSpec(Command(argv=("true",))),), workdir="/")
     state.last_number += 1
     before = next(reversed(state.jobs.values()), None)
-    job = JobRecord(job_id, state.last_number, spec, before.submitted_at if before else 0.0)
+    job = JobRecord(job_id, state.last_number, spec, before.times.submitted_at if before else 0.0)
     state.jobs[job_id] = state.unfinished[job_id] = job
     return job

@@ -43,21 +43,21 @@ def why_never(
     state: YardState, job_groups: Iterable[Member], on: str, overcommit: bool = False, cluster: str = ""
 ) -> str | None:
     """A sentence if some member could run on no node, even an empty one, or `on` names something unknown."""
-    nodes = list(state.nodes.values())
+    nodes = list(state.places.nodes.values())
     if cluster:
         return _why_never_on_cluster(state, job_groups, cluster)
-    if unknown := explain.why_unknown(nodes, state.unreached, on, state.clusters):
+    if unknown := explain.why_unknown(nodes, state.places.unreached, on, state.places.clusters):
         return unknown
-    if any(explain.may_match(config, on) for config in state.unreached):
+    if any(explain.may_match(config, on) for config in state.places.unreached):
         return None  # its resources are not known yet
     whys = (explain.why_never(nodes, m.resources, m.where(on, cluster), overcommit) for m in job_groups)
     return next(filter(None, whys), None)
 
 
 def _why_never_on_cluster(state: YardState, job_groups: Iterable[Member], cluster: str) -> str | None:
-    nodes = [node for node in state.nodes.values() if cluster_of(node.id) == cluster]
-    if not nodes and cluster not in state.clusters:
-        return f"there is no cluster {cluster!r}; known: {', '.join(sorted(state.clusters)) or 'none'}"
+    nodes = [node for node in state.places.nodes.values() if cluster_of(node.id) == cluster]
+    if not nodes and cluster not in state.places.clusters:
+        return f"there is no cluster {cluster!r}; known: {', '.join(sorted(state.places.clusters)) or 'none'}"
     if not nodes:
         return None  # its resources are not known yet
     return next(filter(None, (explain.why_never(nodes, m.resources, m.where("", cluster)) for m in job_groups)), None)

@@ -13,6 +13,7 @@ from typing import Any
 from jobyard.engine.intervals import IntervalSet
 from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.profiles import AtSize, Profile
+from jobyard.engine.task_table import TaskTable
 from jobyard.engine.yard_state import YardState
 from jobyard.model.codec import decode, encode
 from jobyard.model.events import YieldRequested
@@ -35,7 +36,7 @@ class SavedSlot:
 
 @dataclass(frozen=True, slots=True)
 class SavedJob:
-    """The fields of a JobRecord that last, by the same names; sets are ranges, and dicts are pairs."""
+    """What lasts of a JobRecord; sets are ranges, and dicts are pairs."""
 
     id: str
     number: int
@@ -104,15 +105,30 @@ class SavedState:
     storages: tuple[str, ...] = ()
 
 
-# What is written as it is.
-_OF_JOB = (
-    *("id", "number", "spec", "submitted_at", "priority", "started_at", "finished_at", "first_failure", "stop"),
-    *("gang_failures", "peak_memory_mib", "busy_seconds", "age", "fixed_size", "next_size", "asked_to_yield"),
-    *("estimate_seconds", "preemptions", "resizes", "more_gpu_mib", "more_memory_mib", "memory_requeues"),
-    *("missed_deadline", "quarantine"),
-)
-_RANGES = ("pending", "succeeded", "cancelled")
-_PAIRS = ("attempts", "mean_seconds", "progress", "checkpoint_places", "annotations")
+# Which field of SavedJob is which attribute of which part of a JobRecord ("": of the record itself).
+_PARTS: dict[str, dict[str, str]] = {
+    "": {name: name for name in ("priority", "stop", "age")},
+    "times": {name: name for name in ("submitted_at", "started_at", "finished_at")},
+    "tasks": {name: name for name in ("first_failure", "gang_failures")},
+    "use": {name: name for name in ("peak_memory_mib", "busy_seconds")},
+    "training": {name: name for name in ("fixed_size", "estimate_seconds")},
+    "preemption": {
+        "next_size": "next_size",
+        "asked_to_yield": "asked",
+        "preemptions": "count",
+        "resizes": "resizes",
+        "missed_deadline": "missed_deadline",
+    },
+    "memory": {"more_gpu_mib": "gpu_mib", "more_memory_mib": "memory_mib", "memory_requeues": "requeues"},
+}
+_RANGES = ("pending", "succeeded", "cancelled")  # of its tasks
+_PAIRS = {  # and which part has them
+    "annotations": "",
+    "attempts": "tasks",
+    "mean_seconds": "use",
+    "progress": "training",
+    "checkpoint_places": "training",
+}
 _OF_PROFILE = (
     *("epochs", "peak_memory_mib", "peak_gpu_memory_mib", "least_gpu_mib", "gpu_percent"),
     *("checkpoint_seconds", "restart_seconds"),
@@ -123,13 +139,13 @@ def save(state: YardState) -> Any:
     """JSON-ready data, of which `load` makes the same state again."""
     return encode(
         SavedState(
-            tuple(_saved_job(job) for job in state.jobs.values()),
+            tuple(_saved_job(job, state.quarantined.get(job.id, "")) for job in state.jobs.values()),
             tuple(state.unfinished),
-            tuple(state.nodes.values()),
-            tuple(state.configs.values()),
-            tuple(state.clusters.values()),
-            tuple(sorted(state.drained)),
-            tuple(sorted(state.removed)),
+            tuple(state.places.nodes.values()),
+            tuple(state.places.configs.values()),
+            tuple(state.places.clusters.values()),
+            tuple(sorted(state.places.drained)),
+            tuple(sorted(state.places.removed)),
             tuple(state.slots),
             {job: tuple(others) for job, others in state.dependents.items()},
             dict(state.keys),
@@ -147,13 +163,13 @@ def load(data: Any) -> YardState:
     for each in saved.jobs:
         job = _job(each, state.sharing_environment(each.spec))
         state.jobs[job.id] = job
-        if job.quarantine:
-            state.quarantined[job.id] = None
+        if each.quarantine:
+            state.quarantined[job.id] = each.quarantine
     state.unfinished = {job: state.jobs[job] for job in saved.unfinished}
-    state.nodes = {node.id: node for node in saved.nodes}
-    state.configs = {config.id: config for config in saved.configs}
-    state.clusters = {config.id: config for config in saved.clusters}
-    state.drained, state.removed = set(saved.drained), set(saved.removed)
+    state.places.nodes = {node.id: node for node in saved.nodes}
+    state.places.configs = {config.id: config for config in saved.configs}
+    state.places.clusters = {config.id: config for config in saved.clusters}
+    state.places.drained, state.places.removed = set(saved.drained), set(saved.removed)
     of_slot = {slot: (job, record) for job in state.jobs.values() for slot, record in job.slots.items()}
     state.slots = {slot: of_slot[slot] for slot in saved.slots}
     state.dependents.update((job, list(others)) for job, others in saved.dependents.items())
@@ -164,14 +180,24 @@ def load(data: Any) -> YardState:
     return state
 
 
-def _saved_job(job: JobRecord) -> SavedJob:
-    own: dict[str, Any] = {name: getattr(job, name) for name in _OF_JOB}
-    own |= {name: tuple(getattr(job, name).ranges()) for name in _RANGES}
-    own |= {name: tuple(getattr(job, name).items()) for name in _PAIRS}
+def _part(job: JobRecord, name: str) -> Any:
+    return getattr(job, name) if name else job
+
+
+def _saved_job(job: JobRecord, quarantine: str) -> SavedJob:
+    own: dict[str, Any] = {name: tuple(getattr(job.tasks, name).ranges()) for name in _RANGES}
+    own |= {name: tuple(getattr(_part(job, part), name).items()) for name, part in _PAIRS.items()}
+    for part, names in _PARTS.items():
+        source = _part(job, part)
+        own |= {saved: getattr(source, name) for saved, name in names.items()}
     return SavedJob(
+        id=job.id,
+        number=job.number,
+        spec=job.spec,
         **own,
-        tasks=tuple(job.tasks.values()),
-        set_aside=tuple(job.set_aside.values()),
+        quarantine=quarantine,
+        tasks=tuple(job.tasks.known.values()),
+        set_aside=tuple(job.tasks.set_aside.values()),
         slots=tuple(
             SavedSlot(each.slot, tuple(sorted(each.tasks)), each.was_fed, each.is_closing, each.progress_at)
             for each in job.slots.values()
@@ -181,23 +207,28 @@ def _saved_job(job: JobRecord) -> SavedJob:
 
 def _job(saved: SavedJob, spec: JobSpec) -> JobRecord:
     job = JobRecord(saved.id, saved.number, spec, saved.submitted_at)
-    for name in _OF_JOB:
-        if name != "spec":
-            setattr(job, name, getattr(saved, name))
-    for name in _RANGES:
-        setattr(job, name, IntervalSet(getattr(saved, name)))
-    for name in _PAIRS:
-        setattr(job, name, dict(getattr(saved, name)))
-    job.tasks, job.set_aside = _by_number(saved.tasks), _by_number(saved.set_aside)
+    for part, names in _PARTS.items():
+        target = _part(job, part)
+        for field_name, name in names.items():
+            setattr(target, name, getattr(saved, field_name))
+    for name, part in _PAIRS.items():
+        setattr(_part(job, part), name, dict(getattr(saved, name)))
+    _fill(job.tasks, saved)
     job.slots = {
         each.slot.id: SlotRecord(each.slot, set(each.tasks), each.was_fed, each.is_void, each.progress_at)
         for each in saved.slots
     }
-    job.counts = Counter(task.state for task in saved.tasks)
-    for state, numbers in ((State.PENDING, job.pending), (State.SUCCEEDED, job.succeeded)):
-        job.counts[state] = len(numbers)
-    job.counts[State.CANCELLED] = len(job.cancelled)
     return job
+
+
+def _fill(table: TaskTable, saved: SavedJob) -> None:
+    table.known, table.set_aside = _by_number(saved.tasks), _by_number(saved.set_aside)
+    for name in _RANGES:
+        setattr(table, name, IntervalSet(getattr(saved, name)))
+    table.counts = Counter(task.state for task in saved.tasks)
+    for state, numbers in ((State.PENDING, table.pending), (State.SUCCEEDED, table.succeeded)):
+        table.counts[state] = len(numbers)
+    table.counts[State.CANCELLED] = len(table.cancelled)
 
 
 def _by_number(tasks: Iterable[Task]) -> dict[int, Task]:

@@ -19,7 +19,7 @@ def open_slot(state: YardState, event: SlotOpened) -> list[Effect]:
     slot = event.slot
     job = state.jobs[slot.job]
     job.slots[slot.id] = record = SlotRecord(slot)
-    job.next_size = job.asked_to_yield = None
+    job.preemption.next_size = job.preemption.asked = None
     job.revision += 1
     state.slots[slot.id] = (job, record)
     state.last_slot = max(state.last_slot, int(slot.id))
@@ -35,8 +35,8 @@ def assign(state: YardState, event: TasksAssigned) -> list[Effect]:
         record.progress_at = event.at
     for first, last in event.ranges:
         for number in range(first, last + 1):
-            if job.progress and not state.trainings.can_go_on(job, number, record.slot.placement.node):
-                job.forget_progress(number)
+            if job.training.progress and not state.trainings.can_go_on(job, number, record.slot.placement.node):
+                job.training.forget(number)
             step = advance_task(state, job, job.task(number), Assigned(event.slot, record.slot.placement.node))
             record.tasks.add(number)
             attempts.append(AttemptId(job.id, number, step.task.attempt))
@@ -62,10 +62,10 @@ def move(state: YardState, event: SlotMoved) -> list[Effect]:
     if event.node == placement.node or place_of(event.node) != place_of(placement.node):
         return []
     others = (other.slot.placement for _, other in state.slots.values())
-    devices = devices_for(placement.resources, state.nodes.get(event.node), others)
+    devices = devices_for(placement.resources, state.places.nodes.get(event.node), others)
     record.slot = replace(record.slot, placement=replace(placement, node=event.node, devices=devices))
     for number in record.tasks:
-        job.put(replace(job.tasks[number], node=event.node))
+        job.put(replace(job.tasks.known[number], node=event.node))
     state.changes.plan = True
     return []
 

@@ -49,7 +49,7 @@ def stop_job(
 def end_job(state: YardState, job: JobRecord, at: float) -> list[Effect]:
     if state.unfinished.pop(job.id, None) is None:
         return []
-    job.finished_at = at
+    job.times.finished_at = at
     for slot_id in job.slots:
         state.changes.slots[slot_id] = None  # to be closed
     effects: list[Effect] = [JobEnded(job.spec.cluster, job.id)] if job.spec.cluster else []
@@ -61,7 +61,7 @@ def end_job(state: YardState, job: JobRecord, at: float) -> list[Effect]:
 
 def check_dependencies(state: YardState, job: JobRecord, at: float) -> list[Effect]:
     """A job whose `afterok` can no longer be met is cancelled, unless it has begun already."""
-    if job.is_final or job.stop is not None or job.started_at is not None:
+    if job.is_final or job.stop is not None or job.times.started_at is not None:
         return []
     for dependency in job.spec.after:
         needed = state.jobs.get(dependency.job)

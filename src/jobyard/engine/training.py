@@ -44,32 +44,33 @@ class Trainings:
 
     def can_go_on(self, job: JobRecord, number: int, node: str) -> bool:
         """Does what a task reported still hold for an attempt there? Not if its checkpoint is elsewhere, or gone."""
-        return self.is_kept_at(node) and job.checkpoint_places.get(number) in (None, place_of(node))
+        return self.is_kept_at(node) and job.training.checkpoint_places.get(number) in (None, place_of(node))
 
     def profile_of(self, job: JobRecord) -> Profile | None:
         return self.profiles.get(self._kind(job))
 
     def _kind(self, job: JobRecord) -> str:
-        job.kind = job.kind or kind_of(job.spec)
-        return job.kind
+        job.training.profile_key = job.training.profile_key or kind_of(job.spec)
+        return job.training.profile_key
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
     def learn_progress(self, job: JobRecord, task: Task, progress: Progress) -> bool:
         """Is there a new milestone: an epoch, a checkpoint, or that it can be preempted?"""
-        known = job.progress.get(task.number)
-        job.progress[task.number] = progress = progress.after(known)
-        job.steps.pop(task.number, None)
+        known = job.training.progress.get(task.number)
+        job.training.progress[task.number] = progress = progress.after(known)
+        job.training.steps.pop(task.number, None)
         job.revision += 1
         if (progress.epochs_done or progress.saved_at) and self.is_kept_at(task.node):
-            job.checkpoint_places[task.number] = place_of(task.node)
+            job.training.checkpoint_places[task.number] = place_of(task.node)
         profile = self.profiles.setdefault(self._kind(job), Profile())
         before = known.epochs_done if known else 0
         profile.learn(job.spec.training_size, progress, max(0, progress.epochs_done - before))
         if progress.epoch_seconds and progress.epochs_total and (known is None or not known.epoch_seconds):
             # The first epoch corrects what the user guessed.
             left = progress.epochs_total - progress.epochs_done
-            job.estimate_seconds = job.busy_seconds + (left + len(progress.history)) * progress.epoch_seconds
+            ahead = (left + len(progress.history)) * progress.epoch_seconds
+            job.training.estimate_seconds = job.use.busy_seconds + ahead
         return known is None or known.milestones != progress.milestones
 
     def learn_use(self, job: JobRecord, memory_mib: int, gpu_memory_mib: int, gpu_percent: int | None) -> None:
@@ -84,7 +85,8 @@ class Trainings:
                 profile.epochs = max(profile.epochs, len(outcome.progress.history))
         if outcome.progress is not None:
             self.learn_progress(job, task, outcome.progress)
-        job.forget_measured(task.number)
+        job.use.forget_measured(task.number)
+        job.training.steps.pop(task.number, None)
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
@@ -100,11 +102,11 @@ class Trainings:
             ask = replace(ask, gpu_memory_mib=mib if steady else max(mib, profile.least_gpu_mib))
         elif ask.gpu_memory_mib and profile is not None:
             ask = replace(ask, gpu_memory_mib=max(ask.gpu_memory_mib, profile.least_gpu_mib))
-        if ask.gpus and job.more_gpu_mib and not ask.shares_gpus:  # a task that was alone on its device stays so
-            ask = replace(ask, least_device_mib=job.more_gpu_mib)
-        elif ask.gpus and job.more_gpu_mib > ask.gpu_memory_mib:
-            ask = replace(ask, gpu_memory_mib=job.more_gpu_mib)
-        return replace(ask, memory_mib=max(ask.memory_mib, job.more_memory_mib)) if job.more_memory_mib else ask
+        if ask.gpus and job.memory.gpu_mib and not ask.shares_gpus:  # a task that was alone on its device stays so
+            ask = replace(ask, least_device_mib=job.memory.gpu_mib)
+        elif ask.gpus and job.memory.gpu_mib > ask.gpu_memory_mib:
+            ask = replace(ask, gpu_memory_mib=job.memory.gpu_mib)
+        return replace(ask, memory_mib=max(ask.memory_mib, job.memory.memory_mib)) if job.memory.memory_mib else ask
 
     def give_more_memory(self, job: JobRecord, task: Task, outcome: Outcome, nodes: Iterable[Node]) -> bool:
         """It ran out of memory: can it have more, and try again?"""
@@ -112,24 +114,24 @@ class Trainings:
             return False
         placement, nodes = job.slots[task.slot].slot.placement, _allowed(job, task, nodes)
         if outcome.reason is Reason.OUT_OF_GPU_MEMORY and placement.devices and not job.spec.cluster:
-            held, given = _held_mib(placement), job.more_gpu_mib
+            held, given = _held_mib(placement), job.memory.gpu_mib
             more = _more_gpu_mib(job, placement, outcome.peak_gpu_memory_mib, nodes)
         elif outcome.reason is Reason.OUT_OF_MEMORY:
-            held, given = max(placement.resources.memory_mib, outcome.peak_memory_mib), job.more_memory_mib
+            held, given = max(placement.resources.memory_mib, outcome.peak_memory_mib), job.memory.memory_mib
             most = max((node.memory_mib for node in nodes), default=0)
             more = min(most, _MEMORY_GROWTH * held) if 0 < held < most else None
         else:
             return False
         if held < given:
             return True  # it ran with less than the job gets by now
-        if more is None or job.memory_requeues >= MEMORY_REQUEUES_MOST:
+        if more is None or job.memory.requeues >= MEMORY_REQUEUES_MOST:
             return False
         if outcome.reason is Reason.OUT_OF_MEMORY:
-            job.more_memory_mib = more
+            job.memory.memory_mib = more
         else:
-            job.more_gpu_mib = more
+            job.memory.gpu_mib = more
             self.profiles.setdefault(self._kind(job), Profile()).least_gpu_mib = more
-        job.memory_requeues += 1
+        job.memory.requeues += 1
         job.revision += 1
         return True
 
@@ -154,11 +156,11 @@ class Trainings:
 
 def given_more(job: JobRecord) -> str:
     """A sentence that it ran out of memory and was given more; empty: it did not."""
-    if not job.memory_requeues:
+    if not job.memory.requeues:
         return ""
-    found = [(job.more_memory_mib, "memory", "--mem"), (job.more_gpu_mib, "GPU memory", "--gpu-mem")]
+    found = [(job.memory.memory_mib, "memory", "--mem"), (job.memory.gpu_mib, "GPU memory", "--gpu-mem")]
     given = [(f"{show_mib(mib)} of {kind}", flag) for mib, kind, flag in found if mib]
-    times = f"{job.memory_requeues} times" if job.memory_requeues > 1 else "once"
+    times = f"{job.memory.requeues} times" if job.memory.requeues > 1 else "once"
     amounts, flags = (" and ".join(words) for words in zip(*given, strict=True))
     return f"it ran out of memory {times}, and was given {amounts}; {flags} gives it that from its start"
 
@@ -217,21 +219,21 @@ def obeys_its_user(job: JobRecord) -> bool:
 
 
 def tells_of_checkpoints(job: JobRecord, number: int) -> bool:
-    progress = job.progress.get(0 if job.spec.gang else number)
+    progress = job.training.progress.get(0 if job.spec.gang else number)
     return progress is not None and progress.can_yield
 
 
 def is_last_epoch(job: JobRecord) -> bool:
     """Is any of its tasks so near its end that it is left alone?"""
-    running = (job.progress.get(0 if job.spec.gang else task.number) for task in job.active_tasks())
+    running = (job.training.progress.get(0 if job.spec.gang else task.number) for task in job.active_tasks())
     return any(p.epochs_total is not None and p.epochs_done >= p.epochs_total - 1 for p in running if p is not None)
 
 
 def idle_seconds(job: JobRecord, now: float) -> float | None:
     """For how long all of its GPUs have done nothing, if that is too long."""
-    if not job.idle_since or len(job.idle_since) < job.active:
+    if not job.use.idle_since or len(job.use.idle_since) < job.tasks.active:
         return None
-    idle = now - max(job.idle_since.values())
+    idle = now - max(job.use.idle_since.values())
     most = job.spec.training.idle_gpu_seconds if job.spec.training else IDLE_GPU_SECONDS
     return idle if idle >= most else None
 
@@ -248,8 +250,8 @@ def resumes_at(job: JobRecord, number: int, node: str) -> int | None:
     """The epochs that an attempt on this node can build on; None: it begins from nothing."""
     if job.spec.gang:
         number, node = 0, job.task(0).node  # the others get it from there
-    progress = job.progress.get(number)
-    if progress is None or job.checkpoint_places.get(number) != place_of(node):
+    progress = job.training.progress.get(number)
+    if progress is None or job.training.checkpoint_places.get(number) != place_of(node):
         return None
     return progress.epochs_done
 
@@ -261,7 +263,7 @@ def pinned_to(job: JobRecord, nodes: Iterable[str]) -> str:
     """
     if not job.spec.gang and job.spec.size > 1:
         return ""
-    node = job.checkpoint_places.get(0, "")
+    node = job.training.checkpoint_places.get(0, "")
     return node if node in nodes else ""
 
 
@@ -287,8 +289,8 @@ def sizes_of(job: JobRecord, bounds: Bounds) -> tuple[Size, ...]:
     elastic = job.spec.elastic
     if elastic is None:
         return ()
-    if job.fixed_size is not None:
-        return (job.fixed_size,)
+    if job.training.fixed_size is not None:
+        return (job.training.fixed_size,)
     return elastic.sizes(job.spec.training_size, bounds.gpus, bounds.workers)
 
 
@@ -304,7 +306,7 @@ def running(
 
 
 def _running(job: JobRecord, trainings: Trainings, bounds_of: Callable[[str], Bounds], now: float) -> Running | None:
-    if job.stop is not None or job.quarantine or not (job.progress or job.spec.training) or not can_yield(job):
+    if job.stop is not None or not (job.training.progress or job.spec.training) or not can_yield(job):
         return None
     is_kept = all(trainings.is_kept_at(record.slot.placement.node) for record in job.slots.values())
     if not is_kept and not (job.spec.training and job.spec.training.preemptible):
@@ -312,7 +314,7 @@ def _running(job: JobRecord, trainings: Trainings, bounds_of: Callable[[str], Bo
     profile = trainings.profile_of(job) or Profile()
     restart = profile.checkpoint_seconds + (profile.restart_seconds or RESTART_SECONDS)
     is_in_time = (profile.epoch_seconds(job.spec.training_size) or 0.0) <= yield_seconds(job, profile)
-    resizable = is_in_time and not job.missed_deadline and job.fixed_size is None
+    resizable = is_in_time and not job.preemption.missed_deadline and job.training.fixed_size is None
     return Running(
         job.id,
         job.priority,
@@ -336,9 +338,9 @@ def _lost_seconds(job: JobRecord, now: float, is_in_time: bool) -> float:
 
 def _unsaved_seconds(job: JobRecord, task: Task, now: float, is_in_time: bool) -> float:
     """Work that a preempted task would repeat. One that stops at its next checkpoint, in time, loses nothing."""
-    if is_in_time and not job.missed_deadline and tells_of_checkpoints(job, task.number):
+    if is_in_time and not job.preemption.missed_deadline and tells_of_checkpoints(job, task.number):
         return 0.0
-    progress = job.progress.get(task.number)
+    progress = job.training.progress.get(task.number)
     return max(0.0, now - max(task.started_at or now, progress.saved_at if progress else 0.0))
 
 
@@ -347,7 +349,7 @@ def _unsaved_seconds(job: JobRecord, task: Task, now: float, is_in_time: bool) -
 
 def epochs_left(job: JobRecord) -> float | None:
     asked = job.spec.training.epochs if job.spec.training else None
-    known = [p for p in job.progress.values() if p.epochs_total or asked]
+    known = [p for p in job.training.progress.values() if p.epochs_total or asked]
     if not known:
         return asked
     return float(sum(max(0, (p.epochs_total or asked or 0) - p.epochs_done) for p in known))
@@ -356,13 +358,14 @@ def epochs_left(job: JobRecord) -> float | None:
 def busy_seconds(job: JobRecord, now: float) -> float:
     """Of all its attempts, those that run included; the tasks of a gang are one."""
     running = sum(max(0.0, now - task.started_at) for task in job.active_tasks() if task.started_at)
-    return (job.busy_seconds + running) / (job.spec.size if job.spec.gang else 1)
+    return (job.use.busy_seconds + running) / (job.spec.size if job.spec.gang else 1)
 
 
 def has_overrun(job: JobRecord, now: float) -> bool:
-    if job.estimate_seconds is None:
+    estimate = job.training.estimate_seconds
+    if estimate is None:
         return False
-    return busy_seconds(job, now) > max(OVERRUN * job.estimate_seconds, job.estimate_seconds + OVERRUN_SECONDS)
+    return busy_seconds(job, now) > max(OVERRUN * estimate, estimate + OVERRUN_SECONDS)
 
 
 def gpu_seconds(job: JobRecord, profile: Profile | None, now: float) -> float | None:
@@ -373,6 +376,6 @@ def gpu_seconds(job: JobRecord, profile: Profile | None, now: float) -> float | 
     seconds = profile.epoch_seconds(size) if profile else None
     if left is not None and seconds is not None:
         return left * seconds * max(1, size.devices)
-    if job.estimate_seconds is not None:
-        return max(0.0, job.estimate_seconds - busy_seconds(job, now)) * max(1, size.devices)
+    if job.training.estimate_seconds is not None:
+        return max(0.0, job.training.estimate_seconds - busy_seconds(job, now)) * max(1, size.devices)
     return None

@@ -36,11 +36,12 @@ class Wants:
         self._held = {slot_id: self._held_slot(job, record) for slot_id, (job, record) in state.slots.items()}
         self._requests = {job: kept for job, kept in self._requests.items() if job in state.unfinished}
         jobs = state.jobs_with_slots()
-        training = tuple(_as_asked(each, state) for each in running(jobs, state.trainings, self._bounds_of, now))
-        asked = (job.asked_to_yield for job in jobs if job.asked_to_yield and job.asked_to_yield.claim)
+        free = [job for job in jobs if job.id not in state.quarantined]
+        training = tuple(_as_asked(each, state) for each in running(free, state.trainings, self._bounds_of, now))
+        asked = (job.preemption.asked for job in jobs if job.preemption.asked and job.preemption.asked.claim)
         claims = tuple(placement for event in asked if state.jobs[event.job].is_yielding for placement in event.claim)
-        nodes, held = tuple(state.nodes.values()), tuple(self._held.values())
-        return Snapshot(nodes, held, tuple(requests), state.unreached, training, claims, state.quotas)
+        nodes, held = tuple(state.places.nodes.values()), tuple(self._held.values())
+        return Snapshot(nodes, held, tuple(requests), state.places.unreached, training, claims, state.places.quotas)
 
     def _held_slot(self, job: JobRecord, record: SlotRecord) -> HeldSlot:
         """The one of the last cycle, where it still holds."""
@@ -51,7 +52,9 @@ class Wants:
 
     def request_of(self, job: JobRecord, now: float = 0.0) -> Request | None:
         """The slots that a job would open now, were there room; None if it has nothing to start."""
-        if job.stop is not None or job.quarantine or not len(job.pending) or self._state.waits_for(job):
+        if job.stop is not None or job.id in self._state.quarantined:
+            return None
+        if not len(job.tasks.pending) or self._state.waits_for(job):
             return None
         if job.is_adaptive:
             return self.new_request(job, now)
@@ -64,10 +67,10 @@ class Wants:
     def new_request(self, job: JobRecord, now: float = 0.0) -> Request | None:
         """The same, worked out afresh, for a job that may start tasks."""
         spec = job.spec
-        if (spec.gang or spec.elastic is not None) and (job.slots or len(job.pending) < spec.size):
+        if (spec.gang or spec.elastic is not None) and (job.slots or len(job.tasks.pending) < spec.size):
             return None  # its tasks start together, once all of them wait
         # One object of a cluster starts together too; a task of it that is tried again does so alone.
-        starts_together = spec.starts_together and not job.slots and len(job.pending) == job.unfinished
+        starts_together = spec.starts_together and not job.slots and len(job.tasks.pending) == job.tasks.unfinished
         allowed = job.slots_allowed - len(job.slots)
         members = []
         for member in self._members(job):
@@ -92,15 +95,16 @@ class Wants:
     def _adapted(self, job: JobRecord, request: Request, now: float) -> Request:
         """By what is known of it: where its checkpoint is, how long it will take, and the sizes that it can have."""
         state = self._state
-        pin = pinned_to(job, state.nodes)
-        if pin and not Room(state.nodes[pin]).instances(self._smallest(job, request.members[0]).resources):
+        pin = pinned_to(job, state.places.nodes)
+        if pin and not Room(state.places.nodes[pin]).instances(self._smallest(job, request.members[0]).resources):
             pin = ""  # it needs more than the node of its checkpoint has: it starts from the beginning elsewhere
         if pin:
             request = replace(request, members=(*_beside(pin, request.members[0]), *request.members[1:]))
         if job.spec.training is not None and job.age == job.number:  # not after it was sent to the back
             request = replace(request, gpu_seconds=gpu_seconds(job, state.trainings.profile_of(job), now))
         sizes = sizes_of(job, self._bounds_of(job.spec.cluster))
-        sizes = tuple(size for size in sizes if job.next_size is None or _fits(size, job.next_size))
+        largest = job.preemption.next_size
+        sizes = tuple(size for size in sizes if largest is None or _fits(size, largest))
         if not sizes:
             return request
         member = replace(request.members[0], on="")  # of an elastic job there is one kind
@@ -121,7 +125,7 @@ class Wants:
             limited = group.parallelism is not None and group.parallelism < group.completions and not job.spec.gang
             for replica in range(group.count) if limited else (None,):
                 low, high = job.numbers_of(index, replica)
-                wanted = job.pending.count_within(low, high)
+                wanted = job.tasks.pending.count_within(low, high)
                 if limited and group.parallelism is not None:
                     wanted = min(wanted, group.parallelism - open_slots[(index, replica)])
                 if wanted > 0:
@@ -134,12 +138,12 @@ class Wants:
             self._bounds.clear()
             self._state.changes.nodes = False
         if cluster not in self._bounds:
-            self._bounds[cluster] = Bounds.of(self._state.nodes_of(cluster))
+            self._bounds[cluster] = Bounds.of(self._state.places.nodes_of(cluster))
         return self._bounds[cluster]
 
 
 def _as_asked(each: Running, state: YardState) -> Running:
-    asked = state.jobs[each.job].asked_to_yield if each.is_stopping else None
+    asked = state.jobs[each.job].preemption.asked if each.is_stopping else None
     return replace(each, stops_for=asked.stops_for, becomes=asked.size) if asked else each
 
 

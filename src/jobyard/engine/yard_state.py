@@ -1,6 +1,6 @@
 """Yard state: what is the whole yard? Facts that events have made; only `handling` changes them.
 
-A replay of the journal rebuilds everything except `quotas`, `cluster_waits` and the measurements of jobs and nodes:
+A replay of the journal rebuilds everything except `cluster_waits` and the measurements of jobs, nodes and quotas:
 these come again with the next measurement. What a planner works out is not here: it can be thrown away at any time.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from jobyard.engine.changes import Changes
 from jobyard.engine.job_record import JobRecord, SlotRecord
+from jobyard.engine.places import Places
 from jobyard.engine.training import Trainings
 from jobyard.model.job import JobSpec, Reason
-from jobyard.model.node import ClusterConfig, Node, NodeConfig, Quota, cluster_of
 from jobyard.model.task import AttemptId, Task
 
 
@@ -21,21 +21,15 @@ class YardState:
     def __init__(self) -> None:
         self.jobs: dict[str, JobRecord] = {}
         self.unfinished: dict[str, JobRecord] = {}
-        self.quarantined: dict[str, None] = {}  # jobs of which nothing is started or stopped
+        self.quarantined: dict[str, str] = {}  # jobs of which nothing is started or stopped, and why
         self.dependents: defaultdict[str, list[str]] = defaultdict(list)
         self.keys: dict[str, str] = {}  # submitters' keys -> jobs
         self.slots: dict[str, tuple[JobRecord, SlotRecord]] = {}
-        self.nodes: dict[str, Node] = {}
-        self.configs: dict[str, NodeConfig] = {}  # machines that users added
-        self.clusters: dict[str, ClusterConfig] = {}
-        self.drained: set[str] = set()  # machines, clusters, and nodes of clusters
-        self.removed: set[str] = set()  # reports about them may still arrive
+        self.places = Places()
         self.trainings = Trainings()
         self.last_number = 0
         self.last_slot = 0
-        # Measured.
-        self.quotas: dict[str, Quota] = {}  # by cluster
-        # Why attempts that were handed to a cluster do not run yet, in the cluster's words.
+        # Measured: why attempts that were handed to a cluster do not run yet, in the cluster's words.
         self.cluster_waits: dict[AttemptId, tuple[Reason | None, str]] = {}
         self.changes = Changes()  # for the planner
         self._last_environment: Mapping[str, str] = {}
@@ -43,28 +37,19 @@ class YardState:
     def current(self, attempt: AttemptId) -> tuple[JobRecord, Task] | None:
         """The task whose current attempt this is; None where it was superseded, ended or never heard of."""
         job = self.jobs.get(attempt.job)
-        task = job.tasks.get(attempt.task) if job else None
+        task = job.tasks.known.get(attempt.task) if job else None
         if job is None or task is None or task.attempt != attempt.number or not task.state.is_active:
             return None
         return job, task
 
     def waits_for(self, job: JobRecord) -> list[str]:
         """The jobs that it must wait for, of those named in `after`. Once it has begun it waits for none."""
-        if job.started_at is not None:
+        if job.times.started_at is not None:
             return []
         return [d.job for d in job.spec.after if d.job in self.jobs and not self.jobs[d.job].is_final]
 
     def jobs_with_slots(self) -> list[JobRecord]:
         return list({job.id: job for job, _ in self.slots.values()}.values())
-
-    def nodes_of(self, cluster: str) -> list[Node]:
-        """The machines, or the nodes of a cluster; a queue is no node."""
-        return [node for node in self.nodes.values() if cluster_of(node.id) == cluster and not node.is_queue]
-
-    @property
-    def unreached(self) -> tuple[NodeConfig, ...]:
-        """Machines that were added and of which nothing is known yet."""
-        return tuple(config for name, config in self.configs.items() if name not in self.nodes)
 
     def sharing_environment(self, spec: JobSpec) -> JobSpec:
         """Jobs of one shell bring the same environment: a thousand of them keep it once."""

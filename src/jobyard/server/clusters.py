@@ -26,7 +26,7 @@ def with_cluster(state: YardState, spec: JobSpec) -> JobSpec:
     cluster = cluster_named(state, spec.on)
     if not cluster:
         return _for_machines(spec)
-    if cluster not in state.clusters:
+    if cluster not in state.places.clusters:
         raise UserError("the yard knows no Kubernetes cluster; run: yard clusters add")
     return for_cluster(spec, cluster)
 
@@ -46,21 +46,21 @@ def cluster_named(state: YardState, on: str) -> str:
 
 
 def _named(state: YardState, name: str) -> str:
-    if name in state.clusters:
+    if name in state.places.clusters:
         return name
-    if place_of(name) in state.clusters:
+    if place_of(name) in state.places.clusters:
         return place_of(name)
     if name == KUBERNETES and not _is_a_machines(state, name):
-        return next(iter(state.clusters), KUBERNETES)
+        return next(iter(state.places.clusters), KUBERNETES)
     return ""
 
 
 def _is_a_machines(state: YardState, name: str) -> bool:
     """Is it the name or a label of a machine?"""
-    nodes = [node for node in state.nodes.values() if node.executor != KUBERNETES]
-    names = {*(node.id for node in nodes), *state.configs}
+    nodes = [node for node in state.places.nodes.values() if node.executor != KUBERNETES]
+    names = {*(node.id for node in nodes), *state.places.configs}
     labels = {label for node in nodes for label in node.labels}
-    labels |= {label for config in state.configs.values() for label in config.labels}
+    labels |= {label for config in state.places.configs.values() for label in config.labels}
     return name in names | labels
 
 
@@ -100,7 +100,7 @@ def _image_note(spec: JobSpec) -> str:
 def changed_config(state: YardState, said: ClusterConfig) -> ClusterConfig:
     """What is not given stays as it is. Raises UserError where jobs would be left behind: their pods would
     run on there, and they would begin again here."""
-    known = state.clusters.get(said.id)
+    known = state.places.clusters.get(said.id)
     if known is None:
         return said
     config = replace(said, storage=said.storage or known.storage, queue=said.queue or known.queue)
@@ -139,18 +139,18 @@ def check_name(state: YardState, name: str, this_machine: str) -> None:
 
 
 def known_cluster(state: YardState, cluster: str) -> ClusterConfig:
-    if cluster not in state.clusters:
-        known = ", ".join(sorted(state.clusters)) or "none; `yard clusters add` adds one"
+    if cluster not in state.places.clusters:
+        known = ", ".join(sorted(state.places.clusters)) or "none; `yard clusters add` adds one"
         raise NotFound(f"no cluster {cluster!r}; known: {known}")
-    return state.clusters[cluster]
+    return state.places.clusters[cluster]
 
 
 def all_clusters(state: YardState) -> list[ClusterConfig]:
-    return list(state.clusters.values())
+    return list(state.places.clusters.values())
 
 
 def find_cluster(state: YardState, cluster: str) -> ClusterConfig | None:
-    return state.clusters.get(cluster)
+    return state.places.clusters.get(cluster)
 
 
 def unfinished_jobs(state: YardState, cluster: str) -> list[str]:
@@ -210,4 +210,4 @@ def cluster_view(state: YardState, config: ClusterConfig, executor: Executor | N
 
 
 def nodes_of(state: YardState, cluster: str) -> list[Node]:
-    return [node for name, node in state.nodes.items() if place_of(name) == cluster]
+    return [node for name, node in state.places.nodes.items() if place_of(name) == cluster]

@@ -79,7 +79,8 @@ def _check_workdir(workdir: str, *, is_here: bool) -> None:
 def check_gang(state: YardState, spec: JobSpec) -> None:
     """All of a gang must fit at once on empty nodes."""
     members = members_together(spec)
-    empty = tuple(replace(node, foreign=Foreign(), state=NodeState.UP, taints=()) for node in state.nodes.values())
+    nodes = state.places.nodes.values()
+    empty = tuple(replace(node, foreign=Foreign(), state=NodeState.UP, taints=()) for node in nodes)
     request = Request("gang", 0, 0, members, True, spec.on, spec.policy.overcommit, cluster=spec.cluster)
     if _is_awaited(state, spec):
         return  # its resources are not known yet
@@ -90,7 +91,7 @@ def check_gang(state: YardState, spec: JobSpec) -> None:
 def _is_awaited(state: YardState, spec: JobSpec) -> bool:
     if spec.cluster:
         return not nodes_of(state, spec.cluster)
-    return any(may_match(config, spec.on) for config in state.unreached)
+    return any(may_match(config, spec.on) for config in state.places.unreached)
 
 
 def _resolve(state: YardState, dependency: Dependency) -> Dependency:
@@ -137,7 +138,7 @@ def retry(selector: str, request: RetryJob, by: str = "") -> Command[str]:
         if request.tasks:
             ranges = [_ended(job, label) for label in request.tasks]
         else:
-            ranges = job.numbers_in(State.FAILED) + job.numbers_in(State.CANCELLED)
+            ranges = job.tasks.numbers_in(State.FAILED) + job.tasks.numbers_in(State.CANCELLED)
         if not ranges:
             raise UserError(f"job {job.id} has no failed or cancelled task to retry; name one with --task")
         if job.spec.gang and not job.is_final:
@@ -183,14 +184,14 @@ def annotate(selector: str, annotations: Mapping[str, str | None], by: str = "")
 
 
 def known_node(state: YardState, node: str) -> None:
-    if node not in state.nodes and node not in state.configs and node not in state.clusters:
-        known = ", ".join(sorted({*state.nodes, *state.configs, *state.clusters})) or "none"
-        raise NotFound(f"no node {node!r}; known: {known}")
+    known = {*state.places.nodes, *state.places.configs, *state.places.clusters}
+    if node not in known:
+        raise NotFound(f"no node {node!r}; known: {', '.join(sorted(known)) or 'none'}")
 
 
 def add_node(config: NodeConfig, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[NodeAdded], str]:
-        return [NodeAdded(config, now, by)] if state.configs.get(config.id) != config else [], config.id
+        return [NodeAdded(config, now, by)] if state.places.configs.get(config.id) != config else [], config.id
 
     return command
 
@@ -206,7 +207,7 @@ def remove_node(node: str, by: str = "") -> Command[str]:
 def drain_node(node: str, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[NodeDrained], str]:
         known_node(state, node)
-        return [NodeDrained(node, now, by)] if node not in state.drained else [], node
+        return [NodeDrained(node, now, by)] if node not in state.places.drained else [], node
 
     return command
 
@@ -214,6 +215,6 @@ def drain_node(node: str, by: str = "") -> Command[str]:
 def resume_node(node: str, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[NodeResumed], str]:
         known_node(state, node)
-        return [NodeResumed(node, now, by)] if node in state.drained else [], node
+        return [NodeResumed(node, now, by)] if node in state.places.drained else [], node
 
     return command

@@ -26,15 +26,15 @@ def check_container(spec: JobSpec) -> None:
 
 def machines_for(state: YardState, spec: JobSpec) -> list[Node]:
     """Those that `on` names, as far as they are here."""
-    up = (node for node in state.nodes.values() if not cluster_of(node.id) and node.state is NodeState.UP)
+    up = (node for node in state.places.nodes.values() if not cluster_of(node.id) and node.state is NodeState.UP)
     return [node for node in up if matches(node, spec.on)]
 
 
 def check_runtime(state: YardState, spec: JobSpec) -> None:
     """Raises UserError where no machine that the job may have can run containers."""
-    if not spec.container.on_machines or any(may_match(config, spec.on) for config in state.unreached):
+    if not spec.container.on_machines or any(may_match(config, spec.on) for config in state.places.unreached):
         return
-    if why := why_no_container(state.nodes.values(), where_of(spec, spec.groups[0])):
+    if why := why_no_container(state.places.nodes.values(), where_of(spec, spec.groups[0])):
         raise UserError(f"--container: {why}; install or start one there, or leave --container out")
 
 

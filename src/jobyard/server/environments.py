@@ -106,7 +106,7 @@ class Environments:
                 self._delete(path)
 
     def _is_needed(self, job: JobRecord, now: float) -> bool:
-        return not job.is_final or job.finished_at is None or now - job.finished_at < self._kept_seconds
+        return not job.is_final or job.times.finished_at is None or now - job.times.finished_at < self._kept_seconds
 
     def _delete(self, path: Path) -> None:
         self._read.pop(path.name, None)

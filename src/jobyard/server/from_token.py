@@ -30,7 +30,7 @@ def submitted_by(caller: Caller, spec: JobSpec) -> JobSpec:
 
 def check_machines(state: YardState, spec: JobSpec) -> None:
     """Raises UserError where only machines could run it that are reserved for the owner."""
-    if not spec.submitter.submitted_with or any(may_match(config, spec.on) for config in state.unreached):
+    if not spec.submitter.submitted_with or any(may_match(config, spec.on) for config in state.places.unreached):
         return
-    if why := why_owners_alone(state.nodes.values(), where_of(spec, spec.groups[0])):
+    if why := why_owners_alone(state.places.nodes.values(), where_of(spec, spec.groups[0])):
         raise UserError(f"job {spec.name!r} cannot run: {why}; {OWNERS_ALONE}")

@@ -65,7 +65,7 @@ class History:
         ):  # a wrong clock may have written an end in the future: it must not hide other jobs
             last = connection.scalar(select(func.max(ends)).where(ends <= now))
         since = last - LATE_SECONDS if last is not None else float("-inf")
-        ended = (job for job in jobs if job.is_final and job.finished_at is not None and job.finished_at > since)
+        ended = (job for job in jobs if job.is_final and (at := job.times.finished_at) is not None and at > since)
         return [_row(past_job(job)) for job in ended]
 
     def write(self, rows: list[dict[str, Any]]) -> None:
@@ -92,18 +92,18 @@ def past_job(job: JobRecord) -> PastJob:
         spec.submitter.user,
         job.priority,
         job.state,
-        job.submitted_at,
-        job.started_at,
-        job.finished_at or job.submitted_at,
+        job.times.submitted_at,
+        job.times.started_at,
+        job.times.finished_at or job.times.submitted_at,
         tuple(PastGroup(each.resources, each.count, each.completions, each.parallelism) for each in spec.groups),
-        {str(group): seconds for group, seconds in job.mean_seconds.items()},
-        job.busy_seconds,
+        {str(group): seconds for group, seconds in job.use.mean_seconds.items()},
+        job.use.busy_seconds,
         spec.gang,
         spec.training,
         spec.elastic,
-        job.peak_memory_mib,
-        job.preemptions,
-        job.resizes,
+        job.use.peak_memory_mib,
+        job.preemption.count,
+        job.preemption.resizes,
     )
 
 

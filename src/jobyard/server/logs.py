@@ -145,7 +145,7 @@ class LogRequest:
         self.attempt = attempt
         self.streams = streams
         self.tail = tail
-        newest = job.most_attempts if self.task is None else job.task(self.task).attempt
+        newest = job.tasks.most_attempts if self.task is None else job.task(self.task).attempt
         if attempt is not None and not 1 <= attempt <= newest:
             whose = f"task {task} of job {job.id} has" if task else f"job {job.id} has"
             times = f"{newest} time{'s' if newest != 1 else ''}"
@@ -162,7 +162,7 @@ class LogRequest:
         if self.task is not None:
             return iter((self.task,))
         states = [state for state in State if state is not State.PENDING]
-        ranges = sorted(span for state in states for span in self.job.numbers_in(state))
+        ranges = sorted(span for state in states for span in self.job.tasks.numbers_in(state))
         return (number for first, last in ranges for number in range(first, last + 1))
 
 

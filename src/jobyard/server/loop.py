@@ -81,12 +81,12 @@ class YardLoop(StateView):
         deadline = time.monotonic() + seconds
         while not any(executor.status().is_connected and self._knows(executor) for executor in self._executors):
             if self.read_only or time.monotonic() > deadline:
-                return bool(self.state.nodes)
+                return bool(self.state.places.nodes)
             await self.feed.moment()
         return True
 
     def _knows(self, executor: Executor) -> bool:
-        return any(place_of(node) == executor.status().node for node in self.state.nodes)
+        return any(place_of(node) == executor.status().node for node in self.state.places.nodes)
 
     async def has_joined(self, node: str, seconds: float) -> bool:
         """Whether this node, or any of this cluster, is up; waits a while for it."""
@@ -98,10 +98,11 @@ class YardLoop(StateView):
         return True
 
     def _is_up(self, place: str) -> bool:
-        known = self.state.nodes.get(place)
+        nodes = self.state.places.nodes
+        known = nodes.get(place)
         if known and not ((executor := self.executor_of(place)) and executor.status().is_connected):
             return False  # what is known of this machine may be of a link that was let go
-        of_place = [known] if known else [node for name, node in self.state.nodes.items() if place_of(name) == place]
+        of_place = [known] if known else [node for name, node in nodes.items() if place_of(name) == place]
         return any(node.state not in (NodeState.AWAY, NodeState.DOWN) for node in of_place)
 
     async def read_journal(self, after: int) -> list[tuple[int, list[Event]]]:

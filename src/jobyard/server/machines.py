@@ -70,9 +70,9 @@ class Machines:
         tidy_up(self.mirror, lambda job: self._loop.job(job) if job in self._loop.state.jobs else None)
         if self._knobs.own_machine:
             self._loop.add(self._this_machine())
-        for config in self._loop.state.configs.values():
+        for config in self._loop.state.places.configs.values():
             self.add(config)
-        clusters = self._loop.state.clusters
+        clusters = self._loop.state.places.clusters
         for cluster in clusters.values():
             try:
                 self.add_cluster(cluster)
@@ -80,7 +80,7 @@ class Machines:
                 log.error("cluster %s: %s", cluster.id, error)
                 self.problems[cluster.id] = str(error)
         # A machine without a link must not be given work.
-        known = self._loop.state.nodes
+        known = self._loop.state.places.nodes
         gone = [node for node in known if not self._loop.executor_of(node) and place_of(node) not in clusters]
         self._loop.report([NodeRemoved(node, time.time()) for node in gone])
 

@@ -56,12 +56,12 @@ def ended_attempts(loop: YardLoop, job_id: str, numbers: Iterable[int]) -> list[
 def unfinished_work(loop: YardLoop) -> tuple[int, int]:
     """How many jobs have not ended, and how many tasks are with an executor."""
     unfinished = loop.state.unfinished
-    return len(unfinished), sum(job.active for job in unfinished.values())
+    return len(unfinished), sum(job.tasks.active for job in unfinished.values())
 
 
 def machine_config(loop: YardLoop, node: str) -> NodeConfig | None:
     """How a machine that a user added is reached."""
-    return loop.state.configs.get(node)
+    return loop.state.places.configs.get(node)
 
 
 # -- views of jobs -----------------------------------------------------------------------------------------------------
@@ -87,9 +87,9 @@ def _shown(loop: YardLoop, job: JobRecord, *, detail: bool) -> JobView:
 
 
 def _last_lines(loop: YardLoop, job: JobRecord) -> tuple[str, ...]:
-    if job.first_failure is None:
+    if job.tasks.first_failure is None:
         return ()
-    failed = job.task(job.first_failure)
+    failed = job.task(job.tasks.first_failure)
     return tail_lines(loop, AttemptId(job.id, failed.number, failed.attempt))
 
 

@@ -19,7 +19,7 @@ def may_travel(state: YardState, spec: JobSpec) -> bool:
     """Whether a task of it could be placed on a machine that has a disk of its own."""
     if spec.staging.no_copy or cluster_named(state, spec.on):
         return False
-    return any(may_match(config, spec.on) for config in state.configs.values())
+    return any(may_match(config, spec.on) for config in state.places.configs.values())
 
 
 def with_its_tree(spec: JobSpec, yard: Path) -> JobSpec:

@@ -24,7 +24,7 @@ def yield_job(selector: str, by: str = "") -> Command[str]:
         _refuse_ended(job)
         if job.is_yielding:
             return [], job.id
-        if not job.active:
+        if not job.tasks.active:
             raise UserError(f"job {job.id} waits already: nothing of it runs; `yard cancel {job.id}` takes it away")
         if not obeys_its_user(job):
             raise UserError(
@@ -56,14 +56,14 @@ def scale_job(selector: str, request: ScaleJob, by: str = "") -> Command[str]:
 
 
 def _check_size(state: YardState, job: JobRecord, size: Size) -> None:
-    if job.active and not obeys_its_user(job):
+    if job.tasks.active and not obeys_its_user(job):
         raise UserError(
             f"job {job.id} runs and has not said that it stops at a checkpoint, so it cannot change its size now"
         )
-    if job.active and is_last_epoch(job):
+    if job.tasks.active and is_last_epoch(job):
         raise UserError(f"job {job.id} is in its last epoch, which is never stopped; wait for it")
     sized = job.spec.sized(size)
-    on = pinned_to(job, state.nodes) or sized.on
+    on = pinned_to(job, state.places.nodes) or sized.on
     if why := why_never(state, [member_of(sized, 0)], on, sized.policy.overcommit, sized.cluster):
         raise UserError(f"job {job.id} can never have {size}: {why}")
     if sized.gang:

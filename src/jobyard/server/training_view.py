@@ -17,21 +17,22 @@ from jobyard.wire.views import SizeView, TrainingView
 def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> TrainingView | None:
     """None for a job that neither is said to train nor reports."""
     spec = job.spec
-    if not (job.progress or job.steps) and spec.training is None and spec.elastic is None:
+    if not (job.training.progress or job.training.steps) and spec.training is None and spec.elastic is None:
         return None
     now = time.time()
     profile = state.trainings.profile_of(job) or Profile()
-    told = [found for number in job.progress.keys() | job.steps.keys() if (found := job.progress_now(number))]
+    numbers = job.training.progress.keys() | job.training.steps.keys()
+    told = [found for number in numbers if (found := job.training.progress_now(number))]
     progress = min(told, key=lambda each: each.epochs_done, default=Progress())
     measured = [(size, at.epoch_seconds) for size, at in profile.by_size.items() if at.epoch_seconds]
     steps = spec.steps_per_epoch
     seconds = progress.epoch_seconds if job.slots else None
     seconds = seconds or dict(measured).get(spec.training_size) or progress.step_seconds * (steps or 0)
     seconds = seconds or predict_epoch_seconds(measured, spec.training_size)
-    has_said_nothing = job.is_final and not job.progress  # it may have done them all without a report
+    has_said_nothing = job.is_final and not job.training.progress  # it may have done them all without a report
     asked = spec.training.epochs if spec.training and not has_said_nothing else None
     low, eta, high = _eta(job, progress, seconds, now)
-    used = [use.gpu_memory_mib for use in job.used.values() if use.gpu_memory_mib]
+    used = [use.gpu_memory_mib for use in job.use.used.values() if use.gpu_memory_mib]
     return TrainingView(
         epochs_done=progress.epochs_done,
         epochs_total=progress.epochs_total or asked,
@@ -43,8 +44,8 @@ def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> T
         eta_seconds=eta,
         eta_low_seconds=low,
         eta_high_seconds=high,
-        estimated_seconds=job.estimate_seconds,
-        is_over_estimate=has_overrun(job, job.finished_at or now),
+        estimated_seconds=job.training.estimate_seconds,
+        is_over_estimate=has_overrun(job, job.times.finished_at or now),
         size=str(spec.training_size) if spec.elastic or spec.training_size.devices else "",
         sizes=_range(spec.elastic),
         by_size=tuple(
@@ -58,13 +59,13 @@ def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> T
         checkpoint_seconds=profile.checkpoint_seconds or None,
         restart_seconds=profile.restart_seconds or None,
         can_yield=can_yield(job),
-        preemptions=job.preemptions,
-        resizes=job.resizes,
+        preemptions=job.preemption.count,
+        resizes=job.preemption.resizes,
         metrics=dict(progress.metrics),
         history=progress.history if detail else (),
-        trouble=progress.trouble or job.missed_deadline,
+        trouble=progress.trouble or job.preemption.missed_deadline,
         idle_seconds=idle_seconds(job, now),
-        kind=job.kind,
+        kind=job.training.profile_key,
         log_dir=spec.training.log_dir if spec.training else "",
         workers=spec.training_size.workers,
         gpus=spec.training_size.gpus,
@@ -83,7 +84,7 @@ def _eta(
     left = epochs_left(job)
     if left is not None and not job.spec.gang and job.spec.size > 1:
         # In an array: tasks without a report count in full, and slots work in parallel.
-        silent = job.unfinished - sum(not job.task(number).state.is_final for number in job.progress)
+        silent = job.tasks.unfinished - sum(not job.task(number).state.is_final for number in job.training.progress)
         left = (left + silent * (progress.epochs_total or 0)) / len(job.slots)
     if left is None or not epoch_seconds:
         told = progress.remaining_seconds

@@ -37,7 +37,7 @@ SECRET_NAME = re.compile(
 
 
 def counts_of(job: JobRecord) -> Counts:
-    by_name = {state.lower(): count for state, count in job.counts.items()}
+    by_name = {state.lower(): count for state, count in job.tasks.counts.items()}
     return Counts(total=job.spec.size, **by_name)
 
 
@@ -48,8 +48,8 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         GroupView(g.name, g.count, g.completions, g.parallelism, g.resources, str(g.command)) for g in spec.groups
     )
     failure = None
-    if job.first_failure is not None:
-        failure = FailureView(task_view(job, job.task(job.first_failure)), last_lines)
+    if job.tasks.first_failure is not None:
+        failure = FailureView(task_view(job, job.task(job.tasks.first_failure)), last_lines)
     only = job.task(0) if spec.size == 1 else None
     return JobView(
         id=job.id,
@@ -60,9 +60,9 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         reason=reason,
         message=message,
         priority=job.priority,
-        submitted_at=job.submitted_at,
-        started_at=job.started_at,
-        finished_at=job.finished_at,
+        submitted_at=job.times.submitted_at,
+        started_at=job.times.started_at,
+        finished_at=job.times.finished_at,
         counts=counts_of(job),
         command=str(spec.groups[0].command),
         workdir=spec.workdir,
@@ -102,9 +102,9 @@ def unshowable(job: JobRecord, error: Exception) -> JobView:
         reason=Reason.UNKNOWN,
         message=sentence,
         priority=job.priority,
-        submitted_at=job.submitted_at,
-        started_at=job.started_at,
-        finished_at=job.finished_at,
+        submitted_at=job.times.submitted_at,
+        started_at=job.times.started_at,
+        finished_at=job.times.finished_at,
         counts=Counts(total=job.spec.size),
         command="",
         workdir=job.spec.workdir,
@@ -120,27 +120,27 @@ def shown(name: str, value: str) -> str:
 
 def reason_of_job(planner: Planner, job: JobRecord) -> tuple[Reason | None, str]:
     """Why it is as it is, and the sentence for it."""
-    if job.quarantine:
-        return Reason.HELD, f"{job.quarantine}; nothing of it is begun or ended until `yard cancel {job.id}`"
+    if held := planner.state.quarantined.get(job.id):
+        return Reason.HELD, f"{held}; nothing of it is begun or ended until `yard cancel {job.id}`"
     if job.stop is not None and job.state is not State.SUCCEEDED:
-        first = job.first_failure
+        first = job.tasks.first_failure
         if job.stop[0] is Reason.SIBLING_FAILED and first is not None:
             return job.task(first).reason, f"task {job.spec.label_of(first)} {job.task(first).message}; {job.stop[1]}"
         return job.stop
-    if job.state is State.FAILED and job.first_failure is not None:
-        first_task = job.task(job.first_failure)
+    if job.state is State.FAILED and job.tasks.first_failure is not None:
+        first_task = job.task(job.tasks.first_failure)
         if job.spec.size == 1:
             return first_task.reason, first_task.message
-        label = job.spec.label_of(job.first_failure)
-        share = f"{job.counts[State.FAILED]} of {job.spec.size} tasks failed"
+        label = job.spec.label_of(job.tasks.first_failure)
+        share = f"{job.tasks.counts[State.FAILED]} of {job.spec.size} tasks failed"
         return first_task.reason, f"{share}; the first, {label}, {first_task.message}"
     if job.is_yielding:
         return next((task.reason, task.message) for task in job.active_tasks() if task.is_yielding)
     if (idle := idle_seconds(job, time.time())) is not None:
         return None, f"its GPUs have been idle for {show_seconds(idle)}; `yard cancel {job.id}` gives them back"
     state = planner.state
-    if (held := held_up(state, job)) and not job.counts[State.RUNNING]:
-        return held
+    if (said := held_up(state, job)) and not job.tasks.counts[State.RUNNING]:
+        return said
     if job.state is State.PENDING:
         if waiting := state.waits_for(job):
             return Reason.DEPENDENCY, f"waits for {', '.join(waiting)} to end"
@@ -170,12 +170,12 @@ def held_up(state: YardState, job: JobRecord) -> tuple[Reason | None, str] | Non
 
 def eta_seconds(state: YardState, job: JobRecord) -> float | None:
     """Of training by its epochs; else remaining tasks times the measured mean, over the slots it has now."""
-    if job.progress and (training := training_view(state, job, detail=False)):
+    if job.training.progress and (training := training_view(state, job, detail=False)):
         return training.eta_seconds
-    if job.is_final or not job.mean_seconds or not job.slots:
+    if job.is_final or not job.use.mean_seconds or not job.slots:
         return None
-    mean = sum(job.mean_seconds.values()) / len(job.mean_seconds)
-    return job.unfinished * mean / len(job.slots)
+    mean = sum(job.use.mean_seconds.values()) / len(job.use.mean_seconds)
+    return job.tasks.unfinished * mean / len(job.slots)
 
 
 def task_view(job: JobRecord, task: Task) -> TaskView:
@@ -210,7 +210,7 @@ def task_numbers(job: JobRecord, states: Iterable[State], limit: int, offset: in
     if not wanted:
         return list(range(job.spec.size)[offset : offset + limit])
     found: list[int] = []
-    for first, last in sorted(span for each in wanted for span in job.numbers_in(each)):
+    for first, last in sorted(span for each in wanted for span in job.tasks.numbers_in(each)):
         begin = first + offset
         offset = max(0, begin - last - 1)
         found.extend(range(begin, min(last + 1, begin + limit - len(found))))
@@ -307,14 +307,14 @@ def why_view(planner: Planner, job: JobRecord) -> WhyView:
     sentences = []
     if message:
         sentences.append(message)
-    if job.state is State.PENDING and reason not in (Reason.DEPENDENCY, None) and not job.quarantine:
+    if job.state is State.PENDING and reason not in (Reason.DEPENDENCY, None) and job.id not in state.quarantined:
         ahead = sum((-o.priority, o.number) < (-job.priority, job.number) for o in state.unfinished.values())
         line = f"{ahead} unfinished job{'s are' if ahead != 1 else ' is'} ahead of it"
         place = line if ahead else "it is the next in line"
         sentences.append(f"{place} (priority {job.priority})")
     if job.state is State.RUNNING:
-        running = job.counts[State.RUNNING]
-        waiting = job.counts[State.PENDING] + (job.counts[State.STARTING] if job.spec.cluster else 0)
+        running = job.tasks.counts[State.RUNNING]
+        waiting = job.tasks.counts[State.PENDING] + (job.tasks.counts[State.STARTING] if job.spec.cluster else 0)
         sentences.append(f"{running} of {job.spec.size} tasks run and {waiting} wait")
         if (held := held_up(state, job)) and held[1] not in sentences:
             reason = reason or held[0]
@@ -328,9 +328,10 @@ def why_view(planner: Planner, job: JobRecord) -> WhyView:
     if not job.is_final and (more := given_more(job)):
         sentences.append(more)
     if not sentences:
-        ago = f" {show_seconds(time.time() - job.finished_at)} ago" if job.finished_at else ""
+        ago = f" {show_seconds(time.time() - job.times.finished_at)} ago" if job.times.finished_at else ""
         placing = "it was just submitted and is being placed"
-        if job.spec.cluster and job.active:
-            placing = f"cluster {job.spec.cluster} was given {job.active} of {job.spec.size} tasks and starts them"
+        if job.spec.cluster and job.tasks.active:
+            given = f"{job.tasks.active} of {job.spec.size} tasks"
+            placing = f"cluster {job.spec.cluster} was given {given} and starts them"
         sentences.append(f"the job is {job.state}{ago}" if job.is_final else placing)
     return WhyView(job.id, job.state, reason, tuple(sentences))

@@ -55,7 +55,7 @@ class StateView(ABC):
             for job, record in self.state.slots.values()
             if node in (record.slot.placement.node, place_of(record.slot.placement.node))
             for number in sorted(record.tasks)
-            for task in (job.tasks[number],)
+            for task in (job.tasks.known[number],)
         ]
 
     def _live(self, job: JobRecord, task: Task, slot: Slot) -> LiveAttempt:
@@ -72,14 +72,14 @@ class StateView(ABC):
     def live_of(self, job_id: str) -> Sequence[LiveAttempt]:
         job = self.state.jobs.get(job_id)
         slots = job.slots.values() if job else ()
-        found = [self._live(job, job.tasks[number], record.slot) for record in slots for number in record.tasks if job]
+        found = [self._live(job, job.task(number), record.slot) for record in slots for number in record.tasks if job]
         return sorted(found, key=lambda live: live.attempt)
 
     def node_of(self, attempt: AttemptId) -> str | None:
         job = self.state.jobs.get(attempt.job)
         if job is None or not (0 <= attempt.task < job.spec.size or job.spec.elastic):
             return None
-        task = job.tasks.get(attempt.task)
+        task = job.tasks.known.get(attempt.task)
         if task is None or not task.state.is_active or attempt.number < task.attempt:
             return ""
         return task.node if attempt.number == task.attempt else None
@@ -89,11 +89,11 @@ class StateView(ABC):
         if job is None or job.is_final:
             return JobFacts(is_over=True, is_stopping=job is None or job.stop is not None)
         latest = job.task(0).attempt
-        waiting, is_held = len(job.pending), bool(job.quarantine)
-        return JobFacts(False, job.stop is not None, job.is_fresh, len(job.slots), waiting, latest, is_held)
+        waiting, is_held = len(job.tasks.pending), job_id in self.state.quarantined
+        return JobFacts(False, job.stop is not None, job.tasks.are_fresh, len(job.slots), waiting, latest, is_held)
 
     def nodes_of(self, cluster: str) -> Sequence[str]:
-        nodes = self.state.nodes_of(cluster)
+        nodes = self.state.places.nodes_of(cluster)
         return [node.id for node in nodes if node.state is not NodeState.DOWN]
 
     def held_jobs(self) -> Sequence[str]:

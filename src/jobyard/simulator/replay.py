@@ -191,7 +191,7 @@ class Simulation:
     def _runs_out_of_memory(self, agent: FakeAgent, attempt: AttemptId) -> bool:
         """Do all that train on one of its devices now have more than there is, whatever they reserved?"""
         placement = agent.placement_of(attempt)
-        node = self.yard.nodes[placement.node]
+        node = self.yard.places.nodes[placement.node]
         ours = {piece.index for piece in placement.devices}
         for device in node.devices:
             users = [

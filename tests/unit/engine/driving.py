@@ -86,4 +86,4 @@ class Yard:
             if job.is_final:
                 return
             self.finish(*self.active(job), **how)
-        raise AssertionError(f"job {job.id} does not end: {job.counts}")
+        raise AssertionError(f"job {job.id} does not end: {job.tasks.counts}")

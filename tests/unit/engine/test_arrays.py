@@ -30,9 +30,9 @@ def test_a_million_tasks_take_no_memory_until_they_run_and_none_after() -> None:
         job = yard.submit(a_job(MILLION))
         for _ in range(50):
             yard.finish(*yard.active(job), seconds=0.01)
-        assert job.counts[State.SUCCEEDED] > 500
-        assert len(job.tasks) == job.active
-        assert not job.attempts
+        assert job.tasks.counts[State.SUCCEEDED] > 500
+        assert len(job.tasks.known) == job.tasks.active
+        assert not job.tasks.attempts
         yard.apply(CancelRequested(job.id, yard.now))
         yard.withdraw(*yard.active(job))
         yard.history.clear()
@@ -40,7 +40,7 @@ def test_a_million_tasks_take_no_memory_until_they_run_and_none_after() -> None:
     finally:
         tracemalloc.stop()
     assert job.state is State.CANCELLED
-    assert not job.tasks
+    assert not job.tasks.known
     assert job.task(MILLION - 1).state is State.CANCELLED
     assert job.task(MILLION - 1).message == "cancelled by the user"
 
@@ -51,9 +51,9 @@ def test_a_million_cancelled_tasks_are_retried_in_ranges() -> None:
     yard.apply(CancelRequested(job.id, yard.now))
     yard.withdraw(*yard.active(job))
     yard.apply(RetryRequested(job.id, ((0, MILLION - 1),), yard.now))
-    assert (job.counts[State.PENDING], job.counts[State.STARTING]) == (MILLION - 1, 1)
+    assert (job.tasks.counts[State.PENDING], job.tasks.counts[State.STARTING]) == (MILLION - 1, 1)
     assert yard.active(job)[0].number == 2  # task 0 had one attempt before
-    assert len(job.tasks) == 1
+    assert len(job.tasks.known) == 1
 
 
 def test_only_failed_tasks_are_remembered() -> None:
@@ -61,10 +61,10 @@ def test_only_failed_tasks_are_remembered() -> None:
     job = yard.submit(a_job(5000))
     for number in range(100):
         yard.finish(*yard.active(job), exit_code=int(number % 10 == 0))
-    assert job.counts[State.FAILED] == 10
-    assert len(job.tasks) == 10 + job.active
-    assert job.numbers_in(State.FAILED) == [(n, n) for n in range(0, 100, 10)]
-    assert job.first_failure == 0
+    assert job.tasks.counts[State.FAILED] == 10
+    assert len(job.tasks.known) == 10 + job.tasks.active
+    assert job.tasks.numbers_in(State.FAILED) == [(n, n) for n in range(0, 100, 10)]
+    assert job.tasks.first_failure == 0
 
 
 def test_small_jobs_remember_every_outcome() -> None:
@@ -72,13 +72,13 @@ def test_small_jobs_remember_every_outcome() -> None:
     job = yard.submit(a_job(3))
     yard.run_to_the_end(job, exit_code=0, peak_memory_mib=7)
     assert [job.task(n).outcome is not None for n in range(3)] == [True] * 3
-    assert job.peak_memory_mib == 7
+    assert job.use.peak_memory_mib == 7
 
 
 def test_the_limit_holds_over_all_groups() -> None:
     yard = Yard(a_node(cpus=16))
     job = yard.submit(a_job(groups=(a_group("a", completions=5), a_group("b", completions=5)), limit=3))
-    assert job.active == 3
+    assert job.tasks.active == 3
     yard.run_to_the_end(job)
     assert job.state is State.SUCCEEDED
 
@@ -89,13 +89,13 @@ def test_parallelism_is_per_replica() -> None:
     places = [job.spec.place_of(attempt.task).replica for attempt in yard.active(job)]
     assert sorted(places) == [0, 0, 1, 1, 2, 2]
     yard.run_to_the_end(job)
-    assert job.counts[State.SUCCEEDED] == 12
+    assert job.tasks.counts[State.SUCCEEDED] == 12
 
 
 def test_parallelism_as_large_as_the_replica_is_no_limit() -> None:
     yard = Yard(a_node(cpus=16))
     job = yard.submit(a_job(groups=(a_group("w", count=3, completions=2, parallelism=2),)))
-    assert job.active == 6
+    assert job.tasks.active == 6
 
 
 def test_a_group_of_no_tasks_beside_others_is_left_alone() -> None:
@@ -111,7 +111,7 @@ def test_failures_do_not_stop_an_array() -> None:
     yard = Yard(a_node(cpus=1))
     job = yard.submit(a_job(3))
     yard.run_to_the_end(job, exit_code=1)
-    assert job.counts[State.FAILED] == 3
+    assert job.tasks.counts[State.FAILED] == 3
 
 
 def test_an_array_can_be_told_to_stop_at_the_first_failure() -> None:
@@ -122,7 +122,7 @@ def test_an_array_can_be_told_to_stop_at_the_first_failure() -> None:
     assert yard.stopped() == [second]
     yard.finish(second, signal=15)
     assert job.state is State.FAILED
-    assert (job.counts[State.FAILED], job.counts[State.CANCELLED]) == (1, 8)
+    assert (job.tasks.counts[State.FAILED], job.tasks.counts[State.CANCELLED]) == (1, 8)
     assert "task 0 failed" in job.task(8).message
 
 
@@ -131,11 +131,11 @@ def test_max_fails_counts_tasks_not_attempts() -> None:
     job = yard.submit(a_job(5, max_fails=1, retries=1))
     for _ in range(3):
         yard.finish(*yard.active(job), exit_code=1)
-    assert job.counts[State.FAILED] == 1
+    assert job.tasks.counts[State.FAILED] == 1
     assert job.stop is None
     yard.finish(*yard.active(job), exit_code=1)
     assert job.state is State.FAILED
-    assert (job.counts[State.FAILED], job.counts[State.CANCELLED]) == (2, 3)
+    assert (job.tasks.counts[State.FAILED], job.tasks.counts[State.CANCELLED]) == (2, 3)
     assert "--max-fails 1" in job.task(4).message
 
 

@@ -55,7 +55,7 @@ def nodes_of(yard: Yard, job: Any) -> list[str]:
 
 
 def states(yard: Yard) -> list[NodeState]:
-    return [yard.state.nodes[name].state for name in ("prod/n1", "prod/n2")]
+    return [yard.state.places.nodes[name].state for name in ("prod/n1", "prod/n2")]
 
 
 # -- nodes -------------------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def test_the_nodes_of_a_cluster_go_away_and_come_back_one_by_one() -> None:
     yard.start(*yard.active(job))
     yard.apply(NodeWentAway("prod", yard.now))
     assert states(yard) == [NodeState.AWAY] * 2
-    assert job.counts[State.RUNNING] == 8
+    assert job.tasks.counts[State.RUNNING] == 8
     yard.apply(NodeJoined(a_cluster_node("n1"), yard.now))
     assert states(yard) == [NodeState.UP, NodeState.AWAY]
 
@@ -117,11 +117,11 @@ def test_a_removed_cluster_takes_its_jobs_along() -> None:
         assert state_of(job) is State.CANCELLED
         assert job.stop == (Reason.CANCELLED, "cluster prod was removed from the yard")
     assert state_of(other) is State.STARTING
-    assert list(yard.state.nodes) == ["here"]
+    assert list(yard.state.places.nodes) == ["here"]
     yard.apply(NodeJoined(a_cluster_node("n1"), yard.now))
-    assert list(yard.state.nodes) == ["here"]
+    assert list(yard.state.places.nodes) == ["here"]
     yard.apply(ClusterAdded(ClusterConfig("prod"), yard.now), NodeJoined(a_cluster_node("n1"), yard.now))
-    assert "prod/n1" in yard.state.nodes
+    assert "prod/n1" in yard.state.places.nodes
 
 
 # -- pods --------------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_what_becomes_one_object_starts_together_and_fails_alone() -> None:
     assert not second.slots
     yard.start(*yard.active(first))
     yard.finish(yard.active(first)[0], exit_code=1)
-    assert (len(first.slots), first.counts[State.RUNNING], first.task(0).attempt) == (4, 3, 2)
+    assert (len(first.slots), first.tasks.counts[State.RUNNING], first.task(0).attempt) == (4, 3, 2)
     for _ in range(20):
         yard.finish(*yard.active(first))
     assert state_of(first) is State.SUCCEEDED
@@ -285,14 +285,14 @@ def test_a_checkpoint_in_the_storage_of_a_cluster_is_read_on_all_of_its_nodes(
     yard.apply(AttemptsProgressed((Progressed(attempt, progress),), yard.now))
     assert resumes_at(job, 0, "prod/n2") == expected
     assert resumes_at(job, 0, "here") is None
-    assert pinned_to(job, yard.state.nodes) == ""
+    assert pinned_to(job, yard.state.places.nodes) == ""
     node = job.task(0).node
     yard.apply(YieldRequested(job.id, Reason.PREEMPTED, "asked", yard.now), NodeJoined(a_cluster_node("n3"), yard.now))
     yard.apply(NodeDrained(node, yard.now))
     yard.finish(attempt, exit_code=85, reason=Reason.PREEMPTED)
     assert nodes_of(yard, job) != [node]
     assert resumes_at(job, 0, job.task(0).node) == expected
-    assert (0 in job.progress) is bool(storage)
+    assert (0 in job.training.progress) is bool(storage)
 
 
 def test_another_storage_has_none_of_the_checkpoints() -> None:

@@ -22,7 +22,7 @@ def test_it_starts_all_at_once_or_not_at_all() -> None:
 def test_limits_do_not_tear_it_apart() -> None:
     yard = Yard(a_node(cpus=8))
     gang = yard.submit(a_job(groups=(a_group(count=2, completions=3, parallelism=1),), gang=True, limit=2))
-    assert gang.counts[State.STARTING] == 6
+    assert gang.tasks.counts[State.STARTING] == 6
     yard.run_to_the_end(gang)
     assert gang.state is State.SUCCEEDED
 
@@ -36,7 +36,7 @@ def test_one_failure_stops_all() -> None:
     assert yard.stopped() == others
     yard.finish(*others, signal=15)
     assert gang.state is State.FAILED
-    assert gang.first_failure == 0
+    assert gang.tasks.first_failure == 0
     assert gang.task(1).reason is Reason.SIBLING_FAILED
 
 
@@ -50,7 +50,7 @@ def test_retries_count_restarts_of_the_whole() -> None:
         yard.finish(first, exit_code=0)
         yard.finish(second, exit_code=1)
     assert gang.state is State.FAILED
-    assert gang.counts == {**gang.counts, State.SUCCEEDED: 1, State.FAILED: 1}
+    assert gang.tasks.counts == {**gang.tasks.counts, State.SUCCEEDED: 1, State.FAILED: 1}
 
 
 def test_a_lost_node_restarts_all_of_it() -> None:
@@ -59,7 +59,7 @@ def test_a_lost_node_restarts_all_of_it() -> None:
     yard.start(*yard.active(gang))
     yard.apply(NodeLost("a", yard.now))
     (left,) = yard.stopped()
-    assert gang.counts[State.PENDING] == 1
+    assert gang.tasks.counts[State.PENDING] == 1
     yard.finish(left, signal=9)
     assert gang.state is State.PENDING
     yard.apply(joined(a_node("a", cpus=1)))
@@ -75,7 +75,7 @@ def test_a_task_that_an_agent_gives_back_restarts_all_of_it() -> None:
     assert yard.stopped() == [first]
     yard.finish(first, signal=9)
     assert [attempt.number for attempt in yard.active(gang)] == [2, 2]
-    assert gang.gang_failures == 0
+    assert gang.tasks.gang_failures == 0
 
 
 def test_cancelling_one_task_cancels_all() -> None:

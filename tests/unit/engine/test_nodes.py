@@ -30,7 +30,7 @@ ONE = [Member(0, Resources(), 1)]
 
 
 def node_state(yard: Yard, name: str = "here") -> NodeState:
-    return yard.state.nodes[name].state
+    return yard.state.places.nodes[name].state
 
 
 # -- drained -----------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_what_runs_on_a_node_out_of_reach_counts_as_running_until_the_lease_is_o
     job = yard.submit(a_job(4))
     yard.start(*yard.active(job))
     yard.apply(NodeWentAway("a", yard.now, "the link is cut"))
-    assert job.counts[State.RUNNING] == 2
+    assert job.tasks.counts[State.RUNNING] == 2
     (on_a,) = [attempt for attempt in yard.active(job) if job.task(attempt.task).node == "a"]
     (on_b,) = [attempt for attempt in yard.active(job) if job.task(attempt.task).node == "b"]
     yard.finish(on_b)
@@ -152,7 +152,7 @@ def test_the_tasks_of_a_removed_node_are_stopped_there_and_run_elsewhere() -> No
     assert effects == [Stop("a", (on_a,), 3)]
     assert job.task(on_a.task).message == "node a was removed"
     yard.finish(on_a)
-    assert job.counts[State.SUCCEEDED] == 0
+    assert job.tasks.counts[State.SUCCEEDED] == 0
     yard.run_to_the_end(job)
     assert {job.task(number).node for number in range(2)} == {"b"}
 
@@ -162,7 +162,7 @@ def test_word_of_a_removed_node_that_was_still_under_way_does_not_bring_it_back(
     yard.apply(NodeRemoved("a", yard.now))
     yard.apply(joined(a_node("a")), NodeMeasured("a", Foreign(), yard.now), NodeWentAway("a", yard.now))
     yard.apply(NodeLost("a", yard.now), NodeDrained("a", yard.now), NodeRemoved("a", yard.now))
-    assert list(yard.state.nodes) == ["b"]
+    assert list(yard.state.places.nodes) == ["b"]
     yard.apply(NodeAdded(NodeConfig("a", "a.lab"), yard.now), joined(a_node("a")))
     assert node_state(yard, "a") is NodeState.UP
 
@@ -174,10 +174,10 @@ def test_only_what_others_hold_makes_the_scheduler_look_again() -> None:
     yard = Yard(a_node(cpus=1, gpus=1))
     foreign, use = Foreign(memory_mib=256), (DeviceUse(0, 500, 30),)
     yard.apply(NodeMeasured("here", foreign, yard.now, 1.5, use))
-    assert (yard.state.nodes["here"].load, yard.state.nodes["here"].device_use) == (1.5, use)
+    assert (yard.state.places.nodes["here"].load, yard.state.places.nodes["here"].device_use) == (1.5, use)
     handle(yard.state, NodeMeasured("here", foreign, yard.now, 2.5, (DeviceUse(0, 900, 31),)))
     assert not yard.state.changes.plan
-    assert yard.state.nodes["here"].load == 2.5
+    assert yard.state.places.nodes["here"].load == 2.5
     handle(yard.state, NodeMeasured("here", Foreign(memory_mib=512), yard.now, 2.5, use))
     assert yard.state.changes.plan
 
@@ -235,4 +235,4 @@ def test_a_job_that_overcommits_says_so_to_the_scheduler(overcommit: bool, runni
 def test_joining_tells_of_a_node_anew() -> None:
     yard = Yard(a_node(cpus=1))
     yard.apply(NodeJoined(a_node(cpus=8), yard.now))
-    assert yard.state.nodes["here"].cpu_millis == 8000
+    assert yard.state.places.nodes["here"].cpu_millis == 8000

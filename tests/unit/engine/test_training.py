@@ -86,7 +86,7 @@ def test_a_job_that_is_asked_to_yield_stops_waits_and_resumes_where_it_was(yard:
     yard.stop_at_checkpoint(job, report(4))
     assert yard.launched() == [AttemptId(job.id, 0, 2)]
     assert resumes_at(job, 0, "here") == 4
-    assert job.preemptions == 1
+    assert job.preemption.count == 1
 
 
 def test_one_that_ends_well_before_it_could_stop_has_succeeded(yard: TrainingYard) -> None:
@@ -286,7 +286,7 @@ def test_a_job_that_missed_its_deadline_is_told_so_and_not_resized_again() -> No
     yard.yield_now(job)
     message = "did not stop at a checkpoint within 600 s; ended by SIGTERM"
     yard.finish(*yard.active(job), signal=15, reason=Reason.PREEMPTED, message=message)
-    assert job.missed_deadline == message
+    assert job.preemption.missed_deadline == message
     yard.progress(yard.begin(job), report(3, 100))
     yard.finish(*yard.active(neighbour))
     assert not yard.found(Yield)
@@ -336,7 +336,7 @@ def test_a_finishing_job_makes_its_neighbour_grow_at_a_checkpoint() -> None:
     assert [effect.attempts for effect in yard.found(Yield)] == [(attempt,)]
     yard.stop_at_checkpoint(job, report(3, 100))
     assert job.spec.training_size == Size(1, 4)
-    assert (len(gpus_of(yard, job)), job.resizes) == (4, 1)
+    assert (len(gpus_of(yard, job)), job.preemption.resizes) == (4, 1)
 
 
 def test_an_arriving_job_makes_an_elastic_one_smaller() -> None:
@@ -438,7 +438,7 @@ def test_tasks_that_run_out_of_memory_together_learn_one_lesson() -> None:
     attempts = yard.active(job)
     yard.start(*attempts)
     yard.finish(*attempts, exit_code=1, reason=Reason.OUT_OF_GPU_MEMORY, peak_gpu_memory_mib=8 * GIB)
-    assert (job.counts[State.FAILED], job.memory_requeues) == (0, 1)
+    assert (job.tasks.counts[State.FAILED], job.memory.requeues) == (0, 1)
 
 
 def test_who_was_alone_on_a_small_device_is_alone_on_the_largest() -> None:
@@ -578,7 +578,7 @@ def test_an_idle_gpu_stops_a_job_that_asked_for_it_and_no_other(yard: TrainingYa
 def test_the_first_epoch_corrects_the_estimate_and_an_overrun_is_noticed(yard: TrainingYard) -> None:
     job = yard.submit(a_training(training=Training(epochs=10, estimated_seconds=3600)))
     yard.progress(yard.begin(job), report(1, 10, seconds=100))
-    assert job.estimate_seconds == pytest.approx(1000)
+    assert job.training.estimate_seconds == pytest.approx(1000)
     assert not has_overrun(job, yard.now + 1100)
     assert has_overrun(job, yard.now + 1300)
 
@@ -602,7 +602,11 @@ def test_the_whole_is_rebuilt_from_the_journal(yard: TrainingYard) -> None:
     for event in yard.history:
         handle(state, event)
     rebuilt = state.jobs[job.id]
-    assert (rebuilt.spec, rebuilt.progress, rebuilt.counts) == (job.spec, job.progress, job.counts)
-    assert rebuilt.checkpoint_places == job.checkpoint_places
+    assert (rebuilt.spec, rebuilt.training.progress, rebuilt.tasks.counts) == (
+        job.spec,
+        job.training.progress,
+        job.tasks.counts,
+    )
+    assert rebuilt.training.checkpoint_places == job.training.checkpoint_places
     assert state.jobs[guest.id].state is guest.state
     assert state.trainings.profiles == yard.state.trainings.profiles

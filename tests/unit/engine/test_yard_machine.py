@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from jobyard.engine import job_record
+from jobyard.engine import task_table
 from jobyard.engine.job_record import JobRecord
 from jobyard.model.effects import Launch
 from jobyard.model.events import (
@@ -77,7 +77,7 @@ class YardMachine(RuleBasedStateMachine):
 
     @initialize(remembered=st.sampled_from([0, 1000]))
     def first_node(self, remembered: int) -> None:
-        self.patch.setattr(job_record, "REMEMBER_ALL_UP_TO", remembered)  # 0: as for jobs of a million tasks
+        self.patch.setattr(task_table, "REMEMBER_ALL_UP_TO", remembered)  # 0: as for jobs of a million tasks
         self._join("n0")
         self._join("n1")
 
@@ -203,20 +203,20 @@ class YardMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(sorted(NODES)))
     def join(self, name: str) -> None:
-        if name in self.world.yard.removed:  # word that was under way when it was removed
+        if name in self.world.yard.places.removed:  # word that was under way when it was removed
             self.world.apply(NodeJoined(NODES[name], self.world.now))
-            assert name not in self.world.yard.nodes
+            assert name not in self.world.yard.places.nodes
         elif name not in self.up:
             self._join(name)
         else:  # the server reconnected: the same node again
             self.world.apply(NodeJoined(NODES[name], self.world.now))
-            state = NodeState.DRAINING if name in self.world.yard.drained else NodeState.UP
-            assert self.world.yard.nodes[name].state is state
+            state = NodeState.DRAINING if name in self.world.yard.places.drained else NodeState.UP
+            assert self.world.yard.places.nodes[name].state is state
 
     @rule(name=st.sampled_from(sorted(NODES)), labels=st.sampled_from([(), ("fast",)]))
     def add(self, name: str, labels: tuple[str, ...]) -> None:
         self.world.apply(NodeAdded(NodeConfig(name, "host", labels=labels), self.world.now))
-        assert name not in self.world.yard.nodes or self.world.yard.nodes[name].labels == labels
+        assert name not in self.world.yard.places.nodes or self.world.yard.places.nodes[name].labels == labels
 
     @rule(name=st.sampled_from(sorted(NODES)))
     def remove(self, name: str) -> None:
@@ -236,7 +236,7 @@ class YardMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_new_goes_where_nobody_takes_it(self) -> None:
-        for node in self.world.yard.nodes.values():
+        for node in self.world.yard.places.nodes.values():
             if node.state is not NodeState.UP:
                 launches = sum(isinstance(effect, Launch) for effect in self.world.outgoing[node.id])
                 before = self.launches.get((node.id, node.state), launches)
@@ -266,13 +266,13 @@ class YardMachine(RuleBasedStateMachine):
     @rule(node=st.sampled_from(list(CLUSTER_NODES.values())))
     def a_node_of_the_cluster_joins(self, node: Node) -> None:
         self.world.apply(NodeJoined(node, self.world.now))
-        assert (node.id in self.world.yard.nodes) is ("prod" not in self.world.yard.removed)
+        assert (node.id in self.world.yard.places.nodes) is ("prod" not in self.world.yard.places.removed)
 
     @rule(name=st.sampled_from(["prod", *CLUSTER_NODES]), is_lost=st.booleans())
     def a_part_of_the_cluster_is_away_or_lost(self, name: str, is_lost: bool) -> None:
-        active = {job.id: job.active for job in self.world.yard.jobs.values()}
+        active = {job.id: job.tasks.active for job in self.world.yard.jobs.values()}
         self.world.apply((NodeLost if is_lost and name != "prod" else NodeWentAway)(name, self.world.now))
-        assert {job: count for job, count in active.items() if self.world.yard.jobs[job].active < count} == {}
+        assert {job: count for job, count in active.items() if self.world.yard.jobs[job].tasks.active < count} == {}
 
     @rule(name=st.sampled_from(["prod", *CLUSTER_NODES]), drained=st.booleans())
     def drain_or_resume_a_part_of_the_cluster(self, name: str, drained: bool) -> None:

@@ -110,8 +110,8 @@ def test_retrying_one_task_of_a_running_job_leaves_the_rest() -> None:
     job = yard.submit(a_job(3))
     yard.finish(*yard.active(job), exit_code=1)
     yard.apply(RetryRequested(job.id, ((0, 0),), yard.now))
-    assert job.counts[State.FAILED] == 0
-    assert job.first_failure is None
+    assert job.tasks.counts[State.FAILED] == 0
+    assert job.tasks.first_failure is None
     yard.run_to_the_end(job)
     assert state_of(job) is State.SUCCEEDED
 
@@ -121,7 +121,7 @@ def test_retrying_some_failures_keeps_the_first_of_the_others() -> None:
     job = yard.submit(a_job(3))
     yard.run_to_the_end(job, exit_code=1)
     yard.apply(RetryRequested(job.id, ((0, 0),), yard.now))
-    assert job.first_failure == 1
+    assert job.tasks.first_failure == 1
 
 
 def test_a_job_that_is_stopping_cannot_be_retried_yet() -> None:
@@ -141,7 +141,7 @@ def test_retrying_nothing_changes_nothing() -> None:
     yard.run_to_the_end(job)
     yard.apply(RetryRequested(job.id, (), yard.now))
     assert job.is_final
-    assert job.finished_at is not None
+    assert job.times.finished_at is not None
 
 
 # -- dependencies ------------------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ def test_tasks_of_a_lost_node_run_elsewhere_and_late_words_do_not_count() -> Non
     yard.finish(lost, exit_code=0)
     yard.withdraw(lost)
     assert job.task(lost.task).state is State.PENDING
-    assert job.counts[State.SUCCEEDED] == 0
+    assert job.tasks.counts[State.SUCCEEDED] == 0
     yard.run_to_the_end(job)
     assert job.task(lost.task).attempt == 2
 
@@ -298,9 +298,9 @@ def test_slots_of_a_later_job_make_way_and_are_fed_again_afterwards() -> None:
     running = [min(record.tasks) for record in low.slots.values()]
     yard.withdraw(*(attempt for attempt in given_back if attempt.task not in running))
     yard.finish(*yard.active(low), seconds=0.05)
-    assert (high.state, low.active) == (State.STARTING, 0)
+    assert (high.state, low.tasks.active) == (State.STARTING, 0)
     yard.run_to_the_end(high)
-    assert low.active > 0
+    assert low.tasks.active > 0
     yard.run_to_the_end(low, exit_code=0)
 
 

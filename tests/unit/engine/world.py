@@ -148,10 +148,10 @@ class World:
         self.apply()
 
     def _measure_again(self, state: YardState) -> None:
-        for node_id, node in self.yard.nodes.items():
+        for node_id, node in self.yard.places.nodes.items():
             if node.foreign != Foreign():
                 handle(state, kinds.NodeMeasured(node_id, node.foreign, self.now, node.load, node.device_use))
-        for cluster, quota in self.yard.quotas.items():
+        for cluster, quota in self.yard.places.quotas.items():
             handle(state, kinds.QuotaMeasured(cluster, quota, self.now))
 
     def slots_of(self, place: str) -> list[str]:
@@ -229,7 +229,7 @@ class World:
         """A user no longer wants it. What runs there is stopped, if the word arrives."""
         self.outgoing.pop(node, None)
         self.apply(NodeRemoved(node, self.now))
-        assert node not in self.yard.nodes
+        assert node not in self.yard.places.nodes
         assert not any(r.slot.placement.node == node for _, r in self.yard.slots.values())
 
     def rejoin(self, node: str) -> None:
@@ -264,7 +264,7 @@ class World:
         assert not self.live
         for job in self.yard.jobs.values():
             assert job.is_final
-            assert job.finished_at is not None
+            assert job.times.finished_at is not None
             for number in range(job.spec.size):
                 task = job.task(number)
                 assert task.state.is_final

@@ -55,7 +55,7 @@ class RunningYard:
         return self.job(job).state
 
     async def running(self, job: str) -> None:
-        await self.until(lambda: self.job(job).counts[State.RUNNING] > 0)
+        await self.until(lambda: self.job(job).tasks.counts[State.RUNNING] > 0)
 
 
 def a_batch(*lines: str, cpus: float = 0.1, **spec: Any) -> JobSpec:

@@ -106,8 +106,8 @@ async def test_a_cluster_is_added_listed_and_removed(tmp_path: Path) -> None:
         nodes = told(await node_routes.list_nodes(server.request()))
         assert [node["id"] for node in nodes] == ["here", "lab/a", "lab/b"]
         await routes.remove_cluster(server.request(), "lab")
-        assert server.loop.state.clusters == {}
-        assert list(server.loop.state.nodes) == ["here"]
+        assert server.loop.state.places.clusters == {}
+        assert list(server.loop.state.places.nodes) == ["here"]
         assert server.loop.executor_of("lab") is None
         with pytest.raises(NotFound, match="no cluster 'lab'; known: none"):
             await routes.remove_cluster(server.request(), "lab")
@@ -120,9 +120,9 @@ async def test_a_cluster_that_cannot_be_used_leaves_nothing_behind_unless_forced
     async with a_server(tmp_path) as server:
         with pytest.raises(UserError, match="cluster lab was not added: the certificate of https://fake"):
             await server.add()
-        assert (server.loop.state.clusters, server.loop.executor_of("lab")) == ({}, None)
+        assert (server.loop.state.places.clusters, server.loop.executor_of("lab")) == ({}, None)
         assert "certificate" in (await server.add(force=True))["problem"]
-        assert list(server.loop.state.clusters) == ["lab"]
+        assert list(server.loop.state.places.clusters) == ["lab"]
 
 
 async def test_of_a_known_cluster_only_what_is_said_changes(tmp_path: Path) -> None:
@@ -133,11 +133,11 @@ async def test_of_a_known_cluster_only_what_is_said_changes(tmp_path: Path) -> N
         at_first = ClusterConfig("lab", str(first), "gpu", "team", queue="fast")
         await server.add(at_first)
         await server.add(ClusterConfig("lab", storage="disk"))
-        assert server.loop.state.clusters["lab"] == replace(at_first, storage="disk")
+        assert server.loop.state.places.clusters["lab"] == replace(at_first, storage="disk")
         await server.add(ClusterConfig("lab", context="gpu", namespace="other"))
-        assert server.loop.state.clusters["lab"] == replace(at_first, storage="disk", namespace="other")
+        assert server.loop.state.places.clusters["lab"] == replace(at_first, storage="disk", namespace="other")
         await server.add(ClusterConfig("lab", str(second), "cpu"))
-        assert server.loop.state.clusters["lab"] == ClusterConfig("lab", str(second), "cpu", "", "disk", "fast")
+        assert server.loop.state.places.clusters["lab"] == ClusterConfig("lab", str(second), "cpu", "", "disk", "fast")
 
 
 async def test_a_known_cluster_that_cannot_be_used_so_stays_as_it_was(
@@ -148,7 +148,7 @@ async def test_a_known_cluster_that_cannot_be_used_so_stays_as_it_was(
         fake_cluster.problem = "there is no namespace other in it"
         with pytest.raises(UserError, match="cluster lab was not changed: there is no namespace other"):
             await server.add(ClusterConfig("lab", namespace="other"))
-        assert server.loop.state.clusters["lab"] == LAB
+        assert server.loop.state.places.clusters["lab"] == LAB
 
 
 async def test_a_cluster_does_not_move_away_from_its_jobs(tmp_path: Path, fake_cluster: type[FakeCluster]) -> None:
@@ -173,7 +173,7 @@ async def test_without_its_library_the_extra_is_named(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize("name", ["a/b", "", "here", "local", "gpu", ".x"])
 async def test_a_cluster_has_a_name_of_its_own(tmp_path: Path, name: str) -> None:
     async with a_server(tmp_path) as server:
-        server.loop.state.nodes["m"] = Node("m", "ssh", 1, 1, labels=("gpu",))
+        server.loop.state.places.nodes["m"] = Node("m", "ssh", 1, 1, labels=("gpu",))
         with pytest.raises(UserError, match="cluster name"):
             await server.add(ClusterConfig(name))
 
@@ -276,9 +276,11 @@ def test_on_means_a_cluster_only_where_it_can() -> None:
 
 
 class RunningState:
-    def of(self, *clusters: str, machine: str = "here") -> Any:
-        nodes = {machine: Node(machine, "local", 1000, 1000)}
-        return SimpleNamespace(clusters={name: ClusterConfig(name) for name in clusters}, nodes=nodes, configs={})
+    def of(self, *clusters: str, machine: str = "here") -> YardState:
+        state = YardState()
+        state.places.nodes[machine] = Node(machine, "local", 1000, 1000)
+        state.places.clusters = {name: ClusterConfig(name) for name in clusters}
+        return state
 
 
 def test_a_secret_that_was_not_made_for_the_job_is_refused() -> None:
@@ -344,7 +346,7 @@ async def test_why_and_show_tell_the_clusters_words(tmp_path: Path, monkeypatch:
         await server.add()
         view = await server.submit(on_lab("true", "true"))
         job = server.running.job(view["id"])
-        await server.running.until(lambda: job.counts[State.STARTING] == 2)
+        await server.running.until(lambda: job.tasks.counts[State.STARTING] == 2)
         sentence = "image demo cannot be pulled (ErrImagePull); check its name"
         awaited = tuple(Awaited(AttemptId(job.id, number, 1), Reason.HELD, sentence) for number in (0, 1))
         server.loop.report([AttemptsAwaited(awaited, time.time())])
@@ -362,7 +364,7 @@ async def test_the_unit_of_a_task_is_its_pod_or_its_machine(tmp_path: Path) -> N
         await server.add()
         there = await server.submit(on_lab("sleep 60", "sleep 60"))
         here = await server.submit(a_batch("sleep 60", workdir=str(tmp_path)))
-        await server.running.until(lambda: server.running.job(there["id"]).counts[State.RUNNING] == 2)
+        await server.running.until(lambda: server.running.job(there["id"]).tasks.counts[State.RUNNING] == 2)
         await server.running.running(here["id"])
         unit = told(await find_unit(server.request(), there["id"], task="1"))
         assert (unit["cluster"], unit["namespace"], unit["pod"], unit["container"]) == (
@@ -404,7 +406,7 @@ async def test_a_restarted_server_finds_its_clusters_nodes_and_pods_again(
         await server.running.running(view["id"])
     fake_cluster.machine.drop()
     async with a_server(tmp_path) as server:
-        server.machines.add_cluster(server.loop.state.clusters["lab"])
+        server.machines.add_cluster(server.loop.state.places.clusters["lab"])
         (live,) = server.loop.live_attempts("lab")
         assert (live.unit, live.is_running, live.slot.placement.node[:4]) == ("pod-0-1", True, "lab/")
         assert (server.loop.live_attempts("here"), server.loop.facts(view["id"]).is_over) == ([], False)
@@ -422,7 +424,7 @@ async def test_a_node_of_a_cluster_is_drained_by_its_full_name_and_removed_only_
         assert drained["state"] == "DRAINING"
         whole = told(await node_routes.drain_node(server.request(), "lab"))
         assert (whole["state"], whole["executor"]) == ("DRAINING", "kubernetes")
-        assert server.loop.state.nodes["lab/b"].state is NodeState.DRAINING
+        assert server.loop.state.places.nodes["lab/b"].state is NodeState.DRAINING
         await node_routes.resume_node(server.request(), "lab")
         for name in ("lab/b", "lab"):
             with pytest.raises(UserError, match="yard clusters rm lab"):

@@ -87,7 +87,7 @@ async def test_a_row_of_the_whole_yard_makes_it_one_to_look_at_until_it_is_accep
         job = await yard.submit("sleep 0.2")
         await yard.running(job)
         yard.loop.report([NodeDrained("elsewhere", 1.0)])
-        await yard.until(lambda: "elsewhere" in yard.loop.state.drained)
+        await yard.until(lambda: "elsewhere" in yard.loop.state.places.drained)
         row = yard.loop.seq
     damage(tmp_path, row)
     engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
@@ -117,7 +117,7 @@ async def test_a_row_that_is_damaged_while_the_server_runs_stops_it_and_everybod
 
     async with a_yard(tmp_path) as yard:
         yard.loop.report([NodeDrained("elsewhere", 1.0)])
-        await yard.until(lambda: "elsewhere" in yard.loop.state.drained)
+        await yard.until(lambda: "elsewhere" in yard.loop.state.places.drained)
         job = await yard.submit("sleep 0.3")
         await yard.running(job)
         await yard.loop.settled()
@@ -155,7 +155,7 @@ def test_a_row_that_cannot_be_carried_out_holds_its_jobs(tmp_path: Path) -> None
         4,
         [(3, frozenset(("bad", "good"))), (4, frozenset(("lost",)))],
     )
-    assert "row 3 cannot be carried out (SlotClosed: KeyError('7'))" in state.jobs["bad"].quarantine
+    assert "row 3 cannot be carried out (SlotClosed: KeyError('7'))" in state.quarantined["bad"]
     assert state.jobs["good"].state is State.CANCELLED  # what a user asked for ends it
     assert (state.jobs["lost"].number, state.jobs["lost"].spec.name) == (3, "(damaged)")
 

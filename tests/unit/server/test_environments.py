@@ -84,7 +84,7 @@ async def test_it_goes_with_the_last_job_that_needs_it_some_time_after_the_end(
     spec = await kept(known, SHELL)
     state = a_yard(spec, spec)
     for job, at in (("job1", 0.0), ("job2", 10 * DAY)):
-        state.jobs[job].finished_at = at
+        state.jobs[job].times.finished_at = at
     monkeypatch.setattr("jobyard.engine.job_record.JobRecord.is_final", True)
     known.sweep(state, 31 * DAY, orphans=False)
     first = SubmittedJob("job1", 1, spec)
@@ -100,7 +100,7 @@ async def test_it_goes_with_the_last_job_that_needs_it_some_time_after_the_end(
 async def test_a_file_that_a_submit_is_about_to_use_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = environments(tmp_path)
     state = a_yard(await kept(known, SHELL))
-    state.jobs["job1"].finished_at = 0.0
+    state.jobs["job1"].times.finished_at = 0.0
     monkeypatch.setattr("jobyard.engine.job_record.JobRecord.is_final", True)
     async with known.kept(a_job(inherited_env=SHELL)) as spec:
         known.sweep(state, 99 * DAY, orphans=True)

@@ -97,7 +97,7 @@ async def test_a_job_that_was_held_hears_its_end_when_it_is_cancelled(
     break_ends(monkeypatch)
     async with a_yard(tmp_path) as yard:
         bad = await yard.submit("true", name=POISON)
-        await yard.until(lambda: bool(yard.job(bad).quarantine))
+        await yard.until(lambda: bad in yard.loop.state.quarantined)
         monkeypatch.undo()
         await yard.cancel(bad)
         assert await yard.ended(bad) is State.CANCELLED
@@ -123,7 +123,7 @@ async def test_an_observation_that_breaks_the_state_holds_its_job_alone(
     async with a_yard(tmp_path, machine) as yard:
         other = await yard.submit("sleep 0.3")
         bad = await yard.submit("true", name=POISON)
-        await yard.until(lambda: bool(yard.job(bad).quarantine))
+        await yard.until(lambda: bad in yard.loop.state.quarantined)
         assert await yard.ended(other) is State.SUCCEEDED
         assert await yard.ended(await yard.submit("true")) is State.SUCCEEDED
         reason, sentence = reason_of_job(yard.loop.planner, yard.job(bad))
@@ -136,7 +136,7 @@ async def test_an_observation_that_breaks_the_state_holds_its_job_alone(
         invariants.check(yard.loop.state)
     monkeypatch.undo()
     async with a_yard(tmp_path, machine) as yard:  # it is written down
-        assert yard.job(bad).quarantine
+        assert bad in yard.loop.state.quarantined
         await yard.cancel(bad)
         assert await yard.ended(bad) is State.CANCELLED
         invariants.check(yard.loop.state, finished_too=True)
@@ -160,7 +160,7 @@ async def test_a_job_that_cannot_be_placed_for_an_error_of_ours_holds_nobody_up(
         later = await yard.submit("true", name="later", after=(Dependency(first),))
         poisoned.add("later")
         assert await yard.ended(first) is State.SUCCEEDED
-        await yard.until(lambda: bool(yard.job(later).quarantine))
+        await yard.until(lambda: later in yard.loop.state.quarantined)
         assert await yard.ended(await yard.submit("true")) is State.SUCCEEDED
         assert (yard.job(later).state, yard.job(later).task(0).attempt) == (State.PENDING, 0)
 

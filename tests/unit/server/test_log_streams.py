@@ -236,7 +236,7 @@ async def test_a_tail_is_of_what_is_there_and_not_of_what_begins_later(tmp_path:
 async def test_a_cursor_names_only_what_was_read(tmp_path: Path) -> None:
     async with a_yard(tmp_path) as yard:
         job = await yard.submit(*["sleep 60"] * 20)
-        await yard.until(lambda: yard.job(job).counts[State.RUNNING] == 20)
+        await yard.until(lambda: yard.job(job).tasks.counts[State.RUNNING] == 20)
         stream = LogStream(yard.loop, wanted(yard, job), follow=True)
         async with asyncio.timeout(60):
             while len(stream._open) < 20:  # a busy machine takes more than a moment

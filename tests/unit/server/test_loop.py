@@ -35,7 +35,7 @@ async def test_a_job_runs_to_its_end(tmp_path: Path) -> None:
     async with a_yard(tmp_path) as yard:
         job = await yard.submit("echo one", "echo two", "exit 3")
         assert await yard.ended(job) is State.FAILED
-        counts = yard.job(job).counts
+        counts = yard.job(job).tasks.counts
         assert (counts[State.SUCCEEDED], counts[State.FAILED]) == (2, 1)
         assert yard.job(job).task(2).reason is Reason.EXIT_CODE
         invariants.check(yard.loop.state, finished_too=True)
@@ -98,7 +98,7 @@ async def test_cancelling_ends_what_runs_and_what_waits(tmp_path: Path) -> None:
         await yard.running(job)
         await yard.cancel(job)
         assert await yard.ended(job) is State.CANCELLED
-        assert yard.job(job).counts[State.CANCELLED] == 100
+        assert yard.job(job).tasks.counts[State.CANCELLED] == 100
 
 
 async def test_one_deaf_task_is_killed_by_force(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def test_a_server_that_returns_takes_up_what_ran_and_hears_what_ended(tmp_
     witness = tmp_path / "witness"
     async with a_yard(tmp_path, machine) as yard:
         job = await yard.submit(f"echo long >> {witness}; sleep 0.4", f"echo short >> {witness}; sleep 0.1; exit 5")
-        await yard.until(lambda: yard.job(job).counts[State.RUNNING] == 2)
+        await yard.until(lambda: yard.job(job).tasks.counts[State.RUNNING] == 2)
     await asyncio.sleep(0.2)  # the short one ends while nobody listens
     async with a_yard(tmp_path, machine) as yard:
         assert await yard.ended(job) is State.FAILED
@@ -127,7 +127,7 @@ async def test_a_server_that_returns_takes_up_what_ran_and_hears_what_ended(tmp_
 async def test_a_lost_link_harms_nothing(tmp_path: Path) -> None:
     async with a_yard(tmp_path) as yard:
         job = await yard.submit("sleep 1", "sleep 0.1; exit 2")
-        await yard.until(lambda: yard.job(job).counts[State.RUNNING] == 2)
+        await yard.until(lambda: yard.job(job).tasks.counts[State.RUNNING] == 2)
         yard.machine.cut()
         waiting = await yard.submit("echo later")
         await asyncio.sleep(0.2)
@@ -231,7 +231,7 @@ async def test_an_array_of_many_quick_tasks_ends_with_every_one_counted(tmp_path
         spec = an_array("true", 499, workdir=str(tmp_path))
         job = await yard.loop.ask(submit(SubmitJob(spec)))
         assert await yard.ended(job) is State.SUCCEEDED
-        assert yard.job(job).counts[State.SUCCEEDED] == 500
+        assert yard.job(job).tasks.counts[State.SUCCEEDED] == 500
         invariants.check(yard.loop.state, finished_too=True)
 
 

@@ -115,7 +115,7 @@ async def test_a_stream_is_closed_with_the_link_and_shows_life_before(tmp_path: 
 async def test_results_are_of_tasks_that_were_tried_and_have_ended(tmp_path: Path) -> None:
     async with a_yard(tmp_path) as yard:
         job = await yard.submit("true", "exit 1", "sleep 60")
-        await yard.until(lambda: yard.job(job).unfinished == 1)
+        await yard.until(lambda: yard.job(job).tasks.unfinished == 1)
         assert [attempt.task for _, attempt in ended_attempts(yard.loop, job, range(3))] == [0, 1]
         await yard.cancel(job, force=True)
 

@@ -29,7 +29,7 @@ def a_state(progress: Progress | None = None, *, runs: bool = True, **spec: Any)
     if runs:
         job.put(replace(job.task(0), state=State.RUNNING, attempt=1))
     if progress is not None:
-        job.progress[0] = progress
+        job.training.progress[0] = progress
     return state, job
 
 
@@ -37,7 +37,9 @@ def a_state(progress: Progress | None = None, *, runs: bool = True, **spec: Any)
 def _slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """These jobs run without slots: their active tasks are those that their states say."""
     monkeypatch.setattr(
-        JobRecord, "active_tasks", lambda self: iter([task for task in self.tasks.values() if task.state.is_active])
+        JobRecord,
+        "active_tasks",
+        lambda self: iter([task for task in self.tasks.known.values() if task.state.is_active]),
     )
 
 

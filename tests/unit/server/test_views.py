@@ -131,12 +131,12 @@ def test_others_who_hold_room_are_named() -> None:
     handle(state, submitted("ab", 1, a_job()))
     decide(planner)
     assert "yard of bob (agent 7)" in why_view(planner, state.jobs["ab"]).sentences[0]
-    assert node_view(state, state.nodes["here"]).holders == ("yard of bob (agent 7)",)
+    assert node_view(state, state.places.nodes["here"]).holders == ("yard of bob (agent 7)",)
 
 
 def test_a_node_shows_what_is_reserved_and_fake() -> None:
     state = a_state(submitted("ab", 1, a_job(cpus=1, mem=100, gpus=1, gpu_mem=500)), gpus=2)
-    view = node_view(state, state.nodes["here"])
+    view = node_view(state, state.places.nodes["here"])
     assert (view.cpu_millis_reserved, view.memory_mib_reserved) == (1000, 100)
     assert sorted(device.reserved_mib for device in view.devices) == [0, 500]
     assert all(device.fake for device in view.devices)
@@ -164,10 +164,10 @@ def test_a_list_of_nodes_looks_through_the_slots_once(monkeypatch: pytest.Monkey
         looked += 1
         return place_of(node)
 
-    alone = {name: node_view(state, node) for name, node in state.nodes.items()}
+    alone = {name: node_view(state, node) for name, node in state.places.nodes.items()}
     monkeypatch.setattr("jobyard.server.views.place_of", counted)
     held = slots_by_place(state)
-    assert {name: node_view(state, node, held) for name, node in state.nodes.items()} == alone
+    assert {name: node_view(state, node, held) for name, node in state.places.nodes.items()} == alone
     assert sum(view.tasks for view in alone.values()) == len(state.slots)
     assert looked == len(state.slots)
 
@@ -176,8 +176,8 @@ def test_a_list_of_nodes_looks_through_the_slots_once(monkeypatch: pytest.Monkey
 def test_a_page_of_tasks_is_the_same_wherever_it_begins(states: tuple[State, ...]) -> None:
     state = a_state(submitted("ab", 1, a_job(30, limit=2)))
     job = state.jobs["ab"]
-    job.pending.remove(7, 9)
-    job.pending.remove(15)
+    job.tasks.pending.remove(7, 9)
+    job.tasks.pending.remove(15)
     whole = task_numbers(job, states, 1000, 0)
     assert whole == sorted(whole)
     for offset in range(35):
