@@ -37,7 +37,7 @@ def begin(state: YardState, event: AttemptsStarted) -> list[Effect]:
 def await_start(state: YardState, event: AttemptsAwaited) -> list[Effect]:
     for attempt, reason, sentence in event.items:
         found = state.current(attempt)
-        if sentence and found and not found[1].started_at:
+        if sentence and found and found[1].started_at is None:
             state.cluster_waits[attempt] = (reason, sentence)
         else:
             state.cluster_waits.pop(attempt, None)

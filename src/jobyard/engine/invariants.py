@@ -75,7 +75,10 @@ def _books_agree(job: JobRecord) -> None:
 
 def _slots_and_tasks_agree(yard: YardState, job: JobRecord) -> None:
     held = {number: slot_id for slot_id, record in job.slots.items() for number in record.tasks}
-    active = {task.number: task.slot for task in job.tasks.known.values() if task.state.is_active}
+    for task in job.tasks.known.values():
+        if task.state.is_active != (task.active is not None):
+            raise BrokenInvariant(f"job {job.id}: task {task.number} is {task.state}, and has {task.active}")
+    active = {task.number: task.slot for task in job.tasks.known.values() if task.active is not None}
     if held != active:
         raise BrokenInvariant(f"job {job.id}: slots hold {held}, tasks say {active}")
     for slot_id in job.slots:

@@ -7,7 +7,7 @@ from enum import Enum
 
 from jobyard.errors import InvalidMove
 from jobyard.model.job import Reason, State
-from jobyard.model.task import Outcome, Task
+from jobyard.model.task import ActiveAttempt, Outcome, Task
 
 MOVES: dict[State, frozenset[State]] = {
     State.PENDING: frozenset({State.STARTING, State.CANCELLED}),
@@ -111,8 +111,9 @@ def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
     """Apply one happening (see above) to one task. Pure: same task and happening, same step. Raises InvalidMove."""
     match task.state, happening:
         case State.PENDING, Assigned(slot=slot, node=node):
+            active, attempt = ActiveAttempt(slot), task.attempt + 1
             begun = replace(
-                task, state=State.STARTING, attempt=task.attempt + 1, slot=slot, node=node, reason=None, message=""
+                task, state=State.STARTING, attempt=attempt, active=active, node=node, reason=None, message=""
             )
             return Step(begun, Action.LAUNCH)
         case State.PENDING, StopAsked(reason=reason, message=message):
@@ -120,7 +121,8 @@ def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
         case State.STARTING, Began(at=at, unit=unit):
             return Step(replace(task, state=State.RUNNING, started_at=at, unit=unit or task.unit))
         case State.RUNNING | State.STOPPING, Began(at=at, unit=unit):  # reported twice, or after it was asked to stop
-            return Step(replace(task, started_at=task.started_at or at, unit=unit or task.unit))
+            started_at = at if task.started_at is None else task.started_at
+            return Step(replace(task, started_at=started_at, unit=unit or task.unit))
         case State.STARTING | State.RUNNING, Ended(outcome=outcome, wants_more=wants_more):
             return Step(_ended(task, outcome, retries, wants_more))
         case State.STARTING, GivenBack():
@@ -130,15 +132,15 @@ def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
         case State.STARTING | State.RUNNING, StopAsked(reason=reason, message=message):
             return Step(replace(task, state=State.STOPPING, reason=reason, message=message), Action.STOP)
         case State.STARTING | State.RUNNING, YieldAsked(reason=reason, message=message):
-            stopping = replace(task, state=State.STOPPING, reason=reason, message=message, is_yielding=True)
-            return Step(stopping, Action.YIELD)
+            stopping = replace(task, state=State.STOPPING, reason=reason, message=message)
+            return Step(_yielding(stopping, True), Action.YIELD)
         case State.STOPPING, YieldAsked():
             return Step(task)
         case State.STOPPING, StopAsked(reason=reason, message=message):
             # Asked again, perhaps with force. The first reason stays, unless it was to be requeued and now must end.
             if task.reason in REQUEUED:
                 task = replace(task, reason=reason, message=message)
-            return Step(replace(task, is_yielding=False), Action.STOP)
+            return Step(_yielding(task, False), Action.STOP)
         case State.STOPPING, Ended(outcome=outcome, wants_more=wants_more) if task.is_yielding:
             if outcome.reason is Reason.PREEMPTED:
                 told = "; ".join(filter(None, (task.message, outcome.message)))
@@ -153,16 +155,18 @@ def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
     raise InvalidMove(f"task {task.number} is {task.state}: {happening!r} cannot happen to it")
 
 
+def _yielding(task: Task, is_yielding: bool) -> Task:
+    assert task.active is not None
+    return replace(task, active=replace(task.active, is_yielding=is_yielding))
+
+
 def _waiting(task: Task, reason: Reason | None, message: str) -> Task:
-    return replace(
-        task, state=State.PENDING, slot="", reason=reason, message=message, started_at=0.0, is_yielding=False
-    )
+    return replace(task, state=State.PENDING, active=None, started_at=None, reason=reason, message=message)
 
 
 def _ended(task: Task, outcome: Outcome, retries: int, wants_more: bool) -> Task:
-    task = replace(task, is_yielding=False)
     if outcome.succeeded:
-        return replace(task, state=State.SUCCEEDED, outcome=outcome, slot="", reason=None, message="")
+        return replace(task, state=State.SUCCEEDED, outcome=outcome, active=None, reason=None, message="")
     task = replace(task, outcome=outcome)
     reason, message = reason_of(outcome)
     if reason in (Reason.NODE_LOST, Reason.PREEMPTED) or wants_more:
@@ -170,16 +174,15 @@ def _ended(task: Task, outcome: Outcome, retries: int, wants_more: bool) -> Task
     task = replace(task, failures=task.failures + 1)
     if task.failures <= retries:
         return _waiting(task, reason, f"attempt {task.attempt} failed: {message}")
-    return replace(task, state=State.FAILED, slot="", reason=reason, message=message)
+    return replace(task, state=State.FAILED, active=None, reason=reason, message=message)
 
 
 def _stopped(task: Task) -> Task:
-    task = replace(task, is_yielding=False)
     if task.reason in REQUEUED:
         return _waiting(task, task.reason, task.message)
     if task.reason is Reason.TIMEOUT:
-        return replace(task, state=State.FAILED, slot="")
-    return replace(task, state=State.CANCELLED, slot="")
+        return replace(task, state=State.FAILED, active=None)
+    return replace(task, state=State.CANCELLED, active=None)
 
 
 def reason_of(outcome: Outcome) -> tuple[Reason, str]:

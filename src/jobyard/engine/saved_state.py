@@ -30,7 +30,7 @@ class SavedSlot:
     slot: Slot
     tasks: tuple[int, ...]
     was_fed: bool = False
-    is_void: bool = False  # SlotRecord.is_closing, by the name that older bases have
+    is_closing: bool = False
     progress_at: float = 0.0
 
 
@@ -215,7 +215,7 @@ def _job(saved: SavedJob, spec: JobSpec) -> JobRecord:
         setattr(_part(job, part), name, dict(getattr(saved, name)))
     _fill(job.tasks, saved)
     job.slots = {
-        each.slot.id: SlotRecord(each.slot, set(each.tasks), each.was_fed, each.is_void, each.progress_at)
+        each.slot.id: SlotRecord(each.slot, set(each.tasks), each.was_fed, each.is_closing, each.progress_at)
         for each in saved.slots
     }
     return job

@@ -15,9 +15,10 @@ from jobyard.model.task import AttemptId, Task
 def advance_task(state: YardState, job: JobRecord, task: Task, happening: Happening, retries: int = 0) -> Step:
     step = advance(task, happening, retries)
     job.put(step.task)
-    if state.cluster_waits and (step.task.started_at or not step.task.slot):
+    is_over = task.active is not None and step.task.active is None
+    if state.cluster_waits and (step.task.active is None or step.task.started_at is not None):
         state.cluster_waits.pop(AttemptId(job.id, task.number, task.attempt), None)
-    if task.slot and not step.task.slot and (record := job.slots.get(task.slot)):
+    if is_over and (record := job.slots.get(task.slot)):
         record.tasks.discard(task.number)
         state.changes.slots[task.slot] = None
     return step

@@ -341,7 +341,8 @@ def _unsaved_seconds(job: JobRecord, task: Task, now: float, is_in_time: bool) -
     if is_in_time and not job.preemption.missed_deadline and tells_of_checkpoints(job, task.number):
         return 0.0
     progress = job.training.progress.get(task.number)
-    return max(0.0, now - max(task.started_at or now, progress.saved_at if progress else 0.0))
+    started_at = now if task.started_at is None else task.started_at
+    return max(0.0, now - max(started_at, progress.saved_at if progress else 0.0))
 
 
 # -- how long it takes
@@ -357,7 +358,8 @@ def epochs_left(job: JobRecord) -> float | None:
 
 def busy_seconds(job: JobRecord, now: float) -> float:
     """Of all its attempts, those that run included; the tasks of a gang are one."""
-    running = sum(max(0.0, now - task.started_at) for task in job.active_tasks() if task.started_at)
+    begun = [task.started_at for task in job.active_tasks() if task.started_at is not None]
+    running = sum(max(0.0, now - started_at) for started_at in begun)
     return (job.use.busy_seconds + running) / (job.spec.size if job.spec.gang else 1)
 
 

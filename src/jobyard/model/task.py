@@ -60,6 +60,14 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
+class ActiveAttempt:
+    """What a task has while it is with an executor: STARTING, RUNNING or STOPPING."""
+
+    slot: str
+    is_yielding: bool = False  # being preempted: STOPPING at its next checkpoint, not at once
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """One task that runs, failed or was tried before; a task that was never tried has no object."""
 
@@ -68,10 +76,19 @@ class Task:
     attempt: int = 0
     reason: Reason | None = None
     message: str = ""
-    slot: str = ""
+    active: ActiveAttempt | None = None
     node: str = ""  # where the newest attempt ran
     unit: str = ""  # the pod of the newest attempt that began on a cluster
     failures: int = 0  # attempts that ended badly; what `retries` counts
     outcome: Outcome | None = None  # of the newest attempt that ended
-    started_at: float = 0.0  # of the attempt that runs
-    is_yielding: bool = False  # being preempted: STOPPING at its next checkpoint, not at once
+    started_at: float | None = None  # of the newest attempt; None: its process is not known to exist, or it waits
+
+    @property
+    def slot(self) -> str:
+        """Only of an active task."""
+        assert self.active is not None, self
+        return self.active.slot
+
+    @property
+    def is_yielding(self) -> bool:
+        return self.active is not None and self.active.is_yielding

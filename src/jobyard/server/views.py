@@ -179,7 +179,7 @@ def eta_seconds(state: YardState, job: JobRecord) -> float | None:
 
 
 def task_view(job: JobRecord, task: Task) -> TaskView:
-    placement = job.slots[task.slot].slot.placement if task.slot in job.slots else None
+    placement = job.slots[task.slot].slot.placement if task.active is not None else None
     outcome = task.outcome
     return TaskView(
         number=task.number,

@@ -163,7 +163,7 @@ def test_the_pod_of_an_attempt_is_remembered_until_the_next_one_begins() -> None
     yard.apply(AttemptsStarted((Started(first, yard.now, "pod-1"),), yard.now))
     yard.finish(first, exit_code=1)
     (second,) = yard.active(job)
-    assert (job.task(0).unit, job.task(0).started_at) == ("pod-1", 0.0)
+    assert (job.task(0).unit, job.task(0).started_at) == ("pod-1", None)
     yard.apply(AttemptsStarted((Started(second, yard.now, "pod-2"),), yard.now))
     assert job.task(0).unit == "pod-2"
     assert saved_state.load(saved_state.save(yard.state)).jobs[job.id].task(0).unit == "pod-2"

@@ -54,7 +54,7 @@ def test_random_happenings_take_only_drawn_arrows(story: list[Happening], retrie
         after = step.task
         assert after.state is task.state or after.state in MOVES[task.state]
         assert after.attempt == task.attempt + (isinstance(happening, Assigned))
-        assert bool(after.slot) == after.state.is_active
+        assert (after.active is not None) == after.state.is_active
         assert not after.is_yielding or after.state is State.STOPPING
         assert (step.ask is Action.LAUNCH) == (task.state is State.PENDING and after.state is State.STARTING)
         assert step == advance(task, happening, retries), "it is not pure"

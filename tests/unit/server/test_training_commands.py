@@ -9,10 +9,12 @@ import pytest
 
 from jobyard.engine.handling import handle
 from jobyard.engine.job_record import JobRecord
+from jobyard.engine.lifecycle import YieldAsked, advance
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, UserError
 from jobyard.model.events import CancelRequested, ScaleRequested, YieldRequested
 from jobyard.model.job import Reason, State
+from jobyard.model.task import ActiveAttempt
 from jobyard.model.training import ALL, Elastic, Progress, Size, Training
 from jobyard.server.training_commands import scale_job, yield_job
 from jobyard.wire.requests import ScaleJob
@@ -27,7 +29,7 @@ def a_state(progress: Progress | None = None, *, runs: bool = True, **spec: Any)
     handle(state, submitted("j1", 1, a_job(gpus=1, **spec)))
     job = state.jobs["j1"]
     if runs:
-        job.put(replace(job.task(0), state=State.RUNNING, attempt=1))
+        job.put(replace(job.task(0), state=State.RUNNING, attempt=1, active=ActiveAttempt("1")))
     if progress is not None:
         job.training.progress[0] = progress
     return state, job
@@ -62,7 +64,7 @@ def test_a_job_that_is_not_preempted_for_others_obeys_its_user() -> None:
 
 def test_asking_twice_is_no_error() -> None:
     state, job = a_state(CAN_YIELD)
-    job.put(replace(job.task(0), state=State.STOPPING, is_yielding=True))
+    job.put(advance(job.task(0), YieldAsked(Reason.PREEMPTED, "")).task)
     assert yield_job("j1")(state, 7.0) == ([], "j1")
 
 

@@ -28,7 +28,7 @@ async def find_unit(request: Request, selector: Selector, task: Label = "") -> R
         if not task and job.spec.size > 1:
             raise UserError(f"job {job.id} has {job.spec.size} tasks; name one: {job.id}/{job.spec.label_of(0)}")
         found = task_now(yard.loop, job.id, job.spec.number_of(task) if task else 0)
-        if found.state not in (State.RUNNING, State.STOPPING) or not found.started_at:
+        if found.state not in (State.RUNNING, State.STOPPING) or found.started_at is None:
             label = job.spec.label_of(found.number)
             raise UserError(
                 f"task {label} of job {job.id} is {found.state}: it does not run now; see `yard why {job.id}`"
