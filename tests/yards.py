@@ -30,7 +30,7 @@ from jobyard.settings import ClientKnobs
 SOURCE = Path(jobyard.__file__).resolve().parents[1]
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_SECONDS = 60.0
-# Root passes every door; without these two powers it meets the modes of files as everybody does.
+# Root may open every file; without these two powers it meets the modes of files as everybody does.
 AS_ANYBODY = (
     ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
     if os.getuid() == 0

@@ -90,12 +90,12 @@ class Cluster:
         self.run("kube-controller-manager", self._controller_words())
         self.run("kube-scheduler", self._scheduler_words())
         if self.with_kwok:
-            door = f"127.0.0.1:{free_port()}"
-            self.run("kwok", self._kwok_words(door)).until_it_answers(f"http://{door}/healthz")
+            address = f"127.0.0.1:{free_port()}"
+            self.run("kwok", self._kwok_words(address)).until_it_answers(f"http://{address}/healthz")
         # 4. A node, when there can be one, and names for its pods. No pod can be made without its service account.
         if not self.without_node:
-            door = f"127.0.0.1:{free_port()}"
-            self.run("coredns", self._coredns_words(door)).until_it_answers(f"http://{door}/ready")
+            address = f"127.0.0.1:{free_port()}"
+            self.run("coredns", self._coredns_words(address)).until_it_answers(f"http://{address}/ready")
             self.node = Node(self.directory / "node", self.api, self.authority, self.network)
             self._ending.callback(self.node.stop)
             self.node.start()
@@ -220,7 +220,7 @@ class Cluster:
             *QUICK,
         ]
 
-    def _kwok_words(self, door: str) -> list[str | Path]:
+    def _kwok_words(self, address: str) -> list[str | Path]:
         stages = self.directory / "kwok.yaml"
         stages.write_text(self.kubectl("kustomize", str(KWOK.home / "kustomize/stage/fast")))
         return [
@@ -229,10 +229,10 @@ class Cluster:
             f"--manage-nodes-with-annotation-selector={FAKE}=fake",
             f"--config={stages}",
             "--node-lease-duration-seconds=200",
-            f"--server-address={door}",
+            f"--server-address={address}",
         ]
 
-    def _coredns_words(self, door: str) -> list[str | Path]:
+    def _coredns_words(self, address: str) -> list[str | Path]:
         path = self.directory / "Corefile"
         path.write_text(f"""\
 .:53 {{
@@ -241,7 +241,7 @@ class Cluster:
         kubeconfig {self.kubeconfig}
         ttl 1
     }}
-    ready {door}
+    ready {address}
     errors
 }}
 """)

@@ -21,11 +21,11 @@ import pytest
 
 from jobyard.agent.system import processes
 from jobyard.executors.agent_process import LocalAgent
-from jobyard.executors.arrivals import Homecoming
 from jobyard.executors.fake import FakeMachine
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import Executor, LiveAttempt, SubmittedJob
 from jobyard.executors.registry import executor_class
+from jobyard.executors.result_collector import RemoteFiles
 from jobyard.executors.ssh import SshAgent, SshTarget
 from jobyard.model.effects import CloseSlot, Effect, Launch, Stop, Withdraw, Yield
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, AttemptsWithdrawn, Event, NodeJoined
@@ -114,7 +114,7 @@ class SshPlace:
 
     def executor(self, yard: StubYard) -> Executor:
         agent = SshAgent(NODE, SshTarget(self._host.name), "a-yard", self._run, alive_seconds=1)
-        home = Homecoming(self._mirror, self._snapshots, lambda attempt: None, lease_seconds=60)
+        home = RemoteFiles(self._mirror, self._snapshots, lambda attempt: None, lease_seconds=60)
         made: Executor = executor_class("ssh")(
             "ssh", NODE, agent, yard, {"yard": "a-yard"}, self._mirror.directory, home
         )

@@ -1,1 +1,1 @@
-"""The supervisor on a machine: one zipapp, standard library only, Python 3.8 and up; imports nothing else of ours."""
+"""Agent: supervises attempts on a machine. One zipapp, standard library only, Python 3.8 and up."""

@@ -1,4 +1,4 @@
-"""How does a server that can only run a command here come to talk with the agent?"""
+"""Bridge: how does a server that can only run a command here talk with the agent?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does the agent become one file that any python3 can run?"""
+"""Zipapp: how does the agent become one file that any python3 can run?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do files go that nobody needs any more, without anybody waiting for it?"""
+"""Forgetting: how are files deleted that nobody needs any more, without anybody waiting for it?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does an agent begin: alone on its state directory, listening, and out of everybody's way?"""
+"""Start of an agent: alone on its state directory, listening, and out of everybody's way."""
 
 from __future__ import annotations
 

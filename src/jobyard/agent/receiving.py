@@ -1,4 +1,4 @@
-"""How does `--receive` take a snapshot in?"""
+"""Receiving: how does `--receive` take a snapshot in?"""
 
 from __future__ import annotations
 

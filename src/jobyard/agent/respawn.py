@@ -1,4 +1,4 @@
-"""How does a server come back that died while its work goes on here?"""
+"""Respawn: how is a server started again that died while its work goes on here?"""
 
 from __future__ import annotations
 

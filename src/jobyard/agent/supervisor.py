@@ -55,11 +55,11 @@ class Agent:
         background = Background(loop.selector, loop.timers)
         self._forgetter = Forgetter(background, state_dir)
         self._sdk = sdk_files.unpack(state_dir, log)
-        self._door = ReportEndpoint(loop.selector, loop.timers, state_dir, log)
-        surroundings = TaskEnvironment(self._sdk, self._door.address, self._door.token_file)
+        self._report_endpoint = ReportEndpoint(loop.selector, loop.timers, state_dir, log)
+        environment = TaskEnvironment(self._sdk, self._report_endpoint.address, self._report_endpoint.token_file)
         outbox, staging, runtimes = Outbox(loop.timers), Staging(state_dir), Runtimes(os.environ)
         self._runner = Runner(
-            loop, outbox, self._reservations, state_dir, gpus, background, staging, surroundings, runtimes
+            loop, outbox, self._reservations, state_dir, gpus, background, staging, environment, runtimes
         )
         measurer = Measurer(gpus, self._reservations, state_dir)
         self._machine = ThisMachine(gpus, capacity, measurer, runtimes, self._runner)
@@ -71,7 +71,7 @@ class Agent:
         self._quiet_since = time.monotonic()
 
     def _about_us(self) -> Dict[str, Any]:
-        own = {"build": self._build, "state_dir": self._state_dir, "report_address": self._door.address}
+        own = {"build": self._build, "state_dir": self._state_dir, "report_address": self._report_endpoint.address}
         return {**own, **self._machine.describe()}
 
     def run(self) -> None:
@@ -81,7 +81,7 @@ class Agent:
         if not attempts:
             sdk_files.remove_others(self._state_dir, self._sdk)
         self._forgetter.empty_trash()
-        self._door.open(attempts, self._runner.spools)
+        self._report_endpoint.open(attempts, self._runner.spools)
         Entrance(self.loop.selector, self.loop.timers, self._listener, self._session.welcome)
         self.loop.every(_MEASURE_SECONDS, self._tell_measured)
         self.loop.every(SAMPLE_SECONDS, self._machine.sample)

@@ -1,4 +1,4 @@
-"""Where can a test kill this process, exactly between two steps?"""
+"""Fault points: where can a test kill this process, exactly between two steps?"""
 
 from __future__ import annotations
 

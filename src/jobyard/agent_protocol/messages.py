@@ -1,4 +1,4 @@
-"""Is a message of the server's what the protocol says? If not: ValueError, naming the field."""
+"""Messages of the server: is one what the protocol says? If not: ValueError, naming the field."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What do the reports in a spool add up to?
+"""Progress reducer: what do the reports in a spool add up to?
 
 A spool is JSON lines that a task appends: `hello`, `start`, `steps`, `epoch`, `saved`, `yield`, `progress`. For clients
-of other protocols the HTTP door writes `asked` (has it to stop?) and `told` (yes), `ended` (an epoch is over, and may
-not be saved yet) and `end`.
+of other protocols the report endpoint writes `asked` (has it to stop?) and `told` (yes), `ended` (an epoch is over, and
+may not be saved yet) and `end`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ProgressReducer:
         self._metrics: Dict[str, float] = {}
         self._values: Dict[str, Any] = {}  # fields of a progress that are levels by themselves
         self._has_any = False
-        self.is_told = False  # the door has answered that it has to stop
+        self.is_told = False  # the report endpoint has answered that it has to stop
 
     def feed(self, data: bytes) -> None:
         """The next bytes of the spool."""

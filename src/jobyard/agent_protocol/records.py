@@ -1,4 +1,4 @@
-"""What is written down about one attempt, and where?"""
+"""Attempt records: what is written down about one attempt, and where?"""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _parsed(line: bytes) -> Dict[str, Any]:
 
 
 def process_of(report: Dict[str, Any]) -> str:
-    """Who reports; empty: the door could not tell."""
+    """Who reports; empty: the report endpoint could not tell."""
     process = report.get("process")
     return process if isinstance(process, str) else ""
 

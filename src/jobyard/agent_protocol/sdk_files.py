@@ -1,4 +1,4 @@
-"""How do tasks get the SDK: from this agent, whatever is installed where they run?"""
+"""SDK files: how do tasks get the SDK? From this agent, whatever is installed where they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was an attempt asked, and how is that kept over our own death?
+"""Stop request: what was an attempt asked, and how does that survive the agent's death?
 
 The order is the stop file itself: that it exists tells the task, what is in it tells the next agent.
 """

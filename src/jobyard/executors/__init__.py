@@ -1,1 +1,1 @@
-"""The hands: one module or package per place where jobs run. They tell what they see; the engine, what it means."""
+"""Executors: one module or package per place where jobs run. They report what they see; the engine judges it."""

@@ -1,4 +1,4 @@
-"""How does the yard's own machine come to have an agent? By starting one that outlives whoever started it."""
+"""Local agent: how does the yard's own machine get one? It is started, and outlives the process that started it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a task find in its environment?
+"""Environment of a task: which variables does it find?
 
 Two layers, so that what all tasks share crosses the wire once: `job_environment`, and on top `task_environment`, which
 has only the task's own names. The agent adds paths (YARD_OUTPUT_DIR, YARD_CHECKPOINT_DIR, YARD_SPOOL, YARD_ERROR_FILE,

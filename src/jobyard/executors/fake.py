@@ -1,4 +1,4 @@
-"""How do attempts run where there is nothing to run them on? On a machine in memory that knows a few words of bash.
+"""Fake executor: how do attempts run without a machine? In memory, where a few words of bash are known.
 
 A command is a list of steps: `echo TEXT [>&2 | >> FILE]`, `sleep SECONDS`, `exit CODE`, `kill -SIGNAL $$`,
 `trap '' TERM`, `true`, `false`. The same text run by bash does the same, so one test can ask both.

@@ -1,4 +1,4 @@
-"""How do attempts run on machines? Through the agent there: one connection of JSON lines, reconciled once made."""
+"""Machine executor: how do attempts run on machines? Through the agent there: JSON lines, reconciled once connected."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from jobyard.errors import Unavailable
 from jobyard.executors import agent_messages
 from jobyard.executors.agent_link import RECONNECT_SECONDS, WELCOME_SECONDS, AgentLink, Transport, line, read
 from jobyard.executors.agent_messages import LaunchMessages
-from jobyard.executors.arrivals import Arrivals, Homecoming
 from jobyard.executors.heard import Heard
 from jobyard.executors.launches import Launches
 from jobyard.executors.lease import Lease
 from jobyard.executors.machine_room import MachineRoom
 from jobyard.executors.observations import Observations
 from jobyard.executors.protocol import AgentStatus, LiveAttempt, SubmittedJob, YardView
+from jobyard.executors.result_collector import RemoteFiles, ResultCollector
 from jobyard.executors.snapshot_sending import SnapshotSending
 from jobyard.model.effects import CloseSlot, Effect, Launch, Reserve, Stop, Withdraw, Yield
 from jobyard.model.events import Event
@@ -44,40 +44,43 @@ class MachineExecutor:
         yard: YardView,
         hello: Mapping[str, Any],
         files: Path,
-        home: Homecoming | None = None,
+        remote: RemoteFiles | None = None,
         *,
         owner_only: bool = False,
         shares_disk: bool = False,
     ) -> None:
-        """`shares_disk`, with `home`: tasks find their directory where it is, though what they write is sent.
-        `files` is where attempts' output is found on this disk; without `home` the agent writes it there itself."""
+        """`shares_disk`, with `remote`: tasks find their directory where it is, though what they write is sent.
+        `files` is where attempts' output is found on this disk; without `remote` the agent writes it there itself."""
         self.name = name
         self.node = node
         self._transport = transport
         self._yard = yard
         self._files = files
-        self._link = link = AgentLink({"ship": home is not None, **hello})
+        self._link = link = AgentLink({"ship": remote is not None, **hello})
         self._room = MachineRoom(node, name, owner_only=owner_only)
         self._seen: asyncio.Queue[list[Event]] = asyncio.Queue()
         tell = self._seen.put_nowait
-        self._lease = lease = Lease(node, home.lease_seconds if home else None, tell)
-        self._arrivals = Arrivals(node, home, yard, tell, self.reconnect, lambda: lease.is_lost) if home else None
-        self._snapshots = SnapshotSending(node, home.snapshots, transport, link, yard, self.reconnect) if home else None
+        self._lease = lease = Lease(node, remote.lease_seconds if remote else None, tell)
+        self._collector: ResultCollector | None = None
+        self._snapshots: SnapshotSending | None = None
+        if remote is not None:
+            self._collector = ResultCollector(node, remote, yard, tell, self.reconnect, lambda: lease.is_lost)
+            self._snapshots = SnapshotSending(node, remote.snapshots, transport, link, yard, self.reconnect)
         self._heard = Heard(node, yard)
-        self._observations = Observations(self._room, tell, self._arrivals)
+        self._observations = Observations(self._room, tell, self._collector)
         self._measured = asyncio.Event()
-        messages = LaunchMessages(yard, inherits_shell=home is None, shares_disk=shares_disk or home is None)
+        messages = LaunchMessages(yard, inherits_shell=remote is None, shares_disk=shares_disk or remote is None)
         self._launches = Launches(self._room, yard, link, messages, tell)
 
     # -- being connected -------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        arriving = asyncio.create_task(self._arrivals.run()) if self._arrivals else None
+        collecting = asyncio.create_task(self._collector.run()) if self._collector else None
         try:
             await self._stay_connected()
         finally:
-            if arriving is not None:
-                arriving.cancel()
+            if collecting is not None:
+                collecting.cancel()
             if self._snapshots is not None:
                 self._snapshots.cancel()
 
@@ -130,7 +133,7 @@ class MachineExecutor:
         self._launches.forget_jobs()
         self._link.open(writer, welcome)
         faults.point("server-reconciling")
-        have = self._arrivals.have(item.attempt for item in live) if self._arrivals else {}
+        have = self._collector.have(item.attempt for item in live) if self._collector else {}
         ids, held = [str(item.attempt) for item in live], list(self._yard.held_jobs())
         self._link.send({"op": "reconcile", "live": ids, "have": have, "held": held})
         self._stop_again(live)
@@ -158,8 +161,8 @@ class MachineExecutor:
                 self._yard.count_error(
                     "message", f"the agent of {self.node} said {str(message)[:100]}: {error!r}", error
                 )
-            if self._arrivals is not None:
-                await self._arrivals.room()
+            if self._collector is not None:
+                await self._collector.room()
 
     def _hear(self, message: dict[str, Any]) -> None:
         match message["ev"]:
@@ -168,8 +171,8 @@ class MachineExecutor:
                 self._observations.attempts(message)
             case "progress":
                 self._observations.progress(message)
-            case "output" if self._arrivals is not None:
-                self._arrivals.output(message)
+            case "output" if self._collector is not None:
+                self._collector.output(message)
             case "missing" if self._snapshots is not None:
                 self._snapshots.send(message["snapshot"])
             case "measured":

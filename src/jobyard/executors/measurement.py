@@ -1,4 +1,4 @@
-"""What does an agent's measurement mean for the yard?"""
+"""Measurement: what does what an agent measured mean for the yard?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where do the files of attempts on other machines come home to? Into a mirror of their agents' layout on this disk."""
+"""Mirror: where are files of attempts on other machines kept here? In the layout of their agents."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Mirror:
                 raise ValueError(f"{missing} bytes of {path.name} are missing before byte {offset}")
             file.write(data[-missing:] if missing else data)
 
-    # An attempt whose results were put at home, and of which nobody has written down yet that it ended, is marked:
+    # An attempt whose results were collected, and of which nobody has written down yet that it ended, is marked:
     # should it be given up after all, its successor clears them away. One file for all: making files is dear.
 
     def mark(self, attempt: AttemptId) -> None:
@@ -97,7 +97,7 @@ class Mirror:
             self._told |= self._marked.intersection(attempts)
 
     def is_stray(self, attempt: AttemptId) -> bool:
-        """Whether its results were put at home and it does not count, now that it has a successor."""
+        """Whether its results were collected and it does not count, now that it has a successor."""
         with self._lock:
             return attempt in self._marked and attempt not in self._told
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
-from jobyard.executors.arrivals import Arrivals
 from jobyard.executors.machine_room import MachineRoom
 from jobyard.executors.reports import Reports, progress_of
+from jobyard.executors.result_collector import ResultCollector
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, AttemptsWithdrawn, Event, Finished, Started
 from jobyard.model.job import Reason
 from jobyard.model.task import AttemptId, Outcome
@@ -17,12 +17,14 @@ CLOCK_SECONDS = 1.0  # clocks that differ by less count as the same
 
 
 class Observations:
-    """Reads checked messages. `tell` gets their events; with `arrivals`, an end comes after the attempt's results."""
+    """Reads checked messages. `tell` gets their events; with `collector`, an end comes after the attempt's results."""
 
-    def __init__(self, room: MachineRoom, tell: Callable[[list[Event]], None], arrivals: Arrivals | None) -> None:
+    def __init__(
+        self, room: MachineRoom, tell: Callable[[list[Event]], None], collector: ResultCollector | None
+    ) -> None:
         self._room = room
         self._tell = tell
-        self._arrivals = arrivals
+        self._collector = collector
         self._reports = Reports()
         self._ahead_seconds = 0.0  # of its clock before ours
 
@@ -33,7 +35,7 @@ class Observations:
         """
         now = time.time()
         ahead = welcome.get("now", now) - (asked_at + now) / 2
-        is_off = self._arrivals is not None and abs(ahead) > CLOCK_SECONDS + now - asked_at
+        is_off = self._collector is not None and abs(ahead) > CLOCK_SECONDS + now - asked_at
         self._ahead_seconds = ahead if is_off else 0.0
         self._reports.forget()
 
@@ -41,10 +43,10 @@ class Observations:
         finished = message.get("finished", ())
         events = self._room.without_given_back(_attempt_events(message, self._ahead_seconds))
         self._reports.ended(AttemptId.parse(name) for name, _ in finished)
-        if self._arrivals is None or not finished:
+        if self._collector is None or not finished:
             self._tell(events)
         else:
-            self._arrivals.ended(events, finished)
+            self._collector.ended(events, finished)
 
     def progress(self, message: dict[str, Any]) -> None:
         self._tell(self._reports.read(message, self._ahead_seconds, time.time()))

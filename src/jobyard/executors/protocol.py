@@ -1,4 +1,4 @@
-"""What must a place where attempts run be able to do? Few verbs, many attempts per call, all safe to repeat."""
+"""Executor protocol: what must a place where attempts run be able to do? Few verbs, many attempts, safe to repeat."""
 
 from __future__ import annotations
 

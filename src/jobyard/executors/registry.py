@@ -1,4 +1,4 @@
-"""Which executors are there? Name -> module and class, loaded on first use."""
+"""Registry of executors: which are there? Name -> module and class, loaded on first use."""
 
 from __future__ import annotations
 

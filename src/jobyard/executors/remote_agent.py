@@ -1,4 +1,4 @@
-"""How is an agent reached by whoever can run a command as its account? The command brings it, starts it and connects.
+"""Remote agent: how is one reached by running a command as its account? The command brings it, starts it and connects.
 
 Nothing is installed there: python3 is enough.
 """

@@ -1,4 +1,4 @@
-"""What do reports of training, and what attempts use, mean for the yard?"""
+"""Reports of training, and measured use: what do they mean for the yard?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do tasks on the server's own machine come to run as another user? Through an agent that is that user's.
+"""Run as another user: how do tasks on the server's own machine do so? Through an agent that is that user's.
 
 It is reached as one on another machine is, and keeps its files in that user's home: what its tasks wrote comes through
 the connection, and the server, which is root, opens no file that they could have replaced by a link.

@@ -1,4 +1,4 @@
-"""How is the agent of a machine behind SSH reached? Through the system's own ssh, one multiplexed connection per node.
+"""SSH agent: how is the agent of a machine behind SSH reached? By the system's ssh, one multiplexed connection a node.
 
 Nothing is installed there: sshd and python3 are enough. The user's ssh configuration, jump hosts and agents all work,
 and host keys are checked the way that configuration says.

@@ -15,10 +15,10 @@ from typing import Any
 from jobyard import settings
 from jobyard.errors import UserError
 from jobyard.executors.agent_process import LocalAgent
-from jobyard.executors.arrivals import Homecoming
 from jobyard.executors.machines import MachineExecutor
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.registry import executor_class
+from jobyard.executors.result_collector import RemoteFiles
 from jobyard.executors.run_as import RunAsAgent, account_of
 from jobyard.executors.ssh import SshAgent, SshTarget
 from jobyard.model.events import NodeRemoved
@@ -105,13 +105,13 @@ class Machines:
             self._loop,
             hello,
             self.mirror.directory,
-            self._collection(),
+            self._remote_files(),
             shares_disk=True,
         )
         return machine
 
-    def _collection(self) -> Homecoming:
-        return Homecoming(self.mirror, self._directory / "snapshots", self._settle, self._knobs.lease_seconds)
+    def _remote_files(self) -> RemoteFiles:
+        return RemoteFiles(self.mirror, self._directory / "snapshots", self._collect_results, self._knobs.lease_seconds)
 
     def add(self, config: NodeConfig) -> None:
         """Use a machine from now on. A link that is there already is kept; another one of that name is let go first."""
@@ -121,7 +121,9 @@ class Machines:
         self._links[config.id] = config.link
         agent, hello = self.agent(config), {"yard": self._yard_id}  # this agent cannot restart the server
         self._loop.add(
-            executor_class("ssh")("ssh", config.id, agent, self._loop, hello, self.mirror.directory, self._collection())
+            executor_class("ssh")(
+                "ssh", config.id, agent, self._loop, hello, self.mirror.directory, self._remote_files()
+            )
         )
 
     def add_cluster(self, config: ClusterConfig) -> None:
@@ -146,7 +148,7 @@ class Machines:
         target = SshTarget(config.host, config.user, config.port, config.key_path)
         return SshAgent(config.id, target, self._yard_id, settings.runtime_dir(), self._knobs.alive_seconds)
 
-    def _settle(self, attempt: AttemptId) -> None:
+    def _collect_results(self, attempt: AttemptId) -> None:
         """In a thread: a job's record never changes, and the mirror's files of an ended attempt do not either."""
         with self._one_at_a_time:
             collect_results(self.mirror, self._loop.job(attempt.job), attempt)

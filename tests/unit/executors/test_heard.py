@@ -12,11 +12,11 @@ from typing import Any, cast
 import pytest
 from tests.builders import a_job
 
-from jobyard.executors.arrivals import Homecoming
 from jobyard.executors.heard import LARGEST_LINE, Heard, welcome_problem
 from jobyard.executors.machines import MachineExecutor
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import LiveAttempt, SubmittedJob
+from jobyard.executors.result_collector import RemoteFiles
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, Event, NodeJoined
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import AttemptId, Slot
@@ -227,7 +227,7 @@ async def a_liar(directory: Path) -> AsyncIterator[tuple[MachineExecutor, asynci
     transport = PlayedTransport(directory / "agent.sock")
     server = await asyncio.start_unix_server(agent, str(transport.path))
     mirror = Mirror(directory / "mirror")
-    home = Homecoming(mirror, directory, lambda attempt: None, lease_seconds=60)
+    home = RemoteFiles(mirror, directory, lambda attempt: None, lease_seconds=60)
     executor = MachineExecutor("ssh", "a", transport, cast(Any, StubYard()), {}, mirror.directory, home)
     running = asyncio.create_task(executor.run())
     try:

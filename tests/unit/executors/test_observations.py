@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from jobyard.executors.arrivals import Arrivals
 from jobyard.executors.machine_room import MachineRoom
 from jobyard.executors.observations import Observations
+from jobyard.executors.result_collector import ResultCollector
 from jobyard.model.events import AttemptsFinished, AttemptsProgressed, AttemptsStarted, AttemptsWithdrawn, Event
 from jobyard.model.job import Reason
 from jobyard.model.task import AttemptId, Outcome
@@ -19,7 +19,7 @@ HOUR = 3600.0
 ENDED = ["j.0.1", {"started_at": 100.0, "finished_at": 105.0, "exit_code": 3}]
 
 
-class PlayedArrivals:
+class PlayedCollector:
     def __init__(self) -> None:
         self.events: list[Event] = []
 
@@ -33,12 +33,12 @@ class Machine:
     def __init__(self, *, is_elsewhere: bool) -> None:
         self.told: list[Event] = []
         self.room = MachineRoom("a", "ssh")
-        self.arrivals = PlayedArrivals()
-        arrivals = cast(Arrivals, self.arrivals) if is_elsewhere else None
-        self.observations = Observations(self.room, self.told.extend, arrivals)
+        self.collector = PlayedCollector()
+        collector = cast(ResultCollector, self.collector) if is_elsewhere else None
+        self.observations = Observations(self.room, self.told.extend, collector)
 
     def outcome(self) -> Outcome:
-        events = [*self.told, *self.arrivals.events]
+        events = [*self.told, *self.collector.events]
         (ended,) = [event for event in events if isinstance(event, AttemptsFinished)]
         return ended.items[0].outcome
 
@@ -79,7 +79,7 @@ def test_an_end_waits_for_results_that_have_to_come_home_and_a_beginning_does_no
     machine.observations.attempts({"started": [["j.0.1", 100.0]]})
     machine.observations.attempts({"finished": [ENDED]})
     assert [type(event) for event in machine.told] == [AttemptsStarted]
-    assert [type(event) for event in machine.arrivals.events] == [AttemptsFinished]
+    assert [type(event) for event in machine.collector.events] == [AttemptsFinished]
 
 
 def test_while_room_is_refused_what_is_given_back_is_not_told() -> None:

@@ -1,4 +1,4 @@
-"""What does the agent remember about the attempts and slots that it has now?"""
+"""Attempts and slots: what does the agent remember of those that it has now?"""
 
 from __future__ import annotations
 

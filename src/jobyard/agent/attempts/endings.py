@@ -1,4 +1,4 @@
-"""Why did an attempt end, and what is told of it?"""
+"""Endings: why did an attempt end, and what is the server told of it?"""
 
 from __future__ import annotations
 

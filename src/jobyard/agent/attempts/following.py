@@ -1,4 +1,4 @@
-"""What became of an attempt that none of our lanes runs?"""
+"""Following: what became of an attempt that none of our lanes runs?"""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ class Follower:
         self._ended(attempt, record)
 
     def _ended(self, attempt: Attempt, record: Record) -> None:
-        """What goes home is put together before the end is told: by its lane, or by us if that is gone."""
+        """Results are packed before the end is told: by its lane, or by us if that is gone."""
         if record.container is not None:
             self._sweeper.later()
         files, claim, collection = records.paths(self._state_dir, attempt.id), record.claim, record.collection

@@ -1,4 +1,4 @@
-"""How much do our attempts use, and how much everybody else?"""
+"""Measuring: how much do our attempts use, and how much does everybody else?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who was asked to stop at a checkpoint, and what if the time for that is over?"""
+"""Stop orders: who was asked to stop at a checkpoint, and what follows when the time for that is over?"""
 
 from __future__ import annotations
 

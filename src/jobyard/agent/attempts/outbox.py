@@ -1,4 +1,4 @@
-"""Which news goes to the server, and when?"""
+"""Outbox: which news goes to the server, and when?"""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Runner:
         gpus: Gpus,
         background: Background,
         staging: Staging,
-        surroundings: TaskEnvironment,
+        environment: TaskEnvironment,
         runtimes: Runtimes,
     ) -> None:
         selector, timers = loop.selector, loop.timers
@@ -62,7 +62,7 @@ class Runner:
         self._reports = LaneReports(selector, timers, self._on_reports)
         env, writer = inherited.for_tasks(os.environ), self._reports.writer
         self._lanes = LanePool(
-            timers, lambda: start_lane(selector, state_dir, writer, env, surroundings, self._lane_died)
+            timers, lambda: start_lane(selector, state_dir, writer, env, environment, self._lane_died)
         )
         self._follower = Follower(self.workload, life, self.feed, loop, outbox, state_dir, background, self.sweeper)
 

@@ -1,4 +1,4 @@
-"""How far have the attempts come that run here, as they tell it themselves?"""
+"""Spools: how far have the attempts that run here come, by their own reports?"""
 
 from __future__ import annotations
 

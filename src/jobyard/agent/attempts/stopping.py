@@ -1,4 +1,4 @@
-"""How is an attempt ended that runs: politely first, and then for certain?"""
+"""Stopping: how is a running attempt ended? SIGTERM first, SIGKILL after its grace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do simulated GPUs behave: memory that ramps up, strangers, out of memory?
+"""Fake GPUs: how do they behave? Memory that ramps up, strangers, out of memory.
 
 Usage: python -m jobyard.agent.devices.fake_gpu hold 20GiB --ramp 10 --util 60 --device 0 -- CMD...
 """

@@ -1,4 +1,4 @@
-"""Which GPUs are there, how full are they, and who fills them?"""
+"""GPUs: which are there, how full are they, and who fills them?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a lane run its attempts in containers?"""
+"""Contained attempts: how does a lane run them in containers?"""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from jobyard.agent_protocol.records import Paths
 class Contained:
     """The containers of one slot, one after another."""
 
-    def __init__(self, state_dir: str, message: Dict[str, Any], surroundings: TaskEnvironment) -> None:
+    def __init__(self, state_dir: str, message: Dict[str, Any], environment: TaskEnvironment) -> None:
         self._state_dir = state_dir
         self._container = container_words.from_message(message)
-        self._surroundings = surroundings
+        self._environment = environment
         self.kernel_kills = KernelKills(["/proc/vmstat"])  # containers are in none of our own cgroups
 
     def record_line(self, attempt: str) -> bytes:
@@ -40,7 +40,7 @@ class Contained:
     ) -> Tuple[List[str], Dict[str, str]]:
         """The command and its environment. Raises CannotStart, or OSError."""
         runtime = self._container.runtime
-        shared = [self._surroundings.sdk, self._surroundings.token_file]
+        shared = [self._environment.sdk, self._environment.token_file]
         if not runtime.kind:
             raise CannotStart(126, "no container can be run: this machine %s" % runtime.problem)
         try:

@@ -1,4 +1,4 @@
-"""As which command does an attempt run in a container?
+"""Container command: as which command line does an attempt run in a container?
 
 The runtime's own client is the attempt's process: its output is the task's, it hands signals on and ends with the
 task's exit code. Variables go by name, so that no value is ever in a list of processes.
@@ -24,7 +24,7 @@ _OF_THE_CLIENT = re.compile(
     r"|(?i:https?_proxy|all_proxy|no_proxy)"
 )
 _PLAIN_BYTES = 60_000  # clients read files of variables by lines of at most 64 KiB
-_OF_THE_DOOR = ("YARD_REPORT_ADDRESS", "KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_TOKEN")
+_OF_THE_REPORT_ENDPOINT = ("YARD_REPORT_ADDRESS", "KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_TOKEN")
 # The image's own PYTHONPATH must stay in reach, and only the runtime knows it: look, fetch the image if need be, go.
 _BEGIN = """
 look() { "$@" image inspect --format '{{range .Config.Env}}{{println .}}{{end}}' "$YARD_IMAGE" 2>/dev/null; }
@@ -144,8 +144,8 @@ def _adapted(container: Container, inside: Dict[str, str], files: Paths) -> Dict
         inside["CUDA_VISIBLE_DEVICES"] = ",".join(str(place) for place in range(len(container.devices)))
     if not container.devices:
         inside["NVIDIA_VISIBLE_DEVICES"] = "void"  # images say `all`, and some machines do as they say
-    if container.ports:  # a network of its own, from which nobody reaches our door
-        for name in _OF_THE_DOOR:
+    if container.ports:  # a network of its own, from which the report endpoint cannot be reached
+        for name in _OF_THE_REPORT_ENDPOINT:
             inside.pop(name, None)
     if os.getuid() and not container.runtime.is_rootless:
         inside.setdefault("HOME", files.tmp)
@@ -165,7 +165,7 @@ def _limits(container: Container) -> List[str]:
 
 
 def _network(container: Container) -> List[str]:
-    """The machine's own, as a plain process has it, so that ranks and the door are where they are told to be."""
+    """The machine's own, as a plain process has it, so that tasks reach other ranks and the report endpoint."""
     if not container.ports:
         return ["--network", "host"]
     words = []

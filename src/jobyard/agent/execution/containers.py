@@ -1,4 +1,4 @@
-"""How is a container ended for certain, and what became of those that nobody ended?"""
+"""Ended containers: how is one ended for certain, and what became of those that nobody ended?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does one slot run its attempts, one after another, whatever happens to the agent?"""
+"""Lane: how does one slot run its attempts, one after another, whatever happens to the agent?"""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Lane:
         inbox: socket.socket,
         reports: int,
         base_env: Dict[str, str],
-        surroundings: TaskEnvironment,
+        environment: TaskEnvironment,
     ) -> None:
         self._state_dir = state_dir
         self._inbox = LaneInbox(inbox)
         self._reports = reports
         self._base_env = base_env
-        self._surroundings = surroundings
+        self._environment = environment
         self._terms = SlotTerms({}, base_env, False, None, 0)
         self._spawner = Spawner()
         self._kernel_kills = KernelKills()
@@ -93,7 +93,7 @@ class Lane:
             env,
             {**self._base_env, **env},
             bool(message.get("gang")),
-            Contained(self._state_dir, container, self._surroundings) if container else None,
+            Contained(self._state_dir, container, self._environment) if container else None,
             0 if container else reserve.get("memory_limit_mib") or 0,
         )
         slot = {"boot_id": self._identity.boot_id, "slot": message["slot"], "job": message["job"], "reserve": reserve}
@@ -173,7 +173,7 @@ class Lane:
         env["YARD_OUTPUT_DIR"] = files.output
         env["YARD_CHECKPOINT_DIR"] = files.checkpoint
         env["YARD_ERROR_FILE"] = files.error
-        self._surroundings.add_to(env, {**job_env, **extra} if extra else job_env, item["id"], files)
+        self._environment.add_to(env, {**job_env, **extra} if extra else job_env, item["id"], files)
         self._scratch.prepare(files, shares_checkpoint=self._terms.is_gang)
         argv: List[str] = item.get("argv") or ["bash", "-c", item["shell"]]
         if contained is not None:

@@ -1,4 +1,4 @@
-"""How does the agent hold a lane: fork it, keep it fed, notice its death?"""
+"""Lane handle: how does the agent fork a lane, keep it fed and notice its death?"""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def start_lane(
     state_dir: str,
     reports: int,
     base_env: Dict[str, str],
-    surroundings: TaskEnvironment,
+    environment: TaskEnvironment,
     on_death: Callable[[LaneHandle], None],
 ) -> LaneHandle:
     """Fork a lane. The agent must have no other thread, so that the child finds every lock open."""
@@ -94,7 +94,7 @@ def start_lane(
     sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
-        _become_lane(state_dir, theirs, reports, base_env, surroundings)
+        _become_lane(state_dir, theirs, reports, base_env, environment)
     theirs.close()
     handle: LaneHandle
     inbox = Connection(selector, ours, lambda line: None, lambda: on_death(handle))
@@ -103,13 +103,13 @@ def start_lane(
 
 
 def _become_lane(
-    state_dir: str, inbox: socket.socket, reports: int, base_env: Dict[str, str], surroundings: TaskEnvironment
+    state_dir: str, inbox: socket.socket, reports: int, base_env: Dict[str, str], environment: TaskEnvironment
 ) -> None:
     """The child's side of the fork; never returns."""
     try:
         let_go({0, 1, 2, inbox.fileno(), reports})
         gc.freeze()  # no use walking, and so copying, what the agent had
-        Lane(state_dir, inbox, reports, base_env, surroundings).run()
+        Lane(state_dir, inbox, reports, base_env, environment).run()
         os._exit(0)
     except BaseException:
         try:

@@ -1,4 +1,4 @@
-"""Which container runtime is on this machine, and does it answer?"""
+"""Container runtimes: which is on this machine, and does it answer?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a task's process begin?"""
+"""Spawn: how does a task's process begin?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a task find around it, besides its own files: the SDK, and a door to report at?"""
+"""Task environment: what does the agent give each task? The SDK, and where to report over HTTP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TaskEnvironment(NamedTuple):
     """The same for all tasks of one agent. What is empty could not be had."""
 
     sdk: str = ""  # a directory for the end of PYTHONPATH
-    report_address: str = ""  # HOST:PORT of the HTTP door
+    report_address: str = ""  # HOST:PORT of the report endpoint
     token_file: str = ""  # what a client of the Kubeflow protocol shows there
 
     def add_to(self, env: Dict[str, str], given: Dict[str, str], attempt: str, files: Paths) -> None:
@@ -36,7 +36,7 @@ class TaskEnvironment(NamedTuple):
 
 
 def _bypass_proxy(env: Dict[str, str]) -> None:
-    """A proxy cannot reach a door that is open on this machine only."""
+    """A proxy cannot reach an address that only this machine has."""
     for name in ("no_proxy", "NO_PROXY"):
         known = env.get(name, "")
         if "127.0.0.1" not in known.split(",") and known.strip() != "*":

@@ -1,4 +1,4 @@
-"""Where does an attempt run: in the job's directory, or in a private copy of the tree that came with the job?"""
+"""Workplace: where does an attempt run? In the job's directory, or in a private copy of the tree that came along."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Workplace:
         return snapshots.tree(self._state_dir, self._snapshot)
 
     def gather(self, files: Paths, keep_for_next: bool) -> None:
-        """The attempt is over: put together what goes home, and clear its copy away. Never raises."""
+        """The attempt is over: pack its results, and clear its copy away. Never raises."""
         if not self._collects:
             return
         os.chdir("/")

@@ -1,4 +1,4 @@
-"""Where on this machine does the agent of a yard keep its files, and where does it listen?"""
+"""Places: where on this machine does the agent of a yard keep its files, and where does it listen?"""
 
 from __future__ import annotations
 

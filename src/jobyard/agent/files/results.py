@@ -1,4 +1,4 @@
-"""Which files of an ended attempt go home, and how are they put together?"""
+"""Results: which files of an ended attempt are sent to the server, and how are they packed?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WAITS_SECONDS = (1.0, 2.0, 4.0, 8.0)  # a disk that is full may have room again
 
 
 class Found(NamedTuple):
-    """A file, link or new directory, and the name under which it goes home."""
+    """A file, link or new directory, and the name under which it is sent."""
 
     name: str
     path: str
@@ -51,8 +51,8 @@ def gather_again(files: Paths, collection: Collection, state_dir: str) -> None:
 def gather(files: Paths, changes: Iterable[Difference], copy_back: List[str], has_tree: bool) -> bool:
     """Put what is new or changed under `copy_back`, and the output directory, into one archive; never raises.
 
-    The archive appears whole. Nothing to bring home: it is empty. False: there is no room for it, `.err` says so,
-    and what was to go home is left where it is.
+    The archive appears whole. No results: it is empty. False: there is no room for it, `.err` says so,
+    and the results are left where they are.
     """
     found = [*_changed(files.work, changes, copy_back), *_output(files.output)]
     if not found and not has_tree:
@@ -73,7 +73,7 @@ def gather(files: Paths, changes: Iterable[Difference], copy_back: List[str], ha
 
 
 def give_up(files: Paths, error: OSError, has_tree: bool) -> None:
-    """Nothing comes home, and the task's own errors say so."""
+    """Nothing is sent, and the task's own errors say so."""
     place = files.work if has_tree else files.output
     say(files.err, "the results could not be gathered (%s); they are left in %s" % (error.strerror, place))
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Which directories does an attempt get, and how can thousands a second have them?"""
+"""Scratch directories: which does an attempt get, and how can thousands a second have them?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does what attempts write get to a server that does not share this disk?"""
+"""Shipping: how does what attempts write get to a server that does not share this disk?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a tree of files that a job needs come to lie here, whole or not at all?"""
+"""Tree snapshots: how does a tree of files that a job needs get here, whole or not at all?"""
 
 from __future__ import annotations
 

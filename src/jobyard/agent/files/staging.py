@@ -1,4 +1,4 @@
-"""Which jobs wait here for the tree of files that they run in?"""
+"""Staging: which jobs wait here for the tree of files that they run in?"""
 
 from __future__ import annotations
 

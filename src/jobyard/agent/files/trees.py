@@ -1,4 +1,4 @@
-"""How is a tree of files copied, and what is different in the copy later on?"""
+"""Trees of files: how is one copied, and what is different in the copy later on?"""
 
 from __future__ import annotations
 

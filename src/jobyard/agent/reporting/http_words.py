@@ -1,4 +1,4 @@
-"""What does a client of the door say, and how is it answered? HTTP/1.1, as little of it as is needed."""
+"""HTTP of the report endpoint: how are requests read and answered? HTTP/1.1, only the parts that are needed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _head(buffer: bytearray) -> Optional[Head]:
         if line_end >= 0 and not _REQUEST_LINE.fullmatch(bytes(buffer[:line_end]).rstrip(b"\r")):
             raise Refused(400, "this is not an HTTP/1.1 request")
         if line_end < 0 and len(buffer) > 8 and not re.match(rb"[A-Z]{1,20} ", bytes(buffer[:21])):
-            raise Refused(400, "this is not an HTTP request; the door speaks plain HTTP, no TLS")
+            raise Refused(400, "this is not an HTTP request; this address speaks plain HTTP, no TLS")
         return None
     first, *lines = bytes(buffer[:end]).split(b"\r\n")
     match = _REQUEST_LINE.fullmatch(first)

@@ -1,6 +1,6 @@
-"""How do tasks report that speak HTTP: the original KubeProfiler, and the Kubeflow progress protocol?
+"""Report endpoint: how do tasks report that speak HTTP? The original KubeProfiler, and Kubeflow's progress protocol.
 
-The door works on files only: a report becomes a line in the attempt's spool, and whether an attempt has to stop is told
+It works on files only: a report becomes a line in the attempt's spool, and whether an attempt has to stop is told
 by its stop file. A report that was answered survives the agent.
 """
 
@@ -33,7 +33,7 @@ _CHUNK = 1 << 16
 
 
 class ReportEndpoint:
-    """A port of this machine, the same one after a restart where it can be had. No door at all is no error."""
+    """A port of this machine, the same one after a restart where it is free. The agent works without it too."""
 
     def __init__(
         self, selector: selectors.BaseSelector, timers: Timers, state_dir: str, log: Callable[[str], None]
@@ -114,7 +114,7 @@ class ReportEndpoint:
     def _serve(self, request: Request, stream: socket.socket) -> str:
         assert self._reports is not None
         if "origin" in request.headers:
-            raise Refused(403, "this door is for tasks, not for browsers")
+            raise Refused(403, "this address is for tasks, not for browsers")
         if request.path.startswith(KUBEFLOW_PATH):
             shown = request.headers.get("authorization", "")
             if not hmac.compare_digest(shown.encode(), b"Bearer " + self._token.encode()):

@@ -1,4 +1,4 @@
-"""What does a report over HTTP mean: which attempt is it of, and which line of its spool does it become?"""
+"""Reports over HTTP: which attempt does one belong to, and which line of its spool does it become?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do yards of different people on one machine keep out of each other's room?"""
+"""Reservations: how do yards of different people on one machine keep out of each other's room?"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The operating system and the event loop: processes, memory, timers, connections. Knows no job."""
+"""System: the operating system and the event loop: processes, memory, timers, connections. Knows no job."""

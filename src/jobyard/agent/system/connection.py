@@ -1,4 +1,4 @@
-"""How do JSON lines of any size go over a socket without anybody waiting for anybody?"""
+"""Connection: how do JSON lines of any size go over a socket without blocking either side?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are connections taken in, also when this process can hold no more files?"""
+"""Entrance: how are connections accepted, also when this process can open no more files?"""
 
 from __future__ import annotations
 

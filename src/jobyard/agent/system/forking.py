@@ -1,4 +1,4 @@
-"""What must a forked child let go of, and how does the agent learn that one is done?"""
+"""Forking: what must a forked child close, and how does the agent learn that one is done?"""
 
 from __future__ import annotations
 

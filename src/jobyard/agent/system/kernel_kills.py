@@ -1,4 +1,4 @@
-"""Has the kernel killed somebody here because memory ran out?"""
+"""Kernel kills: has the kernel killed a process here because memory ran out?"""
 
 from __future__ import annotations
 

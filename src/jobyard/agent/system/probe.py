@@ -1,4 +1,4 @@
-"""What does this machine have, and how much of it is in use?"""
+"""Probe: what does this machine have, and how much of it is in use?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which processes are there, whose are they, and is this still the same one?"""
+"""Processes: which are there, whose are they, and is this still the same one?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has to be done later, and how long may the loop sleep until then?
+"""Timers: what has to be done later, and how long may the loop sleep until then?
 
 A loop that sleeps through a suspend wakes late: the agent has a timer every second, so late by no more than that.
 """

@@ -1,4 +1,4 @@
-"""When is a process gone that is not our child?"""
+"""Process watch: when is a process gone that is not our child?"""
 
 from __future__ import annotations
 

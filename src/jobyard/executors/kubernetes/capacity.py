@@ -1,4 +1,4 @@
-"""How much is there in a cluster, and what do others hold of it? Pure: objects in, the yard's nouns out."""
+"""Capacity of a cluster: how much is there, and what do others hold of it? Pure: objects in, the yard's nouns out."""
 
 from __future__ import annotations
 

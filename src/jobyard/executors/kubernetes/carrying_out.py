@@ -1,4 +1,4 @@
-"""How is a plan carried out? Step by step, against the API server; what was done is remembered as it is done."""
+"""Carrying out a plan: step by step, against the API server; each step is remembered as soon as it is done."""
 
 from __future__ import annotations
 

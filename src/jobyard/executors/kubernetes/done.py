@@ -1,4 +1,4 @@
-"""What has this server done for a job of a cluster, and told of it?
+"""Done for a job: what has this server sent to the cluster, and reported to the yard?
 
 A new server knows none of it, and comes to the same end: it is there so that nothing is sent or told twice.
 """
@@ -36,8 +36,8 @@ class Done:
     since: dict[UnitKey | str, float] = field(default_factory=dict)  # what is waited for, and since when
     begun: dict[AttemptId, str] = field(default_factory=dict)  # told, with the pod
     words: dict[AttemptId, str] = field(default_factory=dict)  # what they wait for, as told
-    followed: set[AttemptId] = field(default_factory=set)  # their output is on its way home
-    ending: set[AttemptId] = field(default_factory=set)  # their last words are on their way home, or told
+    followed: set[AttemptId] = field(default_factory=set)  # their output is being read
+    ending: set[AttemptId] = field(default_factory=set)  # their last words are on their way, or reported
     hurried: set[AttemptId] = field(default_factory=set)  # they are to end without their grace
     orders: dict[AttemptId, StopRequest] = field(default_factory=dict)
 

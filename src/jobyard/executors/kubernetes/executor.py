@@ -1,4 +1,4 @@
-"""How do attempts run on a cluster? Level-triggered: what the yard wants is compared with what is there, job by job.
+"""Kubernetes executor: how do attempts run on a cluster? What the yard wants is compared with what is there.
 
 Watches tell what is there. Whatever changes, here or there, makes its job be looked at again: `_settle` tells the yard
 what was seen, makes the objects that are missing, and removes those that nobody wants. All of it may be done twice.

@@ -1,4 +1,4 @@
-"""How does what an attempt's pod writes and reports come home while it runs, and after it has ended?"""
+"""Followers: how do output and reports of an attempt's pod reach the server, while it runs and after its end?"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HANGING_SECONDS = 10.0  # after its pod's end a stream is no longer followed: no
 
 
 class Followers:
-    """One for each attempt of a job whose output is on its way home."""
+    """One for each attempt of a job whose output is still being read."""
 
     def __init__(self, mirror: Mirror, tell: Callable[[Sequence[Event]], None]) -> None:
         self._mirror, self._tell = mirror, tell
@@ -40,7 +40,7 @@ class Followers:
         self._running[attempt] = _Follower(attempt, pod, writer, api, file, self._reports, self._tell)
 
     async def finish(self, attempt: AttemptId) -> ProgressReducer | None:
-        """Its pod writes no more: returns when all is home, with what its reports add up to."""
+        """Its pod writes no more: returns when all is here, with what its reports add up to."""
         follower = self._running.get(attempt)
         if follower is None:
             return None

@@ -1,4 +1,4 @@
-"""What is kept of one job of a cluster? What was observed of it, what was done for it, and what is on its way home."""
+"""Held job: what was observed of one job of a cluster, what was done for it, and which output is still on its way?"""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class HeldJob:
 
     @property
     def is_empty(self) -> bool:
-        """Is nothing of it there any more, and nothing on its way home?"""
+        """Is nothing of it there any more, and no output still on its way?"""
         return not (self.observed.objects or self.observed.pods or self.followers or self.last_words.on_their_way)
 
     def disconnect(self) -> None:

@@ -1,4 +1,4 @@
-"""What can each kind of object do: where is it, how does it wait, which pods are its tasks, and what does it say?
+"""Kinds of objects: where is each, how does it wait, which pods are its tasks, and what does its status say?
 
 One table, KINDS. Pure: no cluster is asked; `tests/cluster/test_manifests.py` holds it against a real API server.
 """

@@ -1,4 +1,4 @@
-"""How is the end of an attempt told? Once all that it wrote is home, and with what its pod says then."""
+"""Last words: how is the end of an attempt reported? Once all its output is here, and with what its pod says then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Kubernetes objects are one attempt of a job? Pure: no cluster is asked."""
+"""Manifest of an attempt: which Kubernetes objects is it? Pure: no cluster is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What are our objects called, and by which labels are they found again?"""
+"""Names of objects: what are ours called, and by which labels are they found again?"""
 
 from __future__ import annotations
 

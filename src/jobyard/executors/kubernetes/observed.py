@@ -1,4 +1,4 @@
-"""What is known of one job's objects and pods, by watches and answers? A cache: watches fill a new one at any time."""
+"""Observed objects: what is known of one job, by watches and answers? A cache: watches fill a new one at any time."""
 
 from __future__ import annotations
 

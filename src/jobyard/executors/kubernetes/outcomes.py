@@ -1,4 +1,4 @@
-"""How did a pod end, as the yard counts it? Pure but for the last lines of its output, which tell of full GPUs."""
+"""Outcome of a pod: how did it end, as the yard counts it? Pure but for the last output lines, which name full GPUs."""
 
 from __future__ import annotations
 

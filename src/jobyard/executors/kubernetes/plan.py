@@ -1,4 +1,4 @@
-"""How is one job of a cluster reconciled? What the yard wants is compared with what was observed, and a plan made.
+"""Plan for one job of a cluster: what the yard wants is compared with what was observed, and steps follow.
 
 Pure: no cluster is asked and no clock is read. Whatever is done of a plan, in whatever order the cluster tells of it,
 the next plan goes on from there.

@@ -1,4 +1,4 @@
-"""What are the pods of a group: resources, volumes, deadlines, where they may run?"""
+"""Pods of a group: which resources, volumes and deadlines do they have, and where may they run?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is a gang as a PyTorchJob of Kubeflow's training operator? Rank 0 is its Master, the others are Workers."""
+"""PyTorchJob: what is a gang for Kubeflow's training operator? Rank 0 is its Master, the others are Workers."""
 
 from __future__ import annotations
 

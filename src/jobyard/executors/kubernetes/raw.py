@@ -1,5 +1,5 @@
-"""What is sent of an object that a user wrote? Itself. Added are a name, labels, the wait for admission, and how long
-it stays when it has ended, where it does not say so itself.
+"""Raw object: what is sent of an object that a user wrote? Itself, with a name, labels, the wait for admission, and how
+long it stays after its end, where it does not say so itself.
 
 Where requests and limits of `nvidia.com/gpu` differ they mean a range, and what the pods are told of their GPUs is
 written anew for each size, as the GenAI workload manager does it.

@@ -1,4 +1,4 @@
-"""What is a job on a Ray cluster of its own? A RayJob: the command runs once, on the head, and Ray has the workers.
+"""RayJob: what is a job on a Ray cluster of its own? The command runs once, on the head, and Ray has the workers.
 
 The spec has two groups, `head` and `worker`: see `manifests/kinds.py`.
 """

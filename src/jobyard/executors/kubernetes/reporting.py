@@ -1,4 +1,4 @@
-"""How do reports of a training leave its pod, and how does the SDK come in?
+"""Reporting sidecar: how do reports of a training leave its pod, and how does the SDK get in?
 
 A sidecar follows the spool and prints it, so that reports are a container's log: it can be read until the pod is
 deleted, also after it has ended. The stop file is written into the same directory.

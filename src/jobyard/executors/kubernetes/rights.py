@@ -1,4 +1,4 @@
-"""May we do in a cluster what we shall have to? Asked of the API server itself, before any job depends on it."""
+"""Rights in a cluster: may we do what we shall have to? Asked of the API server, before any job depends on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a cluster have, what do others hold of it, and what may we have? Told when it changes."""
+"""Room in a cluster: what does it have, what do others hold, and what may we use? Reported when it changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of the Secrets that a submitter made for a job? They stay while it lives, and go with its last object.
+"""Secrets of a job: when does one that its submitter made go? With the job's last object.
 
 The yard has no right to Secrets, and needs none: whoever made one let it belong to an empty ConfigMap of the same name.
 When that goes, Kubernetes removes the Secret.

@@ -1,4 +1,4 @@
-"""Who reconciles one job of a cluster? Asks what is wanted, has it planned, and has the plan carried out."""
+"""Reconciler of one job of a cluster: asks what is wanted, has it planned, and has the plan carried out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does Kubernetes say of an object or a pod, in our words? A table for each kind; the first row that fits counts.
+"""States of objects and pods: what does Kubernetes say, in our words? A table for each kind; the first row that fits.
 
 Pure: an object as the API server gives it, in; a Meaning out. What no row knows is told as it is, never guessed.
 """

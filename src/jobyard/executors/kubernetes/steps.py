@@ -1,4 +1,4 @@
-"""What can be done for a job of a cluster? A plan is a list of these; each may be done twice."""
+"""Steps of a plan: what can be done for a job of a cluster? Each may be done twice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Follow:
 
 @dataclass(frozen=True)
 class End:
-    """Tell how an attempt ended once all that it wrote is home. Without an outcome its pod tells. `asks`: the object
+    """Tell how an attempt ended once all its output is here. Without an outcome its pod tells. `asks`: the object
     was heard of first, and its pod may be about to end."""
 
     live: LiveAttempt

@@ -1,4 +1,4 @@
-"""Where do checkpoints and results of a pod go, and which claims does it see?"""
+"""Storage of a pod: where do its checkpoints and results go, and which claims does it see?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does what a pod writes come home? Its output into the mirror's file, its reports into what they add up to."""
+"""Streams of a pod: its output goes into the mirror's file, its reports into the progress that they add up to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does each task of an array find what is its own? In a table with a row per task, mounted from a ConfigMap."""
+"""Table of an array: how does each task find its own row? The table is mounted from a ConfigMap."""
 
 from __future__ import annotations
 

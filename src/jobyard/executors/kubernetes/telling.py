@@ -1,4 +1,4 @@
-"""What is to be told of the pods and objects that were seen? Pure: a part of the plan."""
+"""Observations of a cluster: which events do the pods and objects that were seen become? Pure: a part of the plan."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ class _Teller:
         elif each.is_running:
             yield self._vanished(each)
         elif self._meaning is not None:
-            yield from self._awaits(each, self._reason_of(self._meaning))
+            yield from self._cluster_waits(each, self._reason_of(self._meaning))
         elif unit.name in self._observed.lost:
             sentence = f"{kind.name} {unit.name} was deleted by somebody, and is made again when its pods are gone"
-            yield from self._awaits(each, Meaning(State.STARTING, None, sentence))
+            yield from self._cluster_waits(each, Meaning(State.STARTING, None, sentence))
 
     # -- its beginning ------------------------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class _Teller:
         if is_over(pod) or not self._observed.is_here(pod):
             yield End(each, pod)
         elif started_at(pod) is None:
-            yield from self._awaits(each, meaning_of_pod(pod))
+            yield from self._cluster_waits(each, meaning_of_pod(pod))
 
     def _ends_by_object(
         self, each: LiveAttempt, pod: Object | None, starter: Object | None
@@ -178,11 +178,11 @@ class _Teller:
             else:
                 yield LookAgain(f"head of {self._unit.name}", HEAD_SECONDS)
         elif pod is None and not each.is_running:
-            yield from self._awaits(each, self._reason_of(meaning))
+            yield from self._cluster_waits(each, self._reason_of(meaning))
         elif pod is not None and started_at(pod) is None and not is_lost:
-            yield from self._awaits(each, meaning_of_pod(pod))
+            yield from self._cluster_waits(each, meaning_of_pod(pod))
         elif pod is not None and not each.is_running and (starter is None or started_at(starter) is None):
-            yield from self._awaits(each, _before_its_command(starter))
+            yield from self._cluster_waits(each, _before_its_command(starter))
 
     def _fails_with_others(self, each: LiveAttempt, pod: Object | None, meaning: Meaning) -> Iterator[End | LookAgain]:
         """Its operator gave up because of another task's pod, of which we may hear later than of that."""
@@ -234,7 +234,7 @@ class _Teller:
 
     # -- what it waits for --------------------------------------------------------------------------------------------
 
-    def _awaits(self, each: LiveAttempt, meaning: Meaning) -> Iterator[Event]:
+    def _cluster_waits(self, each: LiveAttempt, meaning: Meaning) -> Iterator[Event]:
         yield from awaited(self._done, [each], meaning, self._now)
 
     def _reason_of(self, meaning: Meaning) -> Meaning:

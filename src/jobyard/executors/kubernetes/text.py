@@ -1,4 +1,4 @@
-"""How do people read the objects? As YAML, one document after another, as `kubectl apply -f -` takes them."""
+"""Text of objects: YAML, one document after another, as `kubectl apply -f -` takes them."""
 
 from __future__ import annotations
 

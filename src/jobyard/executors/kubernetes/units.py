@@ -1,4 +1,4 @@
-"""Which objects should there be for the attempts that are live, and which pod is which attempt? Pure.
+"""Units: which objects should there be for the live attempts, and which pod is which attempt? Pure.
 
 An array is one Indexed Job for all its tasks, and groups are one JobSet. Kubernetes takes their tasks in order, and
 replaces single pods by itself: each new pod of an index is the task's next attempt. A gang, and what a user wrote, is

@@ -1,4 +1,4 @@
-"""What does a pod find in its environment, and where does each value come from?
+"""Variables of a pod: what does it find in its environment, and where does each value come from?
 
 The names and the values are those of `executors/environment.py`: it is asked for the first task of a group, and what
 differs from task to task is replaced here. In order of preference a value comes

@@ -1,4 +1,4 @@
-"""What does the yard want of one job of a cluster? All that a plan may know beside what was observed and done."""
+"""Wanted state: what does the yard want of one job of a cluster? A plan knows this, and what was observed and done."""
 
 from __future__ import annotations
 

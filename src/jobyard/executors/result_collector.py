@@ -1,4 +1,4 @@
-"""In which order does what a machine with a disk of its own sends come home? Written, put in its place, then told."""
+"""Result collector: in which order is what another machine sends written, put in its place and reported?"""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MOST_WAITING = 16 << 20  # characters that are not on disk yet; then the machine
 
 
 @dataclass(frozen=True, slots=True)
-class Homecoming:
-    """What a machine that does not share our disk needs: a place for what it sends, and what to do when all is here."""
+class RemoteFiles:
+    """What a machine that does not share our disk needs: where its files go, and what to do when all are here."""
 
     mirror: Mirror
     snapshots: Path  # the trees that are sent along, by their hashes
-    settle: Callable[[AttemptId], None]  # put an attempt's results where the user wants them; may take a while
+    collect: Callable[[AttemptId], None]  # put an attempt's results where the user wants them; may take a while
     lease_seconds: float  # after so long without a link its attempts are given up
 
 
@@ -36,22 +36,22 @@ class _Ended:
     sizes: Mapping[AttemptId, Mapping[str, int]]  # of the streams of each that ended
 
 
-class Arrivals:
+class ResultCollector:
     """One machine's. Disks may be slow: all that waits is written by a thread in one go, while more comes in."""
 
     def __init__(
         self,
         node: str,
-        home: Homecoming,
+        remote: RemoteFiles,
         yard: YardView,
         tell: Callable[[list[Event]], None],
         reconcile: Callable[[], None],
         is_lost: Callable[[], bool],
     ) -> None:
-        """`tell` gets events once their attempts' results are home; `reconcile` makes the machine send again.
+        """`tell` gets events once their attempts' results are collected; `reconcile` makes the machine send again.
         `is_lost`: the machine was given up, and what it said before that does not count any more."""
         self._node = node
-        self._home = home
+        self._remote = remote
         self._yard = yard
         self._tell = tell
         self._reconcile = reconcile
@@ -59,12 +59,12 @@ class Arrivals:
         self._queue: asyncio.Queue[dict[str, Any] | _Ended] = asyncio.Queue()
         self._waiting = 0
         self._has_room = asyncio.Event()
-        self._placed: set[AttemptId] = set()  # said to have ended, results at home
+        self._placed: set[AttemptId] = set()  # reported to have ended, results collected
         self._confirming: asyncio.Task[None] | None = None
 
     def have(self, attempts: Iterable[AttemptId]) -> dict[str, dict[str, int]]:
         """How much of each stream is here already: the machine goes on from there."""
-        return self._home.mirror.have(attempts)
+        return self._remote.mirror.have(attempts)
 
     def output(self, message: dict[str, Any]) -> None:
         """The next bytes of a stream."""
@@ -101,13 +101,13 @@ class Arrivals:
         self._waiting -= sum(len(item["data"]) for item in batch if isinstance(item, dict))
         self._has_room.set()
         if trouble:
-            log.error("node %s: what it sent is not at home: %s", self._node, trouble)
+            log.error("node %s: what it sent could not be stored: %s", self._node, trouble)
             self._reconcile()
             return
         if events:
             self._tell(events)
         if own and not self._is_lost():  # otherwise they were given up before we said so
-            self._home.mirror.told(own)
+            self._remote.mirror.told(own)
             self._placed |= own
             if self._confirming is None or self._confirming.done():
                 self._confirming = asyncio.create_task(self._confirm())
@@ -125,7 +125,7 @@ class Arrivals:
 
     def _write(self, batch: Sequence[dict[str, Any] | _Ended], own: Collection[AttemptId]) -> str:
         """In a thread. What went wrong, in words: then nothing of the batch is told."""
-        mirror = self._home.mirror
+        mirror = self._remote.mirror
         try:
             for item in batch:
                 if isinstance(item, dict):
@@ -135,22 +135,22 @@ class Arrivals:
                     if attempt in own:
                         if lack := mirror.lacks(attempt, sizes):
                             return f"{attempt}: {lack}"
-                        self._settle(attempt)
+                        self._collect(attempt)
         except (OSError, ValueError) as error:
             return str(error)
         return ""
 
-    def _settle(self, attempt: AttemptId) -> None:
+    def _collect(self, attempt: AttemptId) -> None:
         try:
-            self._home.settle(attempt)
+            self._remote.collect(attempt)
         except Exception:  # an attempt whose results cannot be placed has ended all the same
             log.exception("results of %s", attempt)
 
     async def _confirm(self) -> None:
-        """Returns when it is written down of all whose results are at home that they ended."""
+        """Returns when it is written down of all whose results are collected that they ended."""
         while self._placed:
             await asyncio.sleep(CONFIRM_SECONDS)
             await self._yard.settled()
             live = self._live()
-            self._home.mirror.unmark(self._placed - live)
+            self._remote.mirror.unmark(self._placed - live)
             self._placed &= live

@@ -43,7 +43,7 @@ def address(server: Client) -> tuple[str, int]:
 
 
 class Task:
-    """A task that runs, and what it would say to the door."""
+    """A task that runs, and what it would say to the report endpoint."""
 
     def __init__(self, agent: AgentProcess, server: Client, shell: str = WAITS) -> None:
         self.agent = agent
@@ -356,7 +356,7 @@ def test_who_asks_and_never_listens_is_not_heard_on(task: Task) -> None:
         with suppress(TimeoutError):
             while sent < most:
                 sent += stream.send((request * 4000)[sent % len(request) :])
-        assert sent < most  # the door takes no more than it can answer
+        assert sent < most  # the endpoint takes no more than it can answer
         assert task.asks() == "0"
         stream.settimeout(PATIENCE_SECONDS)
         stream.shutdown(socket.SHUT_WR)
