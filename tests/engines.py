@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.images import PAUSE, SMALL, python_image, small_images
+from tests.waiting import PATIENCE_SECONDS
 from tests.yards import ROOT
 
 PYTHON = "jobyard.test/python:1"
 """The Python that runs the tests, and a shell."""
-PATIENCE_SECONDS = 60.0
 
 
 class NoEngine(Exception):

@@ -16,20 +16,20 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import jobyard
 from jobyard.client.address import Address
 from jobyard.client.api import YardClient
 from jobyard.model import codec
 from jobyard.settings import ClientKnobs
+from tests.waiting import PATIENCE_SECONDS, until
 
 SOURCE = Path(jobyard.__file__).resolve().parents[1]
 ROOT = Path(__file__).resolve().parents[1]
-PATIENCE_SECONDS = 60.0
 # Root may open every file; without these two powers it meets the modes of files as everybody does.
 AS_ANYBODY = (
     ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
@@ -37,7 +37,6 @@ AS_ANYBODY = (
     else []
 )
 MARKER = "JOBYARD_TEST_YARD"
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -301,15 +300,6 @@ class Terminal:
             return False
         self.text += data.decode(errors="replace")
         return bool(data)
-
-
-def until(look: Callable[[], T | None], seconds: float = PATIENCE_SECONDS) -> T:
-    """The first true answer; for what no event tells of."""
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
-    return found
 
 
 def is_alive(pid: int) -> bool:

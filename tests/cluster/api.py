@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from tests.cluster.certificates import Pair
+from tests.waiting import PATIENCE_SECONDS
 
 Object = dict[str, Any]
-PATIENCE_SECONDS = 60.0
 IDLE_SECONDS = 10.0
 MERGE = "application/merge-patch+json"
 

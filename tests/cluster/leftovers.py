@@ -13,7 +13,7 @@ from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 
-from tests.yards import until
+from tests.waiting import until
 
 CGROUPS = Path("/sys/fs/cgroup")
 LOG_LINKS = Path("/var/log/containers")  # the kubelet makes them there, wherever the logs are

@@ -17,7 +17,7 @@ from tests.cluster.leftovers import clear_node, make_cgroups
 from tests.cluster.network import Network
 from tests.cluster.packages import why_lacking
 from tests.cluster.processes import GRACE_SECONDS, Program, free_port
-from tests.yards import until
+from tests.waiting import until
 
 CNI_PLUGINS = Path("/usr/lib/cni")
 NODE = "worker"

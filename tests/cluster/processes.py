@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.request import urlopen
 
-PATIENCE_SECONDS = 60.0
+from tests.waiting import PATIENCE_SECONDS
+
 GRACE_SECONDS = 10.0
 T = TypeVar("T")
 

@@ -20,7 +20,8 @@ from tests.cluster.cluster import GPU, Cluster
 from tests.cluster.images import python_image
 from tests.cluster.node import NODE, Node
 from tests.cluster.yards import ClusterYard, Object, cluster_yard
-from tests.yards import ROOT, TemporaryYard, until
+from tests.waiting import until
+from tests.yards import ROOT, TemporaryYard
 
 pytestmark = pytest.mark.usefixtures("jobset_operator")
 

@@ -16,7 +16,8 @@ from tests.cluster.api import Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.images import SMALL
 from tests.cluster.yards import WAITS, ClusterYard
-from tests.yards import Done, TemporaryYard, until
+from tests.waiting import until
+from tests.yards import Done, TemporaryYard
 
 ON = ("--on", "kubernetes", "--image", SMALL, "-c", "0.1")
 ROLES = "/apis/rbac.authorization.k8s.io/v1"

@@ -10,7 +10,8 @@ import pytest
 from tests.cluster.cluster import Cluster
 from tests.cluster.images import SMALL
 from tests.cluster.node import Node
-from tests.yards import TemporaryYard, until
+from tests.waiting import until
+from tests.yards import TemporaryYard
 
 
 @pytest.fixture

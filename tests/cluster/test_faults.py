@@ -18,7 +18,7 @@ from tests.cluster.images import SMALL
 from tests.cluster.node import Node
 from tests.cluster.training import yard_with_disk
 from tests.cluster.yards import WAITS, ClusterYard
-from tests.yards import until
+from tests.waiting import until
 
 ROUNDS = int(os.environ.get("JOBYARD_CLUSTER_ROUNDS", "1"))
 SEED = int(os.environ.get("JOBYARD_CLUSTER_SEED", "5"))

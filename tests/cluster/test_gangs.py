@@ -14,7 +14,7 @@ from tests.cluster.rays import IMAGE as RAY
 from tests.cluster.rays import import_ray_stand_in
 from tests.cluster.training import IMAGE, epochs_of, told_by, training_yard
 from tests.cluster.yards import ClusterYard, Object
-from tests.yards import until
+from tests.waiting import until
 
 PYTORCHJOBS = ("/apis/kubeflow.org/v1", "pytorchjobs")
 RAYJOBS = ("/apis/ray.io/v1", "rayjobs")

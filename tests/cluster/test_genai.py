@@ -28,7 +28,8 @@ from tests.cluster.node import NODE, Node
 from tests.cluster.objects import a_volume, has
 from tests.cluster.processes import Program, free_port
 from tests.cluster.yards import ClusterYard, cluster_yard
-from tests.yards import ROOT, until
+from tests.waiting import until
+from tests.yards import ROOT
 
 EXAMPLES = ROOT / "examples" / "genai"
 PYTORCHJOBS = "/apis/kubeflow.org/v1"

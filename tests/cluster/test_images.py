@@ -20,7 +20,8 @@ from tests.cluster.rays import import_ray_stand_in
 from tests.cluster.yards import ClusterYard, Object, cluster_yard
 from tests.images.packages import why_lacking
 from tests.images.trees import DOCKERFILE, Tree
-from tests.yards import Done, until
+from tests.waiting import until
+from tests.yards import Done
 
 BUILD = ("--build", "--builder", "kaniko")
 SECONDS = 300.0

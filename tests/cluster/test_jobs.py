@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.images import SMALL
 from tests.cluster.node import NODE
 from tests.cluster.yards import ClusterYard
-from tests.yards import until
+from tests.waiting import until
 
 ON = ("--on", "kubernetes", "--image", SMALL)
 

@@ -13,7 +13,7 @@ from tests.cluster.node import Node
 from tests.cluster.objects import a_job
 from tests.cluster.processes import Program
 from tests.cluster.yards import WAITS, ClusterYard, cluster_yard
-from tests.yards import until
+from tests.waiting import until
 
 API = "/apis/kueue.x-k8s.io/v1beta2"
 QUEUE = "ours"

@@ -23,11 +23,10 @@ from tests.cluster.rays import IMAGE as RAY
 from tests.cluster.rays import import_ray_stand_in
 from tests.cluster.training import yard_with_disk
 from tests.cluster.yards import ClusterYard, Object
-from tests.yards import until
+from tests.waiting import LONG_PATIENCE_SECONDS, long_until
 
 ROUNDS = int(os.environ.get("JOBYARD_LOST_ROUNDS", "3"))
 SEED = int(os.environ.get("JOBYARD_LOST_SEED", "0"))
-PATIENCE_SECONDS = 240.0
 # Says what it takes itself for, waits until it may end, and says that it has.
 SCRIPT = """\
 echo "$YARD_TASK begun $YARD_ATTEMPT $HOSTNAME" >> $YARD_OUTPUT_DIR/told
@@ -100,8 +99,8 @@ class Watched:
         return [(line.task, line.attempt) for line in self.lines() if line.what == what]
 
     def begin(self) -> None:
-        until(lambda: len(self.told("begun")) == self.tells, PATIENCE_SECONDS)
-        until(lambda: {task["state"] for task in self.yard.tasks(self.job)} == {"RUNNING"}, PATIENCE_SECONDS)
+        long_until(lambda: len(self.told("begun")) == self.tells)
+        long_until(lambda: {task["state"] for task in self.yard.tasks(self.job)} == {"RUNNING"})
 
     def let_go(self, *hosts: str) -> None:
         """The tasks on these hosts end; all, where none is named."""
@@ -123,7 +122,7 @@ class Watched:
 
     def check_end(self) -> None:
         """It has succeeded; who had ended did not run again; the pods' own numbers are those of the yard."""
-        ended = self.yard.ended(self.job, PATIENCE_SECONDS)
+        ended = self.yard.ended(self.job, LONG_PATIENCE_SECONDS)
         assert ended["state"] == "SUCCEEDED", (ended, self.yard.tasks(self.job), self.yard.server_log())
         for task, (unit, attempt) in self.units().items():
             own = [line for line in self.lines() if line.task == task]
@@ -138,7 +137,7 @@ class Watched:
             assert own[-1].attempt == attempt, (task, unit, own)
             if not self.shape.is_gang:
                 assert [line.what for line in own].count("ended") == 1, (task, own)
-        until(lambda: not self.pods(), PATIENCE_SECONDS)
+        long_until(lambda: not self.pods())
 
 
 def _manifest(groups: tuple[tuple[str, int, int], ...], image: str) -> str:
@@ -163,11 +162,11 @@ def test_a_lost_pod_of_a_group_costs_one_task(
     first, lost, healthy = sorted(before)
     # 1. The first has ended well, the pod of the second is deleted by hand.
     job.let_go(before[first][0].rpartition("-")[0])
-    until(lambda: yard.tasks(job.job)[0]["state"] == "SUCCEEDED", PATIENCE_SECONDS)
+    long_until(lambda: yard.tasks(job.job)[0]["state"] == "SUCCEEDED")
     yard.delete_pod(before[lost][0])
     # 2. It has one successor; the others are as they were.
-    until(lambda: (lost, 2) in job.told("begun"), PATIENCE_SECONDS)
-    until(lambda: job.units()[lost][1] == 2 and job.units()[lost][0] != before[lost][0], PATIENCE_SECONDS)
+    long_until(lambda: (lost, 2) in job.told("begun"))
+    long_until(lambda: job.units()[lost][1] == 2 and job.units()[lost][0] != before[lost][0])
     after = job.units()
     assert (after[first], after[healthy]) == (before[first], before[healthy])
     assert len(job.pods()) == 2
@@ -202,9 +201,7 @@ class Harm:
         """Their grace is short, and nobody goes on before they are gone."""
         for name in names:
             self.yard.delete_pod(name)
-        until(
-            lambda: not {pod["metadata"]["name"] for pod in self.yard.pods(self.job.job)} & {*names}, PATIENCE_SECONDS
-        )
+        long_until(lambda: not {pod["metadata"]["name"] for pod in self.yard.pods(self.job.job)} & {*names})
 
     def evict_pod(self) -> None:
         """As a drained node does it."""
@@ -231,7 +228,7 @@ class Harm:
             name = pod["metadata"]["name"]
             self.log.append(f"let {name} end")
             self.job.let_go(re.sub(r"-[a-z0-9]{5}$", "", name))
-            until(lambda: name not in {pod["metadata"]["name"] for pod in self.job.pods()}, PATIENCE_SECONDS)
+            long_until(lambda: name not in {pod["metadata"]["name"] for pod in self.job.pods()})
 
 
 def _rounds() -> Iterator[Any]:
@@ -257,8 +254,8 @@ def test_whatever_is_deleted_no_finished_task_runs_again_and_numbers_agree(
     harm = Harm(job, random.Random(seed))
     for _ in range(harm.dice.randint(2, 4)):
         harm.do()
-        until(lambda: job.pods() or yard.job(job.job)["state"] == "SUCCEEDED", PATIENCE_SECONDS)
-    until(lambda: _lets_all_go(job), PATIENCE_SECONDS)
+        long_until(lambda: job.pods() or yard.job(job.job)["state"] == "SUCCEEDED")
+    long_until(lambda: _lets_all_go(job))
     try:
         job.check_end()
     finally:

@@ -10,7 +10,7 @@ import yaml
 from jobyard.executors.kubernetes.pods import KEPT_SECONDS
 from tests.cluster.images import SMALL
 from tests.cluster.yards import ClusterYard, Object
-from tests.yards import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("jobset_operator", "training_operator")
 

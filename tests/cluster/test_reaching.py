@@ -19,7 +19,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.images import SMALL
 from tests.cluster.node import Node
 from tests.cluster.test_cluster import pods_of
-from tests.unit.client.standin import Said, StandIn, standing_in
+from tests.unit.client.stand_in import Said, StandIn, standing_in
 from tests.unit.client.views import a_server_view
 from tests.yards import TemporaryYard
 
@@ -29,12 +29,12 @@ SERVES = "mkdir /www; echo from the pod > /www/index.html; exec httpd -f -p 8080
 class Reach:
     """A yard whose server says of task 0 of job j1 that it runs in this pod."""
 
-    def __init__(self, yard: TemporaryYard, standin: StandIn, cluster: Cluster, namespace: str) -> None:
+    def __init__(self, yard: TemporaryYard, stand_in: StandIn, cluster: Cluster, namespace: str) -> None:
         self.yard = yard
         self.cluster = cluster
         self.namespace = namespace
         self.kubeconfig = yard.root / "kubeconfig"
-        self._standin = standin
+        self._standin = stand_in
         self.use(cluster.api)
         self.point_at("the-pod")
 
@@ -72,10 +72,10 @@ def _is_ready(pod: Object) -> bool:
 
 @pytest.fixture
 def reach(cluster: Cluster, worker: Node, namespace: str) -> Iterator[Reach]:
-    with TemporaryYard() as yard, standing_in(yard.root / "standin.sock") as standin:
-        yard.env["YARD_URL"] = f"unix:{yard.root / 'standin.sock'}"
-        standin.on("GET /server", Said(data=a_server_view()))
-        yield Reach(yard, standin, cluster, namespace)
+    with TemporaryYard() as yard, standing_in(yard.root / "stand_in.sock") as stand_in:
+        yard.env["YARD_URL"] = f"unix:{yard.root / 'stand_in.sock'}"
+        stand_in.on("GET /server", Said(data=a_server_view()))
+        yield Reach(yard, stand_in, cluster, namespace)
 
 
 def test_a_command_runs_beside_the_task_and_its_exit_code_is_passed_on(reach: Reach) -> None:

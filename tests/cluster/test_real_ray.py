@@ -12,7 +12,7 @@ from tests.cluster.node import Node
 from tests.cluster.processes import Program
 from tests.cluster.real_ray import IMAGE, VERSION, import_ray
 from tests.cluster.yards import ClusterYard, cluster_yard
-from tests.yards import until
+from tests.waiting import until
 
 # Each of the two tasks has a Ray node of its own, and so both workers must have joined.
 SCRIPT = """\

@@ -11,7 +11,7 @@ from tests.cluster.node import Node
 from tests.cluster.processes import Program
 from tests.cluster.training import IMAGE, epochs_of, told_by, training_yard
 from tests.cluster.yards import ClusterYard
-from tests.yards import until
+from tests.waiting import until
 
 ON = ("--on", "kubernetes", "--image", IMAGE, "-c", "0.1")
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.node import NODE
-from tests.yards import TemporaryYard, until
+from tests.waiting import until
+from tests.yards import TemporaryYard
 
 Object = dict[str, Any]
 WAITS = ("--", "sh", "-c", "trap 'exit 143' TERM; echo begin; until [ -e /tmp/go ]; do sleep 0.1; done; echo end")

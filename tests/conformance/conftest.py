@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.places import PLACES, Place, StubYard
+from tests.conformance.places import PLACES, ConformanceYard, Place
 
 
 @pytest.fixture(params=sorted(PLACES))
@@ -20,10 +20,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def yard(tmp_path: Path) -> StubYard:
+def yard(tmp_path: Path) -> ConformanceYard:
     workdir = tmp_path / "work"
     workdir.mkdir()
-    return StubYard(workdir)
+    return ConformanceYard(workdir)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -35,10 +35,11 @@ from jobyard.model.resources import Placement, Resources
 from jobyard.model.submitter import Submitter
 from jobyard.model.task import AttemptId, Outcome, Slot
 from tests.hosts import Host, Hosts
+from tests.played_yard import PlayedYard
+from tests.waiting import PATIENCE_SECONDS
 from tests.yards import shared_cache
 
 NODE = "here"
-PATIENCE_SECONDS = 60.0
 T = TypeVar("T")
 
 
@@ -47,7 +48,7 @@ class Place(Protocol):
 
     shared: Path  # a directory that the test and its tasks see under the same name
 
-    def executor(self, yard: StubYard) -> Executor:
+    def executor(self, yard: ConformanceYard) -> Executor:
         """A new one on the same machine, as after a restart of the server."""
         ...
 
@@ -62,7 +63,7 @@ class FakePlace:
         self._directory = directory
         self._machine: FakeMachine | None = None
 
-    def executor(self, yard: StubYard) -> Executor:
+    def executor(self, yard: ConformanceYard) -> Executor:
         self._machine = self._machine or FakeMachine(self._directory)
         made: Executor = executor_class("fake")(NODE, self._machine, yard)
         return made
@@ -81,7 +82,7 @@ class LocalPlace:
         self._state = directory / "agent"
         self._run = Path(tempfile.mkdtemp(prefix="yc-", dir="/tmp"))
 
-    def executor(self, yard: StubYard) -> Executor:
+    def executor(self, yard: ConformanceYard) -> Executor:
         agent = LocalAgent(self._state, self._run / "agent.sock")
         made: Executor = executor_class("local")(
             "local", NODE, agent, yard, {"yard": "a-yard", "respawn": []}, self._state
@@ -112,11 +113,11 @@ class SshPlace:
         self._mirror = Mirror(directory / "mirror")
         self._snapshots = directory / "snapshots"
 
-    def executor(self, yard: StubYard) -> Executor:
+    def executor(self, yard: ConformanceYard) -> Executor:
         agent = SshAgent(NODE, SshTarget(self._host.name), "a-yard", self._run, alive_seconds=1)
-        home = RemoteFiles(self._mirror, self._snapshots, lambda attempt: None, lease_seconds=60)
+        remote = RemoteFiles(self._mirror, self._snapshots, lambda attempt: None, lease_seconds=60)
         made: Executor = executor_class("ssh")(
-            "ssh", NODE, agent, yard, {"yard": "a-yard"}, self._mirror.directory, home
+            "ssh", NODE, agent, yard, {"yard": "a-yard"}, self._mirror.directory, remote
         )
         return made
 
@@ -146,13 +147,12 @@ def _words_of(pid: int) -> bytes:
         return b""
 
 
-class StubYard:
-    """What an executor may ask of a yard: jobs, and the attempts that are believed to be with it."""
+class ConformanceYard(PlayedYard):
+    """Jobs of lines, submitted from a shell. An executor makes no error with them."""
 
     def __init__(self, workdir: Path) -> None:
+        super().__init__(NODE)
         self._workdir = workdir
-        self._jobs: dict[str, SubmittedJob] = {}
-        self.live: dict[AttemptId, LiveAttempt] = {}
 
     def submit(self, job_id: str, *lines: str, grace: float = 10.0, timeout: float | None = None) -> SubmittedJob:
         group = GroupSpec(Command(lines=Lines.of(list(lines))), completions=len(lines))
@@ -164,45 +164,17 @@ class StubYard:
             policy=RunPolicy(grace_seconds=grace, timeout_seconds=timeout),
             submitter=Submitter(inherited_env=shell),
         )
-        self._jobs[job_id] = SubmittedJob(job_id, len(self._jobs) + 1, spec)
-        return self._jobs[job_id]
-
-    def job(self, job_id: str) -> SubmittedJob:
-        return self._jobs[job_id]
-
-    def inherited_env(self, spec: JobSpec) -> Mapping[str, str]:
-        return spec.submitter.inherited_env
-
-    def held_jobs(self) -> Sequence[str]:
-        return ()
+        self.jobs[job_id] = SubmittedJob(job_id, len(self.jobs) + 1, spec)
+        return self.jobs[job_id]
 
     def count_error(self, what: str, sentence: str, error: Exception | None = None) -> None:
         raise AssertionError(f"{what}: {sentence}") from error
-
-    def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
-        return None
-
-    def gang_addresses(self, job_id: str) -> Sequence[str]:
-        return ()
-
-    @property
-    def is_busy(self) -> bool:
-        return bool(self.live)
-
-    async def settled(self) -> None:
-        """Nothing is ever on its way to a disk here."""
-
-    def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
-        return list(self.live.values()) if node == NODE else []
-
-    def node_of(self, attempt: AttemptId) -> str | None:
-        return NODE if attempt in self.live else ""
 
 
 class Link:
     """One executor at work, and everything that it has seen."""
 
-    def __init__(self, executor: Executor, yard: StubYard) -> None:
+    def __init__(self, executor: Executor, yard: ConformanceYard) -> None:
         self.executor = executor
         self.yard = yard
         self.events: list[Event] = []
@@ -286,7 +258,7 @@ def a_launch(job: SubmittedJob, tasks: Sequence[int], slot: str = "1", attempt: 
 
 
 @asynccontextmanager
-async def linked(place: Place, yard: StubYard) -> AsyncIterator[Link]:
+async def linked(place: Place, yard: ConformanceYard) -> AsyncIterator[Link]:
     """An executor that has met its machine. Leaving cuts it off, as the death of a server does."""
     link = Link(place.executor(yard), yard)
     tasks = [asyncio.create_task(link.executor.run()), asyncio.create_task(link.listen())]

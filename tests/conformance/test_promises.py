@@ -12,12 +12,12 @@ import pytest
 from jobyard.executors.protocol import LiveAttempt
 from jobyard.model.job import Reason
 from jobyard.model.task import AttemptId
-from tests.conformance.places import NODE, Place, StubYard, a_launch, linked
+from tests.conformance.places import NODE, ConformanceYard, Place, a_launch, linked
 
 STUBBORN = "trap '' TERM; echo deaf; sleep 60; sleep 60"
 
 
-async def test_a_launch_that_comes_twice_runs_once(place: Place, yard: StubYard, witness: Path) -> None:
+async def test_a_launch_that_comes_twice_runs_once(place: Place, yard: ConformanceYard, witness: Path) -> None:
     job = yard.submit("aa", f"echo ran >> {witness}; sleep 0.1", "true")
     async with linked(place, yard) as link:
         (first, last) = link.launch(job, 0, 1)
@@ -35,7 +35,7 @@ async def test_a_launch_that_comes_twice_runs_once(place: Place, yard: StubYard,
     [("true", 0, None), ("exit 3", 3, None), ("false", 1, None), ("kill -9 $$", None, 9), ("exit 255", 255, None)],
 )
 async def test_an_outcome_says_how_it_ended(
-    place: Place, yard: StubYard, line: str, exit_code: int | None, number: int | None
+    place: Place, yard: ConformanceYard, line: str, exit_code: int | None, number: int | None
 ) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", line), 0)
@@ -45,7 +45,7 @@ async def test_an_outcome_says_how_it_ended(
     assert 0 < outcome.started_at <= outcome.finished_at
 
 
-async def test_all_output_is_there_when_the_end_is_told(place: Place, yard: StubYard) -> None:
+async def test_all_output_is_there_when_the_end_is_told(place: Place, yard: ConformanceYard) -> None:
     text = "x" * 5000
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", f"echo {text}; echo oh >&2; echo last; exit 1"), 0)
@@ -54,7 +54,7 @@ async def test_all_output_is_there_when_the_end_is_told(place: Place, yard: Stub
         assert link.output(attempt, "err") == "oh\n"
 
 
-async def test_an_attempt_is_told_to_run_before_it_ends(place: Place, yard: StubYard) -> None:
+async def test_an_attempt_is_told_to_run_before_it_ends(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", "sleep 60"), 0)
         at = await link.started(attempt)
@@ -62,7 +62,7 @@ async def test_an_attempt_is_told_to_run_before_it_ends(place: Place, yard: Stub
         assert (await link.finished(attempt)).started_at == pytest.approx(at, abs=0.01)
 
 
-async def test_stop_ends_what_runs(place: Place, yard: StubYard) -> None:
+async def test_stop_ends_what_runs(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", "sleep 60"), 0)
         await link.started(attempt)
@@ -71,7 +71,7 @@ async def test_stop_ends_what_runs(place: Place, yard: StubYard) -> None:
     assert (outcome.exit_code, outcome.signal) == (None, signal.SIGTERM)
 
 
-async def test_what_ignores_the_polite_signal_is_killed_after_the_grace(place: Place, yard: StubYard) -> None:
+async def test_what_ignores_the_polite_signal_is_killed_after_the_grace(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", STUBBORN), 0)
         await _has_said(link.executor.log_path(attempt, "out"), "deaf")
@@ -82,7 +82,7 @@ async def test_what_ignores_the_polite_signal_is_killed_after_the_grace(place: P
     assert outcome.signal == signal.SIGKILL
 
 
-async def test_a_second_stop_without_grace_hurries(place: Place, yard: StubYard) -> None:
+async def test_a_second_stop_without_grace_hurries(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", STUBBORN), 0)
         await _has_said(link.executor.log_path(attempt, "out"), "deaf")
@@ -91,7 +91,7 @@ async def test_a_second_stop_without_grace_hurries(place: Place, yard: StubYard)
         assert (await link.finished(attempt)).signal == signal.SIGKILL
 
 
-async def test_stopping_what_is_gone_is_no_error(place: Place, yard: StubYard) -> None:
+async def test_stopping_what_is_gone_is_no_error(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", "true"), 0)
         await link.finished(attempt)
@@ -101,7 +101,7 @@ async def test_stopping_what_is_gone_is_no_error(place: Place, yard: StubYard) -
         assert link.finished_times(attempt) == 1
 
 
-async def test_stopping_what_has_not_started_gives_it_back(place: Place, yard: StubYard, witness: Path) -> None:
+async def test_stopping_what_has_not_started_gives_it_back(place: Place, yard: ConformanceYard, witness: Path) -> None:
     async with linked(place, yard) as link:
         first, second = link.launch(yard.submit("aa", "sleep 60", f"echo ran >> {witness}"), 0, 1)
         await link.started(first)
@@ -115,7 +115,9 @@ async def test_stopping_what_has_not_started_gives_it_back(place: Place, yard: S
         assert link.finished_times(second) == 0
 
 
-async def test_withdraw_gives_back_only_what_has_not_started(place: Place, yard: StubYard, witness: Path) -> None:
+async def test_withdraw_gives_back_only_what_has_not_started(
+    place: Place, yard: ConformanceYard, witness: Path
+) -> None:
     async with linked(place, yard) as link:
         job = yard.submit("aa", "sleep 2", f"echo ran >> {witness}")
         first, second = link.launch(job, 0, 1)
@@ -127,7 +129,7 @@ async def test_withdraw_gives_back_only_what_has_not_started(place: Place, yard:
         assert not _read(witness)
 
 
-async def test_a_task_that_was_given_back_runs_as_its_next_attempt(place: Place, yard: StubYard) -> None:
+async def test_a_task_that_was_given_back_runs_as_its_next_attempt(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         job = yard.submit("aa", "sleep 60", "echo now")
         first, second = link.launch(job, 0, 1)
@@ -141,7 +143,7 @@ async def test_a_task_that_was_given_back_runs_as_its_next_attempt(place: Place,
         await link.finished(first)
 
 
-async def test_a_slot_runs_one_after_another_in_order(place: Place, yard: StubYard) -> None:
+async def test_a_slot_runs_one_after_another_in_order(place: Place, yard: ConformanceYard) -> None:
     lines = [f"echo {number}; sleep 0.02" for number in range(8)]
     async with linked(place, yard) as link:
         attempts = link.launch(yard.submit("aa", *lines), *range(8))
@@ -150,7 +152,7 @@ async def test_a_slot_runs_one_after_another_in_order(place: Place, yard: StubYa
         assert before.finished_at <= after.started_at + 0.005  # two clocks are read
 
 
-async def test_slots_run_beside_each_other(place: Place, yard: StubYard) -> None:
+async def test_slots_run_beside_each_other(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         job = yard.submit("aa", "sleep 60", "sleep 60")
         (first,) = link.launch(job, 0, slot="1")
@@ -162,7 +164,7 @@ async def test_slots_run_beside_each_other(place: Place, yard: StubYard) -> None
         await link.finished(second)
 
 
-async def test_a_closed_slot_finishes_what_it_has_and_may_be_opened_again(place: Place, yard: StubYard) -> None:
+async def test_a_closed_slot_finishes_what_it_has_and_may_be_opened_again(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         job = yard.submit("aa", "sleep 0.05", "true")
         (first,) = link.launch(job, 0)
@@ -173,7 +175,7 @@ async def test_a_closed_slot_finishes_what_it_has_and_may_be_opened_again(place:
         assert (await link.finished(second)).succeeded
 
 
-async def test_an_attempt_that_takes_too_long_is_ended(place: Place, yard: StubYard) -> None:
+async def test_an_attempt_that_takes_too_long_is_ended(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", "sleep 60", timeout=0.3), 0)
         outcome = await link.finished(attempt)
@@ -181,7 +183,7 @@ async def test_an_attempt_that_takes_too_long_is_ended(place: Place, yard: StubY
 
 
 async def test_a_new_connection_hears_what_ended_meanwhile_and_nothing_twice(
-    place: Place, yard: StubYard, witness: Path
+    place: Place, yard: ConformanceYard, witness: Path
 ) -> None:
     job = yard.submit("aa", "true", f"sleep 2; echo late; echo late >> {witness}; exit 4")
     async with linked(place, yard) as link:
@@ -199,7 +201,9 @@ async def test_a_new_connection_hears_what_ended_meanwhile_and_nothing_twice(
         assert link.finished_times(told) == 0
 
 
-async def test_what_still_runs_goes_on_over_a_lost_connection(place: Place, yard: StubYard, witness: Path) -> None:
+async def test_what_still_runs_goes_on_over_a_lost_connection(
+    place: Place, yard: ConformanceYard, witness: Path
+) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", f"echo ran >> {witness}; sleep 60"), 0)
         at = await link.started(attempt)
@@ -210,7 +214,7 @@ async def test_what_still_runs_goes_on_over_a_lost_connection(place: Place, yard
     assert _read(witness) == "ran\n"
 
 
-async def test_reconnecting_by_itself_reconciles_too(place: Place, yard: StubYard) -> None:
+async def test_reconnecting_by_itself_reconciles_too(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", "sleep 60"), 0)
         await link.started(attempt)
@@ -221,7 +225,7 @@ async def test_reconnecting_by_itself_reconciles_too(place: Place, yard: StubYar
         assert link.finished_times(attempt) == 1
 
 
-async def test_what_the_place_never_heard_of_is_launched_again(place: Place, yard: StubYard) -> None:
+async def test_what_the_place_never_heard_of_is_launched_again(place: Place, yard: ConformanceYard) -> None:
     launch = a_launch(yard.submit("aa", "echo here"), [0])
     yard.live = {name: LiveAttempt(name, launch.slot, is_stopping=False) for name in launch.attempts}
     async with linked(place, yard) as link:
@@ -229,7 +233,7 @@ async def test_what_the_place_never_heard_of_is_launched_again(place: Place, yar
         assert link.output(launch.attempts[0]) == "here\n"
 
 
-async def test_what_was_never_launched_and_should_stop_is_given_back(place: Place, yard: StubYard) -> None:
+async def test_what_was_never_launched_and_should_stop_is_given_back(place: Place, yard: ConformanceYard) -> None:
     launch = a_launch(yard.submit("aa", "echo here"), [0])
     yard.live = {name: LiveAttempt(name, launch.slot, is_stopping=True) for name in launch.attempts}
     async with linked(place, yard) as link:
@@ -237,7 +241,7 @@ async def test_what_was_never_launched_and_should_stop_is_given_back(place: Plac
         assert not link.all_started()
 
 
-async def test_a_stop_that_was_lost_with_the_connection_is_asked_again(place: Place, yard: StubYard) -> None:
+async def test_a_stop_that_was_lost_with_the_connection_is_asked_again(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", "sleep 60"), 0)
         await link.started(attempt)
@@ -247,7 +251,7 @@ async def test_a_stop_that_was_lost_with_the_connection_is_asked_again(place: Pl
 
 
 async def test_what_does_not_stop_at_a_checkpoint_in_time_is_ended_and_told_as_preempted(
-    place: Place, yard: StubYard
+    place: Place, yard: ConformanceYard
 ) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", "sleep 60"), 0)
@@ -256,7 +260,7 @@ async def test_what_does_not_stop_at_a_checkpoint_in_time_is_ended_and_told_as_p
         assert (await link.finished(attempt)).reason is Reason.PREEMPTED
 
 
-async def test_what_cannot_stop_by_itself_is_ended_at_once(place: Place, yard: StubYard) -> None:
+async def test_what_cannot_stop_by_itself_is_ended_at_once(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", "sleep 60"), 0)
         await link.started(attempt)
@@ -264,7 +268,7 @@ async def test_what_cannot_stop_by_itself_is_ended_at_once(place: Place, yard: S
         assert (await link.finished(attempt)).reason is Reason.PREEMPTED
 
 
-async def test_who_ends_well_before_the_deadline_has_succeeded(place: Place, yard: StubYard) -> None:
+async def test_who_ends_well_before_the_deadline_has_succeeded(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", "sleep 0.5"), 0)
         await link.started(attempt)
@@ -272,7 +276,7 @@ async def test_who_ends_well_before_the_deadline_has_succeeded(place: Place, yar
         assert (await link.finished(attempt)).succeeded
 
 
-async def test_a_stop_wins_over_the_wish_for_a_checkpoint(place: Place, yard: StubYard) -> None:
+async def test_a_stop_wins_over_the_wish_for_a_checkpoint(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", "sleep 60"), 0)
         await link.started(attempt)
@@ -282,7 +286,7 @@ async def test_a_stop_wins_over_the_wish_for_a_checkpoint(place: Place, yard: St
     assert (outcome.signal, outcome.reason) == (signal.SIGTERM, None)
 
 
-async def test_what_has_not_started_is_given_back_when_it_should_yield(place: Place, yard: StubYard) -> None:
+async def test_what_has_not_started_is_given_back_when_it_should_yield(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         first, second = link.launch(yard.submit("aa", "sleep 60", "true"), 0, 1)
         await link.started(first)
@@ -292,7 +296,7 @@ async def test_what_has_not_started_is_given_back_when_it_should_yield(place: Pl
         await link.finished(first)
 
 
-async def test_a_wish_that_was_lost_with_the_connection_is_made_again(place: Place, yard: StubYard) -> None:
+async def test_a_wish_that_was_lost_with_the_connection_is_made_again(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", "sleep 60"), 0)
         await link.started(attempt)
@@ -301,7 +305,7 @@ async def test_a_wish_that_was_lost_with_the_connection_is_made_again(place: Pla
         assert (await link.finished(attempt)).reason is Reason.PREEMPTED
 
 
-async def test_made_again_to_what_cannot_stop_by_itself_it_ends_it_at_once(place: Place, yard: StubYard) -> None:
+async def test_made_again_to_what_cannot_stop_by_itself_it_ends_it_at_once(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         (attempt,) = link.launch(yard.submit("aa", "sleep 60"), 0)
         await link.started(attempt)
@@ -310,7 +314,9 @@ async def test_made_again_to_what_cannot_stop_by_itself_it_ends_it_at_once(place
         assert (await link.finished(attempt)).reason is Reason.PREEMPTED
 
 
-async def test_being_told_that_work_is_pending_or_all_is_done_needs_no_answer(place: Place, yard: StubYard) -> None:
+async def test_being_told_that_work_is_pending_or_all_is_done_needs_no_answer(
+    place: Place, yard: ConformanceYard
+) -> None:
     async with linked(place, yard) as link:
         link.executor.announce(True)
         (attempt,) = link.launch(yard.submit("aa", "true"), 0)
@@ -322,7 +328,7 @@ async def test_being_told_that_work_is_pending_or_all_is_done_needs_no_answer(pl
         assert (await link.finished(attempt)).succeeded
 
 
-async def test_a_superseded_attempt_is_stopped_and_never_told_of(place: Place, yard: StubYard) -> None:
+async def test_a_superseded_attempt_is_stopped_and_never_told_of(place: Place, yard: ConformanceYard) -> None:
     job = yard.submit("aa", "echo here; sleep 60; echo never", grace=0.2)
     async with linked(place, yard) as link:
         (old,) = link.launch(job, 0)
@@ -341,7 +347,9 @@ async def test_a_superseded_attempt_is_stopped_and_never_told_of(place: Place, y
         assert old not in link.all_withdrawn()
 
 
-async def test_a_preview_says_what_would_be_sent_and_no_variable_of_the_shell(place: Place, yard: StubYard) -> None:
+async def test_a_preview_says_what_would_be_sent_and_no_variable_of_the_shell(
+    place: Place, yard: ConformanceYard
+) -> None:
     job = yard.submit("aa", "echo look-here")
     async with linked(place, yard) as link:
         text = link.executor.preview(job, a_launch(job, [0]))
@@ -350,14 +358,14 @@ async def test_a_preview_says_what_would_be_sent_and_no_variable_of_the_shell(pl
         assert not link.all_started()
 
 
-async def test_the_status_names_its_node_and_what_is_wrong(place: Place, yard: StubYard) -> None:
+async def test_the_status_names_its_node_and_what_is_wrong(place: Place, yard: ConformanceYard) -> None:
     async with linked(place, yard) as link:
         status = link.executor.status()
         assert (status.node, status.is_connected, status.problem) == (NODE, True, "")
     assert not link.executor.status().is_connected
 
 
-async def test_effects_for_what_is_unknown_do_nothing(place: Place, yard: StubYard) -> None:
+async def test_effects_for_what_is_unknown_do_nothing(place: Place, yard: ConformanceYard) -> None:
     unknown = AttemptId("never", 0, 1)
     async with linked(place, yard) as link:
         link.withdraw(unknown)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.yards import TemporaryYard, is_alive, until
+from tests.waiting import until
+from tests.yards import TemporaryYard, is_alive
 
 POLITE = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
 DEAF = "trap '' TERM; echo ready $$; while :; do sleep 0.05; done"

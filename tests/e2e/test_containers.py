@@ -17,7 +17,8 @@ from jobyard.agent.system import processes
 from jobyard.agent_protocol import records
 from tests.engines import Engine, engine, podman, running_engine  # noqa: F401 - a fixture
 from tests.hosts import Hosts
-from tests.yards import Done, TemporaryYard, until
+from tests.waiting import until
+from tests.yards import Done, TemporaryYard
 
 pytestmark = pytest.mark.slow
 WAIT = "until [ -e go ]; do sleep 0.05; done"

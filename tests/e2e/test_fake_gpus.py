@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.yards import TemporaryYard, until
+from tests.waiting import until
+from tests.yards import TemporaryYard
 
 WAIT = "while [ ! -e {} ]; do sleep 0.02; done"
 HOLD = f"{sys.executable} -m jobyard.agent.devices.fake_gpu hold"

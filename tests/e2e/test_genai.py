@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from tests.cluster.processes import free_port
-from tests.yards import TemporaryYard, until
+from tests.waiting import until
+from tests.yards import TemporaryYard
 
 pytestmark = pytest.mark.slow
 WAIT = "while [ ! -e {} ]; do sleep 0.02; done"

@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from tests.yards import TemporaryYard, is_alive, until
+from tests.waiting import until
+from tests.yards import TemporaryYard, is_alive
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ import pytest
 
 from jobyard.agent.build import agent_zipapp
 from tests.hosts import Host, Hosts
-from tests.yards import TemporaryYard, until
+from tests.waiting import until
+from tests.yards import TemporaryYard
 
 pytestmark = pytest.mark.slow
 AGENTS = ".local/share/jobyard/agents"

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.yards import Done, TemporaryYard, until
+from tests.waiting import until
+from tests.yards import Done, TemporaryYard
 
 # As the seed's guide has it: the loop begins where the last attempt ended, and saves after end_epoch().
 # An epoch ends when the file `gate` has at least its number in it: the test says how far the training gets.

@@ -11,7 +11,8 @@ import pytest
 
 from jobyard.model.job import Command, GroupSpec, JobSpec
 from tests.conftest import MakeYard
-from tests.yards import SOURCE, TemporaryYard, is_alive, until
+from tests.waiting import until
+from tests.yards import SOURCE, TemporaryYard, is_alive
 
 
 def test_status_start_and_stop(own_yard: TemporaryYard) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.hosts import Hosts
-from tests.yards import TemporaryYard, until
+from tests.waiting import listens, until
+from tests.yards import TemporaryYard
 
 CALLS = [
     ("GET", "/api/v1/jobs"),
@@ -92,8 +93,7 @@ def _serving(served: TemporaryYard) -> Iterator[Team]:
 
 def _listens(port: int, process: subprocess.Popen[bytes]) -> bool:
     assert process.poll() is None
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+    return listens(port)
 
 
 @pytest.mark.parametrize(("method", "path"), CALLS, ids=[f"{method} {path}" for method, path in CALLS])

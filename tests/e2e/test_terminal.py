@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.yards import TemporaryYard, is_alive, until
+from tests.waiting import until
+from tests.yards import TemporaryYard, is_alive
 
 DEAF = "trap '' TERM; echo ready $$; while :; do sleep 0.05; done"
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.yards import TemporaryYard, until
+from tests.waiting import until
+from tests.yards import TemporaryYard
 
 pytestmark = pytest.mark.slow
 WAIT = "while [ ! -e {} ]; do sleep 0.02; done"

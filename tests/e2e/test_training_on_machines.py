@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.hosts import Hosts
-from tests.yards import TemporaryYard, until
+from tests.waiting import until
+from tests.yards import TemporaryYard
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 from sqlalchemy import create_engine
-from tests.faults.live_yard import LiveYard, until
+from tests.faults.live_yard import LiveYard
 from tests.hosts import Host, Hosts, Unsupported, processes
+from tests.waiting import long_until
 
 from jobyard.agent.system.processes import Process
 from jobyard.engine import invariants
@@ -78,7 +79,7 @@ class LinkLab:
         return list(self.live.client.tasks(job, limit=1000))
 
     def all_run(self, job: str, count: int) -> None:
-        until(lambda: self.live.client.job(job).counts.running == count)
+        long_until(lambda: self.live.client.job(job).counts.running == count)
 
     def succeed(self, job: str) -> list[TaskView]:
         """Its tasks, once all are done."""
@@ -92,7 +93,7 @@ class LinkLab:
         return next(view.state for view in self.live.client.nodes() if view.id == node)
 
     def until_state(self, node: str, *states: NodeState) -> None:
-        until(lambda: self.live.server() is not None and self.state(node) in states)
+        long_until(lambda: self.live.server() is not None and self.state(node) in states)
 
     def agent(self, host: Host) -> int | None:
         """The pid of its agent, seen from here."""

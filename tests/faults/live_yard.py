@@ -9,10 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+
+from tests.waiting import LONG_PATIENCE_SECONDS, POLL_SECONDS, long_until
 
 import jobyard
 from jobyard.agent.system import processes
@@ -24,10 +24,7 @@ from jobyard.settings import ClientKnobs, yard_key
 from jobyard.wire.views import JobView, ServerView, TaskView
 
 SOURCE = Path(jobyard.__file__).resolve().parents[1]
-PATIENCE_SECONDS = 240.0  # nothing takes so long, unless the machine is busy with something else
-POLL_SECONDS = 0.02
 IDLE_SECONDS = 10
-T = TypeVar("T")
 
 
 class LiveYard:
@@ -51,7 +48,7 @@ class LiveYard:
             "JOBYARD_RESERVATIONS_DIR": str(self.root / "reservations"),
             "JOBYARD_FAULTS": str(self.faults),
             "YARD_IDLE_SECONDS": str(IDLE_SECONDS),
-            "YARD_START_SECONDS": str(PATIENCE_SECONDS),  # a busy machine takes a while
+            "YARD_START_SECONDS": str(LONG_PATIENCE_SECONDS),  # a busy machine takes a while
             "NO_COLOR": "1",
             "PYTHONFAULTHANDLER": "1",
         }
@@ -78,7 +75,7 @@ class LiveYard:
         return child
 
     def ended(self, child: subprocess.Popen[bytes]) -> subprocess.CompletedProcess[str]:
-        out, err = child.communicate(timeout=PATIENCE_SECONDS)
+        out, err = child.communicate(timeout=LONG_PATIENCE_SECONDS)
         return subprocess.CompletedProcess(child.args, child.returncode, out.decode(), err.decode())
 
     def yard(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -107,7 +104,7 @@ class LiveYard:
 
     def with_agent(self) -> ServerView:
         """The server once its agent is connected. Starts nothing: somebody else must."""
-        view = until(lambda: (now := self.server()) and now.agents and now.agents[0].pid and now)
+        view = long_until(lambda: (now := self.server()) and now.agents and now.agents[0].pid and now)
         assert view
         return view
 
@@ -145,7 +142,7 @@ class LiveYard:
         if not self._is_ours(pid):
             return False
         processes.send(pid, signal.SIGKILL)
-        until(lambda: not processes.is_alive(pid, began))
+        long_until(lambda: not processes.is_alive(pid, began))
         return True
 
     def arm(self, point: str) -> None:
@@ -156,7 +153,7 @@ class LiveYard:
         return (self.faults / point).exists()
 
     def await_death_at(self, point: str) -> None:
-        until(lambda: not self.is_armed(point))
+        long_until(lambda: not self.is_armed(point))
 
     # -- the end
 
@@ -178,10 +175,10 @@ class LiveYard:
     def _await_end_of(self, server: int) -> None:
         began = processes.start_time(server)
         try:
-            until(lambda: not processes.is_alive(server, began))
+            long_until(lambda: not processes.is_alive(server, began))
         except AssertionError:
             processes.send(server, signal.SIGABRT)  # its log then tells where it hangs
-            until(lambda: not processes.is_alive(server, began))
+            long_until(lambda: not processes.is_alive(server, began))
             raise
 
     def _noted_agent(self) -> int:
@@ -210,12 +207,3 @@ class LiveYard:
             if path.exists():
                 pieces.append(f"--- {path}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-60:]))
         return "\n".join(pieces)
-
-
-def until(look: Callable[[], T], seconds: float = PATIENCE_SECONDS) -> T:
-    """The first true answer; for what no event tells of."""
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(POLL_SECONDS)
-    return found

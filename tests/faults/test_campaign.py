@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 import pytest
 from sqlalchemy import create_engine
-from tests.faults.live_yard import LiveYard, until
+from tests.faults.live_yard import LiveYard
 from tests.faults.workload import PlannedJob, plan_jobs, what_ran
 from tests.marks import long
+from tests.waiting import long_until
 
 from jobyard.engine import invariants
 from jobyard.engine.handling import handle
@@ -136,7 +137,7 @@ class Round:
         live = self._live
         before = self._everything()
         live.client.stop_server()
-        until(lambda: live.server() is None)
+        long_until(lambda: live.server() is None)
         (live.directory / "snapshot.json").unlink(missing_ok=True)
         live.yard("server", "start")
         problems = [] if self._everything() == before else ["after a replay the yard remembers something else"]
@@ -152,7 +153,7 @@ class Round:
 
     def _everything(self) -> list[object]:
         live = self._live
-        jobs = until(lambda: live.server() and live.client.jobs(all=True, limit=1000))
+        jobs = long_until(lambda: live.server() and live.client.jobs(all=True, limit=1000))
         return [(live.client.job(view.id), live.tasks(view.id)) for view in jobs or ()]
 
 

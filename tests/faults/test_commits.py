@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tests.builders import a_job, submitted
+from tests.played_yard import PlayedYard
+from tests.waiting import PATIENCE_SECONDS
 
 from jobyard.engine.yard_state import YardState
 from jobyard.executors.machines import MachineExecutor
-from jobyard.executors.protocol import JobFacts, LiveAttempt, SubmittedJob
+from jobyard.executors.protocol import LiveAttempt
 from jobyard.model.events import Event
-from jobyard.model.job import JobSpec
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import AttemptId, Slot
 from jobyard.server.database import open_database
@@ -24,7 +25,6 @@ from jobyard.server.loop import YardLoop
 from jobyard.server.snapshots import Snapshots
 
 WELCOME = {"ev": "welcome", "protocol": 1, "pid": 1, "build": "b", "boot_id": "boot", "devices": []}
-PATIENCE_SECONDS = 60.0
 
 
 class SlowJournal(Journal):
@@ -85,53 +85,18 @@ def test_a_loop_is_not_settled_before_its_commit_has_ended(tmp_path: Path) -> No
     asyncio.run(story())
 
 
-class UnsettledYard:
+class UnsettledYard(PlayedYard):
     """Believes in an attempt that is not on disk, until it is settled: the commit failed, and it is gone."""
 
     def __init__(self) -> None:
-        slot = Slot("1", "job", 0, Placement("here", Resources(1000)))
-        self.live = [LiveAttempt(AttemptId("job", 0, 1), slot, False)]
-        self.is_busy = True
-
-    def job(self, job_id: str) -> SubmittedJob:
-        return SubmittedJob(job_id, 1, a_job())
-
-    def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
-        return self.live
-
-    def nodes_of(self, cluster: str) -> Sequence[str]:
-        return ()
-
-    def node_of(self, attempt: AttemptId) -> str | None:
-        return "here" if any(item.attempt == attempt for item in self.live) else ""
-
-    def live_of(self, job_id: str) -> Sequence[LiveAttempt]:
-        return self.live
-
-    def held_jobs(self) -> Sequence[str]:
-        return ()
-
-    def count_error(self, what: str, sentence: str, error: Exception | None = None) -> None:
-        raise AssertionError(sentence)
-
-    def is_ended(self, job_id: str, task: int) -> bool:
-        return False
-
-    def facts(self, job_id: str) -> JobFacts:
-        return JobFacts(is_over=False)
-
-    def inherited_env(self, spec: JobSpec) -> Mapping[str, str]:
-        return spec.submitter.inherited_env
-
-    def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
-        return None
-
-    def gang_addresses(self, job_id: str) -> Sequence[str]:
-        return ()
+        super().__init__(job=a_job())
+        self.believe(
+            LiveAttempt(AttemptId("job", 0, 1), Slot("1", "job", 0, Placement("here", Resources(1000))), False)
+        )
 
     async def settled(self) -> None:
         await asyncio.sleep(0)
-        self.live = []
+        self.live.clear()
 
 
 class SocketTransport:

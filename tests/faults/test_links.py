@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from tests.faults.link_lab import LinkLab
-from tests.faults.live_yard import until
 from tests.hosts import Host, Hosts
 from tests.marks import long
+from tests.waiting import long_until, until
 
 from jobyard.model.events import AttemptsFinished, NodeLost, NodeWentAway
 from jobyard.model.job import State
@@ -72,7 +72,7 @@ def test_a_cut_shorter_than_the_lease_restarts_nothing(lab: LinkLab, hosts: Host
     assert lab.live.client.job(job).counts.running == 6
     waiting = lab.live.submit("--on", "gpu1", "-c", "0.1", "--", "true")
     gate.unlink()  # its tasks end while nobody can tell
-    until(lambda: lab.live.client.job(job).counts.succeeded == 4)
+    long_until(lambda: lab.live.client.job(job).counts.succeeded == 4)
     assert lab.live.client.job(waiting).state is State.PENDING
     hosts[0].restore()
     tasks = lab.succeed(job)
@@ -98,7 +98,7 @@ def test_after_the_lease_tasks_run_elsewhere_and_the_old_attempts_are_stopped(ha
     assert lab.running(hosts[0], "while [ -e") == 2, "it runs on: nobody could tell it"
     lab.live.yard("nodes", "drain", "gpu1")
     hosts[0].restore()
-    until(lambda: not lab.running(hosts[0], "while [ -e"))
+    long_until(lambda: not lab.running(hosts[0], "while [ -e"))
     assert lab.live.client.job(job).counts.running == 4, "the others have no room yet"
     gate.unlink()
     tasks = lab.succeed(job)
@@ -121,7 +121,7 @@ def test_after_a_reboot_what_ran_there_runs_again_as_the_next_attempt(lab: LinkL
     lab.all_run(job, 6)
     lost = {task.number for task in lab.tasks(job) if task.node == "gpu2"}
     hosts[1].reboot()
-    until(lambda: all(lab.starts()[number, 2] for number in lost))
+    long_until(lambda: all(lab.starts()[number, 2] for number in lost))
     gate.unlink()
     tasks = lab.succeed(job)
     assert {task.number: task.attempt for task in tasks} == {n: 2 if n in lost else 1 for n in range(6)}
@@ -192,8 +192,8 @@ def test_a_cancelled_task_stops_when_the_link_is_back(lab: LinkLab, hosts: Hosts
     lab.until_state("gpu1", NodeState.AWAY)
     lab.live.yard("cancel", "--force", job)
     hosts[0].restore()
-    until(lambda: lab.live.client.job(job).state is State.CANCELLED)
-    until(lambda: not lab.running(hosts[0], "while [ -e"))
+    long_until(lambda: lab.live.client.job(job).state is State.CANCELLED)
+    long_until(lambda: not lab.running(hosts[0], "while [ -e"))
 
 
 def test_a_slow_link_costs_round_trips_and_nothing_else(lab: LinkLab, hosts: Hosts) -> None:

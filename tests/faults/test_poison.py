@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 from tests.faults import poison_specs
-from tests.faults.live_yard import LiveYard, until
+from tests.faults.live_yard import LiveYard
+from tests.waiting import long_until
 
 from jobyard.errors import YardError
 from jobyard.model.job import Reason, State
@@ -165,7 +166,7 @@ def test_random_specs_by_every_entrance_hurt_nobody_else(live: LiveYard) -> None
         cancel_all(live, steady)
         has_ended_well(live, steady)
         assert (live.server_pid, live.agent_pid) == (server, agent)
-    until(lambda: not live.client.jobs(unfinished=True))
+    long_until(lambda: not live.client.jobs(unfinished=True))
     view = live.client.server()
     assert {each.what for each in view.troubles} <= {"launch", "message"}, view.troubles
     assert entrances.accepted
@@ -226,7 +227,7 @@ def test_a_damaged_row_is_told_and_accepted_by_the_command_line(live: LiveYard) 
     for held in live.client.jobs(unfinished=True):
         assert held.reason is Reason.HELD
         assert live.yard("cancel", held.id).returncode == 0
-    until(lambda: not live.client.jobs(unfinished=True))
+    long_until(lambda: not live.client.jobs(unfinished=True))
 
 
 @pytest.mark.parametrize("harm", ["a page", "all of it", "a newer form"])

@@ -14,8 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.faults.live_yard import LiveYard, until
+from tests.faults.live_yard import LiveYard
 from tests.marks import long
+from tests.waiting import long_until
 
 from jobyard.agent.system import processes
 from jobyard.agent_protocol import records
@@ -38,8 +39,8 @@ def ended(live: LiveYard, job: str) -> bool:
 
 def a_running_job(live: LiveYard, *flags: str) -> str:
     job = live.submit(*flags, "--", "bash", "-c", WAITS)
-    until((live.work / "began").exists)
-    until(lambda: live.client.job(job).state is State.RUNNING)
+    long_until((live.work / "began").exists)
+    long_until(lambda: live.client.job(job).state is State.RUNNING)
     return job
 
 
@@ -73,7 +74,7 @@ def test_a_task_that_ends_while_the_server_is_dead_is_reported_with_its_code_and
     job = a_running_job(live)
     live.kill(live.server_pid)
     (live.work / "go").touch()
-    until(lambda: ended(live, job))
+    long_until(lambda: ended(live, job))
     ended_with_5(live, job)
 
 
@@ -91,7 +92,7 @@ def test_a_task_that_ends_while_server_and_agent_are_dead_is_reported_with_its_c
     live.kill(view.agents[0].pid)
     live.kill(view.pid)
     (live.work / "go").touch()
-    until(lambda: ended(live, job))
+    long_until(lambda: ended(live, job))
     ended_with_5(live, job)
 
 
@@ -102,8 +103,8 @@ def test_the_agent_brings_a_dead_server_back_while_a_queue_is_left(live: LiveYar
     live.kill(live.server_pid)
     (live.work / "go").touch()
     queue = live.work / "queue"
-    until(lambda: queue.exists() and len(queue.read_text().split()) == 5)
-    until(lambda: live.server() is not None and live.client.job(waiting).state is State.SUCCEEDED)
+    long_until(lambda: queue.exists() and len(queue.read_text().split()) == 5)
+    long_until(lambda: live.server() is not None and live.client.job(waiting).state is State.SUCCEEDED)
     assert sorted(queue.read_text().split()) == ["0", "1", "2", "3", "4"]
 
 
@@ -113,8 +114,8 @@ def test_the_agent_brings_a_server_back_that_died_while_nothing_ran(live: LiveYa
     job = live.submit("-a", "0-2%1", "--", "bash", "-c", "sleep 0.5; echo $YARD_TASK >> queue")
     live.await_death_at("server-finishing")
     queue = live.work / "queue"
-    until(lambda: queue.exists() and len(queue.read_text().split()) == 3)
-    until(lambda: live.server() is not None and live.client.job(job).state is State.SUCCEEDED)
+    long_until(lambda: queue.exists() and len(queue.read_text().split()) == 3)
+    long_until(lambda: live.server() is not None and live.client.job(job).state is State.SUCCEEDED)
     assert queue.read_text().split() == ["0", "1", "2"]
 
 
@@ -129,7 +130,7 @@ def test_a_server_that_dies_between_its_commit_and_its_launch_launches_once(live
 
 def test_a_job_goes_on_when_the_cli_that_follows_it_is_killed(live: LiveYard) -> None:
     child = live.start("run", "-n", "followed", "--", "bash", "-c", WAITS)
-    until((live.work / "began").exists)
+    long_until((live.work / "began").exists)
     child.kill()
     assert child.wait() == -signal.SIGKILL
     (live.work / "go").touch()
@@ -138,7 +139,7 @@ def test_a_job_goes_on_when_the_cli_that_follows_it_is_killed(live: LiveYard) ->
 
 def test_a_cli_follows_a_job_over_the_death_of_the_server_and_exits_with_its_code(live: LiveYard) -> None:
     child = live.start("run", "--exit-code", "--", "bash", "-c", WAITS)
-    until((live.work / "began").exists)
+    long_until((live.work / "began").exists)
     live.kill(live.server_pid)
     (live.work / "go").touch()
     done = live.ended(child)
@@ -174,8 +175,8 @@ def test_a_cancel_whose_commit_kills_the_server_is_asked_again_and_holds(live: L
 def test_a_lane_that_is_killed_costs_one_status_and_its_siblings_go_on(live: LiveYard) -> None:
     line = "echo $YARD_TASK >> ran; [ $YARD_TASK != 0 ] || { touch began; until [ -e go ]; do sleep 0.02; done; }"
     job = live.submit("-c", "0.5", "-a", "0-5", "--", "bash", "-c", line)
-    until((live.work / "began").exists)
-    claim = until(lambda: (found := record_of(live, job)) and found.start and found.claim)
+    long_until((live.work / "began").exists)
+    claim = long_until(lambda: (found := record_of(live, job)) and found.start and found.claim)
     assert claim
     live.kill(claim.lane_pid)
     (live.work / "go").touch()
@@ -258,7 +259,7 @@ def test_a_server_that_is_told_to_leave_in_the_middle_of_work_forgets_and_repeat
     job = live.submit("-c", "0.5", "-a", "0-199", "--", "bash", "-c", line)
     ran = live.work / "ran"
     for least in (20, 80, 140):
-        until(lambda least=least: ran.exists() and len(ran.read_text().split()) > least)  # type: ignore[misc]
+        long_until(lambda least=least: ran.exists() and len(ran.read_text().split()) > least)  # type: ignore[misc]
         live.yard("server", "stop", "--force")
         assert live.yard("show", job).returncode == 0
     assert live.wait(job).state is State.SUCCEEDED
@@ -303,7 +304,7 @@ def test_a_full_disk_refuses_a_submit_with_one_sentence_and_leaves_no_half_job(l
         assert refused.stderr.count("\n") == 1, refused.stderr
         assert "disk" in refused.stderr
         filler.unlink()
-        until(lambda: live.yard("run", "-n", "later", "--", "bash", "-c", "echo later >> ran").returncode == 0)
+        long_until(lambda: live.yard("run", "-n", "later", "--", "bash", "-c", "echo later >> ran").returncode == 0)
         (live.work / "go").touch()
         ended_with_5(live, job)
         assert "refused" not in [view.name for view in live.client.jobs(all=True)]

@@ -13,7 +13,7 @@ import pytest
 from tests.engines import Engine, engine  # noqa: F401 - a fixture
 from tests.marks import long
 from tests.training.trainings import FINAL, TrainingYard
-from tests.yards import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).with_name("kubeprofiler_script.py")

@@ -17,7 +17,8 @@ import pytest
 from tests.hosts import Hosts
 from tests.marks import long
 from tests.originals.facts import ml_scheduler
-from tests.yards import Done, TemporaryYard, until
+from tests.waiting import until
+from tests.yards import Done, TemporaryYard
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.yards import TemporaryYard, until
+from tests.waiting import listens, until
+from tests.yards import TemporaryYard
 
 API = "/api/v1"
 SECONDS = 30.0
@@ -152,5 +153,4 @@ def team_server(served: TemporaryYard, *words: str) -> Iterator[TeamServer]:
 
 def _listens(team: TeamServer) -> bool:
     assert team.process.poll() is None, f"the server ended: {team.log}"
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", team.port)) == 0
+    return listens(team.port)

@@ -15,7 +15,8 @@ import pytest
 from tests.conftest import MakeYard
 from tests.security.conftest import MakeTeam
 from tests.security.servers import API, SECONDS
-from tests.yards import TemporaryYard, until
+from tests.waiting import until
+from tests.yards import TemporaryYard
 
 HALF_A_HEADER = b"GET /api/v1/jobs HTTP/1.1\r\nHost: yard\r\nX-Begun: "
 JSON = {"Content-Type": "application/json"}

@@ -9,7 +9,8 @@ import pytest
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
 from tests.conftest import MakeYard
 from tests.security.servers import TeamServer
-from tests.yards import TemporaryYard, until
+from tests.waiting import until
+from tests.yards import TemporaryYard
 
 EVIL = "evil\x1b[31mred\x1b]0;title\x07\x9b2J\u202egnol\u200b"
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from jobyard.agent.build import agent_zipapp
-from tests.yards import TemporaryYard, until
+from tests.waiting import until
+from tests.yards import TemporaryYard
 
 WELCOME = {"ev": "welcome", "protocol": 1, "pid": 7, "boot_id": "b", "cpu_millis": 4000, "memory_mib": 1000}
 FOREIGN = {"cpu_millis": 0, "memory_mib": 0, "device_mib": {}}

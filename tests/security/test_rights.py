@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.security.servers import Said, TeamServer, team_server
-from tests.yards import TemporaryYard, until
+from tests.waiting import until
+from tests.yards import TemporaryYard
 
 ADMINS_ALONE: list[tuple[str, str, Any]] = [
     ("GET", "tokens", None),

@@ -11,7 +11,8 @@ import pytest
 
 from tests.security.servers import TeamServer, team_server
 from tests.security.users import OsUser
-from tests.yards import TemporaryYard, until
+from tests.waiting import until
+from tests.yards import TemporaryYard
 
 USER, UID = "yard-tasks", 61234
 # A user database of this test's own, in a mount namespace of its own.

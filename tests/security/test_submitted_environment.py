@@ -9,7 +9,8 @@ from pathlib import Path
 
 from jobyard.server.checksums import row_checksum
 from tests.conftest import MakeYard
-from tests.yards import TemporaryYard, until
+from tests.waiting import until
+from tests.yards import TemporaryYard
 
 SHELL = {"SHELL_SECRET": "s3cret-of-the-shell", "YARD_TOKEN": "s3cret-token"}
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.security.servers import TeamServer, team_server
-from tests.yards import TemporaryYard, until
+from tests.waiting import until
+from tests.yards import TemporaryYard
 
 WRONG = "yard_" + "w" * 43
 JSON = {"Content-Type": "application/json"}

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.training.trainings import EPOCH_SECONDS, TrainingYard
-from tests.yards import until
+from tests.waiting import until
 
 
 @pytest.mark.long  # the test below reads a report as well

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.training.trainings import EPOCH_SECONDS, TrainingYard
-from tests.yards import until
+from tests.waiting import until
 
 EPOCHS = 30  # so many that it is not in its last one when a busy machine asks late
 

@@ -7,7 +7,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from tests.yards import ROOT, TemporaryYard, until
+from tests.waiting import until
+from tests.yards import ROOT, TemporaryYard
 
 EXAMPLES = ROOT / "examples/training"
 FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")

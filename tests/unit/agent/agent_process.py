@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE_SECONDS
+
 from jobyard.agent.system import processes
 from jobyard.agent_protocol import records
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
-PATIENCE_SECONDS = 60.0
 
 
 class Client:
@@ -227,11 +228,3 @@ def _mentions(pid: int, file: str, marker: bytes) -> bool:
 def _is_lane_of(pid: int, state: str) -> bool:
     """A lane has its agent's command line."""
     return _mentions(pid, "cmdline", state.encode() + b"\0")
-
-
-def until(condition: Callable[[], Any]) -> None:
-    """Wait for something that no event tells of."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.agent.agent_process import SOURCE, until
+from tests.unit.agent.agent_process import SOURCE
+from tests.waiting import until
 
 from jobyard.agent import build
 from jobyard.agent.system import processes

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.unit.agent.agent_process import AgentProcess, Client, until
+from tests.unit.agent.agent_process import AgentProcess, Client
+from tests.waiting import until
 
 from jobyard.agent.execution.alarm import Alarm
 from jobyard.agent.system import processes

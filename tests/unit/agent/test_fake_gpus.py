@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.agent.agent_process import SOURCE, AgentProcess, Client, until
+from tests.unit.agent.agent_process import SOURCE, AgentProcess, Client
 from tests.unit.agent.conftest import MakeAgent
+from tests.waiting import until
 
 from jobyard.agent.devices.fake_gpu import FakeGpus, parse_devices, parse_mib
 

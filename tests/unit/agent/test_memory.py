@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.agent.agent_process import AgentProcess, Client, until
+from tests.unit.agent.agent_process import AgentProcess, Client
 from tests.unit.agent.conftest import MakeAgent
+from tests.waiting import until
 
 from jobyard.agent.attempts import memory_watch
 from jobyard.agent.execution import memory_groups

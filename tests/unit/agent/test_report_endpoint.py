@@ -20,8 +20,9 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from tests.unit.agent.agent_process import PATIENCE_SECONDS, AgentProcess, Client, until
+from tests.unit.agent.agent_process import AgentProcess, Client
 from tests.unit.agent.conftest import MakeAgent
+from tests.waiting import PATIENCE_SECONDS, until
 
 from jobyard.agent.attempts.attempt import RUNNING, Attempt, Slot
 from jobyard.agent.attempts.outbox import Outbox

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.unit.agent.agent_process import AgentProcess, Client, until
+from tests.unit.agent.agent_process import AgentProcess, Client
+from tests.waiting import until
 
 from jobyard.agent.system import processes
 

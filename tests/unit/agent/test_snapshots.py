@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.agent.agent_process import AgentProcess, Client, until
+from tests.unit.agent.agent_process import AgentProcess, Client
 from tests.unit.agent.conftest import MakeAgent
 from tests.unit.agent.trees_of_files import archive_of, results
+from tests.waiting import until
 
 from jobyard.agent.files import snapshots
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.agent.agent_process import AgentProcess, Client, until
+from tests.unit.agent.agent_process import AgentProcess, Client
+from tests.waiting import until
 
 from jobyard.agent.attempts.attempt import Attempt, Slot
 from jobyard.agent.attempts.outbox import Outbox

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from tests.unit.agent.agent_process import AgentProcess, Client, until
+from tests.unit.agent.agent_process import AgentProcess, Client
+from tests.waiting import until
 
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 
-from tests.unit.agent.agent_process import AgentProcess, Client, until
+from tests.unit.agent.agent_process import AgentProcess, Client
+from tests.waiting import until
 
 from jobyard.agent.system import processes
 

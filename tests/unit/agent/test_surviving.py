@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.unit.agent.agent_process import AgentProcess, Client, until
+from tests.unit.agent.agent_process import AgentProcess, Client
 from tests.unit.agent.conftest import MakeAgent
+from tests.waiting import until
 
 from jobyard.agent.system import processes
 

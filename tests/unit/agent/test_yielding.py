@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.agent.agent_process import AgentProcess, Client, until
+from tests.unit.agent.agent_process import AgentProcess, Client
+from tests.waiting import until
 
 OBEYS = "echo ready; until [ -e $YARD_STOP_FILE ]; do sleep 0.01; done; "
 DEAF = "echo ready; while :; do sleep 0.05; done"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.unit.client.standin import Said, StandIn, standing_in
+from tests.unit.client.stand_in import Said, StandIn, standing_in
 from tests.unit.client.views import a_server_view
 
 from jobyard import settings
@@ -53,11 +53,11 @@ def no_real_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def standin(home: Path) -> Iterator[StandIn]:
-    with standing_in(settings.socket_path(home / "yard")) as standin:
-        standin.on("GET /server", Said(data=a_server_view()))
-        standin.on("GET /clusters", Said(data=()))
-        yield standin
+def stand_in(home: Path) -> Iterator[StandIn]:
+    with standing_in(settings.socket_path(home / "yard")) as stand_in:
+        stand_in.on("GET /server", Said(data=a_server_view()))
+        stand_in.on("GET /clusters", Said(data=()))
+        yield stand_in
 
 
 @pytest.fixture

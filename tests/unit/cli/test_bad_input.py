@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.cli.conftest import Yard
-from tests.unit.client.standin import Said, StandIn, problem
+from tests.unit.client.stand_in import Said, StandIn, problem
 
 from jobyard.cli.commands import ls
 
@@ -50,15 +50,15 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(yard: Yard, words: list[str
 
 
 @pytest.mark.parametrize("verb", ["cancel", "show", "wait", "logs", "why", "retry"])
-def test_an_empty_word_for_a_job_is_one_sentence_before_any_request(yard: Yard, standin: StandIn, verb: str) -> None:
+def test_an_empty_word_for_a_job_is_one_sentence_before_any_request(yard: Yard, stand_in: StandIn, verb: str) -> None:
     result = yard(verb, "")
     assert (result.code, result.out) == (2, "")
     assert result.err == "yard: the name of the job is empty; `yard ls -a` lists them\n"
-    assert {asked.path for asked in standin.asked} <= {"/server"}
+    assert {asked.path for asked in stand_in.asked} <= {"/server"}
 
 
 @pytest.mark.parametrize("selector", ["1/tasks", "../nodes", "..", "."])
-def test_a_word_that_would_be_another_path_names_no_job(yard: Yard, standin: StandIn, selector: str) -> None:
+def test_a_word_that_would_be_another_path_names_no_job(yard: Yard, stand_in: StandIn, selector: str) -> None:
     result = yard("show", selector)
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert f"no job {selector!r} can be asked for by that name" in result.err
@@ -91,8 +91,8 @@ def test_a_file_in_the_place_of_a_verb_is_recognised(yard: Yard) -> None:
     assert "yard run jobs.txt" in yard("jobs.txt").err
 
 
-def test_an_error_of_the_server_is_one_sentence(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs/nojob", problem(404, "not_found", "no job 'nojob';\nsee `yard ls`"))
+def test_an_error_of_the_server_is_one_sentence(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/nojob", problem(404, "not_found", "no job 'nojob';\nsee `yard ls`"))
     result = yard("show", "nojob")
     assert result.code == 2
     assert result.err == "yard: no job 'nojob'; see `yard ls`\n"
@@ -107,13 +107,13 @@ def test_a_yard_that_is_not_there_is_exit_code_3(yard: Yard, monkeypatch: pytest
 
 
 def test_a_bug_is_one_sentence_and_a_report(
-    yard: Yard, home: Path, standin: StandIn, monkeypatch: pytest.MonkeyPatch
+    yard: Yard, home: Path, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def explode(*_: object) -> None:
         raise ZeroDivisionError("secret details")
 
     monkeypatch.setattr(ls, "print_json", explode)
-    standin.on("GET /jobs", Said(data=()))
+    stand_in.on("GET /jobs", Said(data=()))
     result = yard("ls", "-o", "json")
     assert result.code == 1
     assert "ZeroDivisionError" in result.err

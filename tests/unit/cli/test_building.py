@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from tests.builders import with_words
 from tests.unit.cli.conftest import Yard
-from tests.unit.client.standin import Asked, Said, StandIn, problem
+from tests.unit.client.stand_in import Asked, Said, StandIn, problem
 from tests.unit.client.views import a_job_view
 
 from jobyard.cli import building
@@ -66,7 +66,7 @@ def planned() -> list[JobSpec]:
 
 
 @pytest.fixture
-def submitted(standin: StandIn, planned: list[JobSpec]) -> list[JobSpec]:
+def submitted(stand_in: StandIn, planned: list[JobSpec]) -> list[JobSpec]:
     jobs: list[JobSpec] = []
 
     def take(asked: Asked) -> Said:
@@ -77,8 +77,8 @@ def submitted(standin: StandIn, planned: list[JobSpec]) -> list[JobSpec]:
         jobs.append(spec)
         return Said(status=201, data=a_job_view())
 
-    standin.on("POST /jobs", take)
-    standin.on("GET /clusters", Said(data=(ClusterView("kubernetes"), ClusterView("lab"))))
+    stand_in.on("POST /jobs", take)
+    stand_in.on("GET /clusters", Said(data=(ClusterView("kubernetes"), ClusterView("lab"))))
     return jobs
 
 
@@ -133,7 +133,7 @@ def test_a_manifests_registry_and_then_its_images_go_before_the_environment(
 
 
 @pytest.fixture
-def places(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> list[NamespaceAccess]:
+def places(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> list[NamespaceAccess]:
     """Where kaniko was to build, of a yard with two clusters."""
     found: list[NamespaceAccess] = []
 
@@ -143,7 +143,7 @@ def places(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> list[NamespaceA
         yield object()
 
     monkeypatch.setattr(building, "pods_module", lambda _: SimpleNamespace(reached_cluster=reached_cluster))
-    standin.on("GET /clusters", Said(data=(ClusterView("first"), ClusterView("lab", namespace="ml"))))
+    stand_in.on("GET /clusters", Said(data=(ClusterView("first"), ClusterView("lab", namespace="ml"))))
     return found
 
 
@@ -276,11 +276,11 @@ def test_without_being_asked_and_without_a_registry_a_manifests_image_is_taken_a
 
 
 def test_the_image_of_an_earlier_job_is_used_where_the_manifest_skips_the_build(
-    yard: Yard, standin: StandIn, built: list[BuildOptions], submitted: list[JobSpec]
+    yard: Yard, stand_in: StandIn, built: list[BuildOptions], submitted: list[JobSpec]
 ) -> None:
     skipping = "  skipBuild: {enabled: true, experimentID: j9}\n"
     Path("job.yaml").write_text(MANIFEST.replace("  target", f"{skipping}  target"))
-    standin.on(
+    stand_in.on(
         "GET /jobs/j9", Said(data=a_job_view(image="lab/demo@sha256:00")), problem(404, "not_found", "no job j9")
     )
     words = ["submit", "-d", "--build", "--registry", "lab", "--on", "kubernetes", "job.yaml"]
@@ -326,9 +326,9 @@ def test_the_yard_is_asked_about_the_job_before_its_image_is_built(
 
 
 def test_a_job_that_the_yard_would_refuse_is_not_built(
-    yard: Yard, standin: StandIn, built: list[BuildOptions], submitted: list[JobSpec]
+    yard: Yard, stand_in: StandIn, built: list[BuildOptions], submitted: list[JobSpec]
 ) -> None:
-    standin.on("POST /jobs", problem(400, "bad_request", "job 'true' can never run: no node has 64 GPUs"))
+    stand_in.on("POST /jobs", problem(400, "bad_request", "job 'true' can never run: no node has 64 GPUs"))
     result = yard("submit", "--build", "--registry", "lab", "--gpus", "64", "--", "true")
     assert (result.code, result.err) == (2, "yard: job 'true' can never run: no node has 64 GPUs\n")
     assert built == []
@@ -336,14 +336,14 @@ def test_a_job_that_the_yard_would_refuse_is_not_built(
 
 def test_without_a_kubeconfig_nothing_is_built(
     yard: Yard,
-    standin: StandIn,
+    stand_in: StandIn,
     built: list[BuildOptions],
     submitted: list[JobSpec],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    standin.on("GET /clusters", Said(data=()))
-    standin.on("GET /nodes", Said(data=()))
+    stand_in.on("GET /clusters", Said(data=()))
+    stand_in.on("GET /nodes", Said(data=()))
     result = yard("submit", "--build", "--registry", "lab", "--", "true")
     assert result.code == 2
     assert "no kubeconfig" in result.err
@@ -351,19 +351,19 @@ def test_without_a_kubeconfig_nothing_is_built(
 
 
 def test_a_webhook_may_refuse_an_image_that_is_not_there_yet(
-    yard: Yard, standin: StandIn, built: list[BuildOptions], submitted: list[JobSpec]
+    yard: Yard, stand_in: StandIn, built: list[BuildOptions], submitted: list[JobSpec]
 ) -> None:
     said = 'cluster lab refuses the Job: admission webhook "verify" denied the request: no such image'
-    standin.on("POST /jobs", problem(400, "bad_request", said), Said(status=201, data=a_job_view()))
+    stand_in.on("POST /jobs", problem(400, "bad_request", said), Said(status=201, data=a_job_view()))
     result = yard("submit", "-d", "--build", "--registry", "lab", "--on", "lab", "--", "true")
     assert result.code == 0, result.err
     assert f"warning: {said}; it is built nevertheless" in result.err
     assert len(built) == 1
 
 
-def test_show_says_what_an_image_was_built_from(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs/j1", Said(data=a_job_view(image="lab/demo@sha256:00", git=GIT)))
-    standin.on("GET /jobs/j1/diff", Said(data=b"caf\xe9"))
+def test_show_says_what_an_image_was_built_from(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(image="lab/demo@sha256:00", git=GIT)))
+    stand_in.on("GET /jobs/j1/diff", Said(data=b"caf\xe9"))
     shown = yard("show", "j1").out
     assert "3f3f3f3f3f3f on main, with changes" in shown
     assert "git@lab:x.git" in shown

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-from jobyard.cli.feed import WAITING_MOST, Feed, StreamEnded
+from tests.waiting import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60.0
+from jobyard.cli.feed import WAITING_MOST, Feed, StreamEnded
 
 
 def test_a_source_waits_while_nobody_takes_its_items() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.unit.cli.conftest import Yard
-from tests.unit.client.standin import Asked, Said, StandIn, problem
+from tests.unit.client.stand_in import Asked, Said, StandIn, problem
 from tests.unit.client.views import a_failure, a_job_view
 
 from jobyard.cli.feed import Feed
@@ -25,28 +25,28 @@ def a_chunk(data: str, stream: str = "out", *, final: bool = False) -> LogChunk:
     return LogChunk("0", 1, stream, data, final)
 
 
-def offer(standin: StandIn, ended: JobView, *chunks: LogChunk, submitted: JobView = PENDING) -> None:
+def offer(stand_in: StandIn, ended: JobView, *chunks: LogChunk, submitted: JobView = PENDING) -> None:
     """A job that is submitted, writes, and ends so."""
-    standin.on("POST /jobs", Said(201, submitted))
-    standin.on("GET /jobs/j1/watch", Said(events=[("job", "1", submitted), ("job", "2", ended)]))
+    stand_in.on("POST /jobs", Said(201, submitted))
+    stand_in.on("GET /jobs/j1/watch", Said(events=[("job", "1", submitted), ("job", "2", ended)]))
     events = [("log", str(i), chunk) for i, chunk in enumerate((*chunks, a_chunk("", final=True)))]
-    standin.on("GET /jobs/j1/logs", Said(events=events))
+    stand_in.on("GET /jobs/j1/logs", Said(events=events))
 
 
-def test_a_single_task_looks_as_if_it_ran_here(yard: Yard, standin: StandIn) -> None:
-    offer(standin, DONE, a_chunk("loss 0.1\n"), a_chunk("warning\n", "err"))
+def test_a_single_task_looks_as_if_it_ran_here(yard: Yard, stand_in: StandIn) -> None:
+    offer(stand_in, DONE, a_chunk("loss 0.1\n"), a_chunk("warning\n", "err"))
     result = yard("run", "--", "python", "train.py")
     assert result.code == 0
     assert result.out == "loss 0.1\n"
     assert "warning\n" in result.err
     assert "job j1 (train) succeeded after 2.5s" in result.err
-    assert standin.calls("GET /jobs/j1/logs")[0].query == {"follow": "true"}
+    assert stand_in.calls("GET /jobs/j1/logs")[0].query == {"follow": "true"}
 
 
 def test_bytes_that_are_no_text_arrive_as_they_were(
-    standin: StandIn, capsysbinary: pytest.CaptureFixture[bytes]
+    stand_in: StandIn, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    offer(standin, DONE, a_chunk("\udcff\n"))
+    offer(stand_in, DONE, a_chunk("\udcff\n"))
     run(["run", "--", "true"])
     assert capsysbinary.readouterr().out == b"\xff\n"
 
@@ -64,16 +64,16 @@ def test_bytes_that_are_no_text_arrive_as_they_were(
     ],
 )
 def test_the_exit_code_says_how_it_ended(
-    yard: Yard, standin: StandIn, ended: JobView, flags: list[str], code: int
+    yard: Yard, stand_in: StandIn, ended: JobView, flags: list[str], code: int
 ) -> None:
-    offer(standin, ended)
+    offer(stand_in, ended)
     assert yard("run", *flags, "--", "true").code == code
 
 
-def test_many_tasks_are_summed_up_with_the_first_failure(yard: Yard, standin: StandIn) -> None:
+def test_many_tasks_are_summed_up_with_the_first_failure(yard: Yard, stand_in: StandIn) -> None:
     counts = Counts(total=100, succeeded=97, failed=3)
     ended = a_job_view(State.FAILED, counts=counts, first_failure=a_failure())
-    offer(standin, ended, submitted=a_job_view(State.PENDING, counts=Counts(total=100, pending=100)))
+    offer(stand_in, ended, submitted=a_job_view(State.PENDING, counts=Counts(total=100, pending=100)))
     result = yard("run", "-a", "0-99", "--", "true")
     assert result.code == 1
     assert result.out == ""
@@ -81,11 +81,11 @@ def test_many_tasks_are_summed_up_with_the_first_failure(yard: Yard, standin: St
     assert "first failure: task 7 on here, exit code 3" in result.err
     assert "    ValueError: no such file" in result.err
     assert "yard logs j1 --task 7" in result.err
-    assert standin.calls("GET /jobs/j1/logs") == []
+    assert stand_in.calls("GET /jobs/j1/logs") == []
 
 
-def test_json_is_one_object_at_the_end_and_output_goes_to_stderr(yard: Yard, standin: StandIn) -> None:
-    offer(standin, FAILED, a_chunk("loss\n"))
+def test_json_is_one_object_at_the_end_and_output_goes_to_stderr(yard: Yard, stand_in: StandIn) -> None:
+    offer(stand_in, FAILED, a_chunk("loss\n"))
     result = yard("run", "-o", "json", "--", "true")
     data = json.loads(result.out)
     assert data["id"] == "j1"
@@ -93,24 +93,26 @@ def test_json_is_one_object_at_the_end_and_output_goes_to_stderr(yard: Yard, sta
     assert "loss\n" in result.err
 
 
-def test_quiet_prints_only_the_id(yard: Yard, standin: StandIn) -> None:
-    offer(standin, FAILED, a_chunk("loss\n"))
+def test_quiet_prints_only_the_id(yard: Yard, stand_in: StandIn) -> None:
+    offer(stand_in, FAILED, a_chunk("loss\n"))
     result = yard("run", "-q", "--", "true")
     assert (result.code, result.out, result.err) == (1, "j1\n", "")
 
 
 @pytest.mark.parametrize("words", [["submit"], ["run", "-d"]])
-def test_a_detached_submit_prints_the_id_and_returns(yard: Yard, standin: StandIn, words: list[str]) -> None:
-    standin.on("POST /jobs", Said(201, a_job_view(State.PENDING, notes=("runs as plain processes",))))
+def test_a_detached_submit_prints_the_id_and_returns(yard: Yard, stand_in: StandIn, words: list[str]) -> None:
+    stand_in.on("POST /jobs", Said(201, a_job_view(State.PENDING, notes=("runs as plain processes",))))
     result = yard(*words, "--", "true")
     assert (result.code, result.out) == (0, "j1\n")
     assert "note: runs as plain processes" in result.err
 
 
-def test_the_death_of_the_server_does_not_end_the_run(yard: Yard, standin: StandIn) -> None:
-    offer(standin, DONE)
-    standin.on("GET /jobs/j1/watch", Said(events=[("job", "1", PENDING)], dies=True), Said(events=[("job", "2", DONE)]))
-    standin.on(
+def test_the_death_of_the_server_does_not_end_the_run(yard: Yard, stand_in: StandIn) -> None:
+    offer(stand_in, DONE)
+    stand_in.on(
+        "GET /jobs/j1/watch", Said(events=[("job", "1", PENDING)], dies=True), Said(events=[("job", "2", DONE)])
+    )
+    stand_in.on(
         "GET /jobs/j1/logs",
         Said(events=[("log", "1", a_chunk("one\n"))], dies=True),
         Said(events=[("log", "2", a_chunk("two\n", final=True))]),
@@ -123,17 +125,17 @@ class Interrupted:
     """A job of which this process gets a signal while it runs, and which ends when it is cancelled."""
 
     def __init__(
-        self, standin: StandIn, number: int, *, ends_on_cancel: bool = True, while_it_runs: bool = True
+        self, stand_in: StandIn, number: int, *, ends_on_cancel: bool = True, while_it_runs: bool = True
     ) -> None:
         self.cancels: list[dict[str, Any]] = []
         self._cancelled = threading.Event()
         self._number = number
         self._ends_on_cancel = ends_on_cancel
         self._while_it_runs = while_it_runs
-        offer(standin, DONE)
-        standin.on("GET /jobs/j1/logs", Said(events=[]))
-        standin.on("GET /jobs/j1/watch", lambda asked: Said(events=self._events()))
-        standin.on("POST /jobs/j1/cancel", self._cancel)
+        offer(stand_in, DONE)
+        stand_in.on("GET /jobs/j1/logs", Said(events=[]))
+        stand_in.on("GET /jobs/j1/watch", lambda asked: Said(events=self._events()))
+        stand_in.on("POST /jobs/j1/cancel", self._cancel)
 
     def _events(self) -> Iterator[tuple[str, str, JobView]]:
         yield "job", "1", a_job_view(State.RUNNING)
@@ -151,85 +153,85 @@ class Interrupted:
         return Said(data=a_job_view(State.STOPPING))
 
 
-def test_ctrl_c_cancels_the_job_and_waits_for_its_end(yard: Yard, standin: StandIn) -> None:
-    job = Interrupted(standin, signal.SIGINT)
+def test_ctrl_c_cancels_the_job_and_waits_for_its_end(yard: Yard, stand_in: StandIn) -> None:
+    job = Interrupted(stand_in, signal.SIGINT)
     result = yard("run", "--", "sleep", "99")
     assert result.code == 130
     assert [cancel.get("force", False) for cancel in job.cancels] == [False]
     assert "job j1 (train) cancelled" in result.err
 
 
-def test_a_second_ctrl_c_kills_the_job(yard: Yard, standin: StandIn) -> None:
-    job = Interrupted(standin, signal.SIGINT, ends_on_cancel=False)
+def test_a_second_ctrl_c_kills_the_job(yard: Yard, stand_in: StandIn) -> None:
+    job = Interrupted(stand_in, signal.SIGINT, ends_on_cancel=False)
     assert yard("run", "--", "sleep", "99").code == 130
     assert [cancel.get("force", False) for cancel in job.cancels] == [False, True]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_hang_up_leaves_the_job_running(yard: Yard, standin: StandIn, number: signal.Signals) -> None:
-    job = Interrupted(standin, number)
+def test_a_hang_up_leaves_the_job_running(yard: Yard, stand_in: StandIn, number: signal.Signals) -> None:
+    job = Interrupted(stand_in, number)
     result = yard("run", "--", "sleep", "99")
     assert result.code == 128 + number
     assert job.cancels == []
     assert "goes on: yard logs -f j1" in result.err
 
 
-def test_a_ctrl_c_during_the_submit_cancels_what_was_submitted(yard: Yard, standin: StandIn) -> None:
-    job = Interrupted(standin, signal.SIGINT, while_it_runs=False)
+def test_a_ctrl_c_during_the_submit_cancels_what_was_submitted(yard: Yard, stand_in: StandIn) -> None:
+    job = Interrupted(stand_in, signal.SIGINT, while_it_runs=False)
 
     def submit(asked: Asked) -> Said:
         os.kill(os.getpid(), signal.SIGINT)
         return Said(201, PENDING)
 
-    standin.on("POST /jobs", submit)
+    stand_in.on("POST /jobs", submit)
     assert yard("run", "--", "true").code == 130
     assert len(job.cancels) == 1
 
 
-def test_signals_are_as_before_afterwards(yard: Yard, standin: StandIn) -> None:
+def test_signals_are_as_before_afterwards(yard: Yard, stand_in: StandIn) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
-    offer(standin, DONE)
+    offer(stand_in, DONE)
     yard("run", "--", "true")
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
 
 
 def test_the_shells_variables_go_to_a_local_server_and_never_to_another(
-    yard: Yard, standin: StandIn, monkeypatch: pytest.MonkeyPatch
+    yard: Yard, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_SECRET", "s3cret")
-    standin.on("POST /jobs", Said(201, PENDING))
+    stand_in.on("POST /jobs", Said(201, PENDING))
     yard("submit", "--", "true")
-    assert standin.calls("POST /jobs")[-1].body["spec"]["submitter"]["inherited_env"]["MY_SECRET"] == "s3cret"
-    monkeypatch.setenv("YARD_URL", f"unix:{standin.socket_path}")
+    assert stand_in.calls("POST /jobs")[-1].body["spec"]["submitter"]["inherited_env"]["MY_SECRET"] == "s3cret"
+    monkeypatch.setenv("YARD_URL", f"unix:{stand_in.socket_path}")
     yard("submit", "--", "true")
-    assert standin.calls("POST /jobs")[-1].body["spec"]["submitter"]["inherited_env"]["MY_SECRET"] == "s3cret"
+    assert stand_in.calls("POST /jobs")[-1].body["spec"]["submitter"]["inherited_env"]["MY_SECRET"] == "s3cret"
     monkeypatch.setattr("jobyard.client.address.Address.is_local", False)
     yard("submit", "-e", "MY_SECRET", "--", "true")
-    spec = standin.calls("POST /jobs")[-1].body["spec"]
+    spec = stand_in.calls("POST /jobs")[-1].body["spec"]
     assert "inherited_env" not in spec["submitter"]
     assert spec["env"] == {"MY_SECRET": "s3cret"}
 
 
-def test_flags_before_and_after_the_file_mean_the_same(yard: Yard, standin: StandIn) -> None:
-    standin.on("POST /jobs", Said(201, PENDING))
+def test_flags_before_and_after_the_file_mean_the_same(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("POST /jobs", Said(201, PENDING))
     with open("jobs.txt", "w") as file:
         file.write("echo a\necho b\n")
     yard("submit", "-n", "x", "jobs.txt", "--cpus", "2", "-p", "5")
-    spec = standin.calls("POST /jobs")[-1].body["spec"]
+    spec = stand_in.calls("POST /jobs")[-1].body["spec"]
     assert (spec["name"], spec["policy"]["priority"]) == ("x", 5)
     assert spec["groups"][0]["resources"]["cpu_millis"] == 2000
 
 
-def test_words_after_the_dashes_belong_to_the_command(yard: Yard, standin: StandIn) -> None:
-    standin.on("POST /jobs", Said(201, PENDING))
+def test_words_after_the_dashes_belong_to_the_command(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("POST /jobs", Said(201, PENDING))
     yard("submit", "-n", "x", "--", "ls", "-n", "--", "y", "--help")
-    spec = standin.calls("POST /jobs")[-1].body["spec"]
+    spec = stand_in.calls("POST /jobs")[-1].body["spec"]
     assert spec["name"] == "x"
     assert spec["groups"][0]["command"]["argv"] == ["ls", "-n", "--", "y", "--help"]
 
 
-def test_a_refused_submit_says_why(yard: Yard, standin: StandIn) -> None:
-    standin.on("POST /jobs", problem(400, "bad_request", "no node has 99 GPUs; the largest, here, has 0"))
+def test_a_refused_submit_says_why(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("POST /jobs", problem(400, "bad_request", "no node has 99 GPUs; the largest, here, has 0"))
     result = yard("run", "-G", "99", "--", "true")
     assert (result.code, result.err) == (2, "yard: no node has 99 GPUs; the largest, here, has 0\n")
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.cli.conftest import Yard
-from tests.unit.client.standin import Said, StandIn, problem
+from tests.unit.client.stand_in import Said, StandIn, problem
 from tests.unit.client.views import a_failure, a_job_view, a_server_view
 
 import jobyard.cli
@@ -88,23 +88,23 @@ def assert_harmless(text: str) -> None:
 
 
 @pytest.fixture
-def evil(standin: StandIn) -> StandIn:
+def evil(stand_in: StandIn) -> StandIn:
     job = an_evil_job()
-    standin.on("GET /jobs", Said(data=(job,)))
-    standin.on("GET /jobs/j1", Said(data=job))
-    standin.on("GET /jobs/j2", Said(data=an_evil_job(State.FAILED)))
-    standin.on("GET /jobs/j1/tasks", Said(data=(A_TASK,)))
-    standin.on("GET /jobs/j1/why", Said(data=WhyView("j1", State.PENDING, Reason.HELD, (EVIL,))))
+    stand_in.on("GET /jobs", Said(data=(job,)))
+    stand_in.on("GET /jobs/j1", Said(data=job))
+    stand_in.on("GET /jobs/j2", Said(data=an_evil_job(State.FAILED)))
+    stand_in.on("GET /jobs/j1/tasks", Said(data=(A_TASK,)))
+    stand_in.on("GET /jobs/j1/why", Said(data=WhyView("j1", State.PENDING, Reason.HELD, (EVIL,))))
     for verb in ("cancel", "retry", "scale", "yield"):
-        standin.on(f"POST /jobs/j1/{verb}", Said(data=job))
-    standin.on("GET /nodes", Said(data=(A_NODE,)))
-    standin.on("POST /nodes/n1/drain", Said(data=A_NODE))
-    standin.on("GET /clusters", Said(data=(ClusterView(EVIL, problem=EVIL, namespace=EVIL, server=EVIL),)))
+        stand_in.on(f"POST /jobs/j1/{verb}", Said(data=job))
+    stand_in.on("GET /nodes", Said(data=(A_NODE,)))
+    stand_in.on("POST /nodes/n1/drain", Said(data=A_NODE))
+    stand_in.on("GET /clusters", Said(data=(ClusterView(EVIL, problem=EVIL, namespace=EVIL, server=EVIL),)))
     agents = (AgentView(node=EVIL, pid=1, build="1", connected=False),)
-    standin.on("GET /server", Said(data=a_server_view(yard=EVIL, database=EVIL, agents=agents)))
-    standin.on("GET /tokens", Said(data=()))
-    standin.on("GET /jobs/gone", problem(404, "not_found", f"no job {EVIL}"))
-    return standin
+    stand_in.on("GET /server", Said(data=a_server_view(yard=EVIL, database=EVIL, agents=agents)))
+    stand_in.on("GET /tokens", Said(data=()))
+    stand_in.on("GET /jobs/gone", problem(404, "not_found", f"no job {EVIL}"))
+    return stand_in
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.conftest import Yard
 from tests.unit.cli.test_verbs import NODE
-from tests.unit.client.standin import Asked, Said, StandIn, problem
+from tests.unit.client.stand_in import Asked, Said, StandIn, problem
 from tests.unit.client.views import a_job_view
 
 from jobyard.model.job import State
@@ -29,8 +29,8 @@ def added(asked: Asked) -> Said:
     return Said(201, replace(REMOTE, id=config["id"], host=config["host"]))
 
 
-def test_nodes_without_a_verb_are_listed_with_gpus_load_labels_and_host(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /nodes", Said(data=(NODE, REMOTE)))
+def test_nodes_without_a_verb_are_listed_with_gpus_load_labels_and_host(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /nodes", Said(data=(NODE, REMOTE)))
     shown = yard("nodes").out
     assert shown == yard("nodes", "ls").out
     for piece in ("gpu1", "UP", "ssh", "1.50", "a100,lab", "gpu1.lab", "H100 (fake)", "1.5 GiB", "37 %", "512 MiB"):
@@ -39,23 +39,23 @@ def test_nodes_without_a_verb_are_listed_with_gpus_load_labels_and_host(yard: Ya
     assert json.loads(yard("nodes", "ls", "-o", "json").out)[1]["labels"] == ["a100", "lab"]
 
 
-def test_a_node_without_a_link_is_listed_with_its_problem(yard: Yard, standin: StandIn) -> None:
+def test_a_node_without_a_link_is_listed_with_its_problem(yard: Yard, stand_in: StandIn) -> None:
     away = replace(REMOTE, state=NodeState.AWAY, problem="node gpu1: it does not answer (timed out)")
-    standin.on("GET /nodes", Said(data=(away,)))
+    stand_in.on("GET /nodes", Said(data=(away,)))
     shown = yard("nodes").out
     assert "AWAY" in shown
     assert "node gpu1: it does not answer (timed out)\n" in shown
 
 
-def test_add_sends_how_each_machine_is_reached(yard: Yard, standin: StandIn) -> None:
-    standin.on("POST /nodes", added)
+def test_add_sends_how_each_machine_is_reached(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("POST /nodes", added)
     result = yard("nodes", "add", "gpu1", "ben@gpu3.lab:2222", "--label", "a100", "--label", "lab")
     assert result.code == 0
     assert result.out.splitlines() == [
         "gpu1 added: 4 cpus, 16 GiB memory, 1 GPU",
         "gpu3 added: 4 cpus, 16 GiB memory, 1 GPU",
     ]
-    configs = {asked.body["config"]["id"]: asked.body["config"] for asked in standin.calls("POST /nodes")}
+    configs = {asked.body["config"]["id"]: asked.body["config"] for asked in stand_in.calls("POST /nodes")}
     assert configs["gpu1"] == {"id": "gpu1", "host": "gpu1", "labels": ["a100", "lab"]}
     assert configs["gpu3"]["user"] == "ben"
     assert configs["gpu3"]["port"] == 2222
@@ -71,10 +71,10 @@ def test_add_sends_how_each_machine_is_reached(yard: Yard, standin: StandIn) -> 
     ],
 )
 def test_those_that_fail_get_a_sentence_while_the_others_are_added(
-    yard: Yard, standin: StandIn, targets: list[str], code: int, added_count: int
+    yard: Yard, stand_in: StandIn, targets: list[str], code: int, added_count: int
 ) -> None:
     Path("bad.yaml").write_text("username: ben\nhost: x\n")
-    standin.on("POST /nodes", added)
+    stand_in.on("POST /nodes", added)
     result = yard("nodes", "add", *targets, "-o", "json")
     assert result.code == code
     if added_count:
@@ -85,8 +85,8 @@ def test_those_that_fail_get_a_sentence_while_the_others_are_added(
         assert "bad.yaml: line 2: unknown key 'host'" in result.err
 
 
-def test_two_machines_cannot_have_one_name(yard: Yard, standin: StandIn) -> None:
-    standin.on("POST /nodes", added)
+def test_two_machines_cannot_have_one_name(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("POST /nodes", added)
     result = yard("nodes", "add", "ben@gpu1.a", "ben@gpu1.b")
     assert result.code == 1
     assert "ben@gpu1.b: it would be called gpu1, as ben@gpu1.a is" in result.err
@@ -94,34 +94,34 @@ def test_two_machines_cannot_have_one_name(yard: Yard, standin: StandIn) -> None
     assert yard("nodes", "add", "gpu1", "--label", "a,b").code == 2
 
 
-def test_force_adds_a_machine_that_does_not_answer(yard: Yard, standin: StandIn) -> None:
-    standin.on("POST /nodes", Said(201, replace(REMOTE, state=NodeState.DOWN)))
+def test_force_adds_a_machine_that_does_not_answer(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("POST /nodes", Said(201, replace(REMOTE, state=NodeState.DOWN)))
     assert "gpu1 added: it does not answer yet" in yard("nodes", "add", "gpu1", "--force").out
-    assert standin.calls("POST /nodes")[0].body["force"] is True
+    assert stand_in.calls("POST /nodes")[0].body["force"] is True
 
 
-def test_drain_resume_probe_and_rm_name_their_nodes(yard: Yard, standin: StandIn) -> None:
-    standin.on("POST /nodes/gpu1/drain", Said(data=replace(REMOTE, state=NodeState.DRAINING)))
-    standin.on("POST /nodes/gpu1/resume", Said(data=REMOTE))
-    standin.on("POST /nodes/gpu1/probe", Said(data=REMOTE))
-    standin.on("DELETE /nodes/gpu1", Said(data={"removed": "gpu1"}))
+def test_drain_resume_probe_and_rm_name_their_nodes(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("POST /nodes/gpu1/drain", Said(data=replace(REMOTE, state=NodeState.DRAINING)))
+    stand_in.on("POST /nodes/gpu1/resume", Said(data=REMOTE))
+    stand_in.on("POST /nodes/gpu1/probe", Said(data=REMOTE))
+    stand_in.on("DELETE /nodes/gpu1", Said(data={"removed": "gpu1"}))
     assert yard("nodes", "drain", "gpu1").out == "gpu1 is draining: 1 task still runs there\n"
     assert yard("nodes", "resume", "gpu1").out == "gpu1 is UP\n"
     assert "gpu1.lab" in yard("nodes", "probe", "gpu1").out
     assert yard("nodes", "rm", "gpu1", "--force").out == "gpu1 removed\n"
-    assert standin.calls("DELETE /nodes/gpu1")[0].query == {"force": "true"}
+    assert stand_in.calls("DELETE /nodes/gpu1")[0].query == {"force": "true"}
     assert json.loads(yard("nodes", "rm", "gpu1", "-o", "json").out) == {"removed": ["gpu1"]}
 
 
-def test_probe_without_a_name_asks_every_node(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /nodes", Said(data=(NODE, REMOTE)))
-    standin.on("POST /nodes/here/probe", Said(data=NODE))
-    standin.on("POST /nodes/gpu1/probe", Said(data=REMOTE))
+def test_probe_without_a_name_asks_every_node(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /nodes", Said(data=(NODE, REMOTE)))
+    stand_in.on("POST /nodes/here/probe", Said(data=NODE))
+    stand_in.on("POST /nodes/gpu1/probe", Said(data=REMOTE))
     assert len(json.loads(yard("nodes", "probe", "-o", "json").out)) == 2
 
 
-def test_rm_is_refused_in_the_servers_words(yard: Yard, standin: StandIn) -> None:
-    standin.on("DELETE /nodes/gpu1", problem(409, "bad_request", "tasks run on gpu1; remove it with --force"))
+def test_rm_is_refused_in_the_servers_words(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("DELETE /nodes/gpu1", problem(409, "bad_request", "tasks run on gpu1; remove it with --force"))
     result = yard("nodes", "rm", "gpu1")
     assert (result.code, result.err) == (2, "yard: tasks run on gpu1; remove it with --force\n")
 
@@ -140,36 +140,36 @@ def found_in(directory: Path) -> dict[str, str]:
     return {str(p.relative_to(directory)): p.read_text() for p in directory.rglob("*") if p.is_file()}
 
 
-def test_fetch_puts_results_where_they_come_home_to(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs/last", Said(data=a_job_view(State.SUCCEEDED)))
-    standin.on("GET /jobs/j1/results", Said(data=a_tar(**{"0__model.pt": "weights", "0.out": "hello", "0.err": ""})))
+def test_fetch_puts_results_where_they_come_home_to(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/last", Said(data=a_job_view(State.SUCCEEDED)))
+    stand_in.on("GET /jobs/j1/results", Said(data=a_tar(**{"0__model.pt": "weights", "0.out": "hello", "0.err": ""})))
     result = yard("fetch", "last")
     assert (result.code, result.out) == (0, "")
     assert "3 files in" in result.err
     assert found_in(Path("job_results")) == {"j1/model.pt": "weights", "j1.out": "hello", "j1.err": ""}
 
 
-def test_fetch_of_many_tasks_has_a_directory_for_each(yard: Yard, standin: StandIn) -> None:
+def test_fetch_of_many_tasks_has_a_directory_for_each(yard: Yard, stand_in: StandIn) -> None:
     many = a_job_view(State.SUCCEEDED, counts=Counts(total=2, succeeded=2))
-    standin.on("GET /jobs/j1", Said(data=many))
-    standin.on("GET /jobs/j1/results", Said(data=a_tar(**{"0__a.txt": "a", "0.out": "x", "worker_1__b": "b"})))
+    stand_in.on("GET /jobs/j1", Said(data=many))
+    stand_in.on("GET /jobs/j1/results", Said(data=a_tar(**{"0__a.txt": "a", "0.out": "x", "worker_1__b": "b"})))
     shown = json.loads(yard("fetch", "j1", "--to", "here/there", "--task", "0", "-o", "json").out)
     assert shown["files"] == 3
     assert found_in(Path("here/there")) == {"j1/0/a.txt": "a", "j1/0.out": "x", "j1/worker_1/b": "b"}
-    assert standin.calls("GET /jobs/j1/results")[0].query == {"task": "0"}
+    assert stand_in.calls("GET /jobs/j1/results")[0].query == {"task": "0"}
 
 
-def test_fetch_gives_a_batch_of_execute_batch_its_own_names(yard: Yard, standin: StandIn) -> None:
+def test_fetch_gives_a_batch_of_execute_batch_its_own_names(yard: Yard, stand_in: StandIn) -> None:
     batch = a_job_view(State.SUCCEEDED, name="jobs.sh", source="ml-scheduler")
-    standin.on("GET /jobs/j1", Said(data=batch))
-    standin.on("GET /jobs/j1/results", Said(data=a_tar(**{"3__a": "a", "3.err": "e"})))
+    stand_in.on("GET /jobs/j1", Said(data=batch))
+    stand_in.on("GET /jobs/j1/results", Said(data=a_tar(**{"3__a": "a", "3.err": "e"})))
     assert yard("fetch", "j1").code == 0
     assert found_in(Path("job_results")) == {"jobs.sh.3/a": "a", "jobs.sh.3.err": "e"}
 
 
-def test_fetch_never_overwrites_and_never_leaves_its_directory(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs/j1", Said(data=a_job_view(State.SUCCEEDED)))
-    standin.on("GET /jobs/j1/results", Said(data=a_tar(**{"0__a": "theirs", "0__..__..__..__evil": "x"})))
+def test_fetch_never_overwrites_and_never_leaves_its_directory(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(State.SUCCEEDED)))
+    stand_in.on("GET /jobs/j1/results", Said(data=a_tar(**{"0__a": "theirs", "0__..__..__..__evil": "x"})))
     Path("job_results/j1").mkdir(parents=True)
     Path("job_results/j1/a").write_text("mine")
     result = yard("fetch", "j1")
@@ -179,9 +179,9 @@ def test_fetch_never_overwrites_and_never_leaves_its_directory(yard: Yard, stand
     assert not list(Path("..").rglob("evil"))
 
 
-def test_fetch_of_half_an_archive_says_so(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs/j1", Said(data=a_job_view(State.SUCCEEDED)))
-    standin.on("GET /jobs/j1/results", Said(data=a_tar(**{"0__a": "a" * 5000})[:3000]))
+def test_fetch_of_half_an_archive_says_so(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(State.SUCCEEDED)))
+    stand_in.on("GET /jobs/j1/results", Said(data=a_tar(**{"0__a": "a" * 5000})[:3000]))
     result = yard("fetch", "j1")
     assert result.code == 1
     assert "did not arrive whole" in result.err

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from tests.builders import with_words
-from tests.unit.client.standin import Said, StandIn
+from tests.unit.client.stand_in import Said, StandIn
 
 from jobyard.cli import mounted_secrets
 from jobyard.cli.mounted_secrets import BYTES_MOST, MountedSecret, SecretFile, read_secrets, refuse_without_pods
@@ -106,8 +106,8 @@ def test_the_content_is_not_in_what_a_traceback_would_show(tmp_path: Path) -> No
     assert "sesame" not in f"{secret!r} {secret}"
 
 
-def test_secrets_are_for_pods_that_the_yard_makes(standin: StandIn) -> None:
-    standin.on("GET /clusters", Said(data=(ClusterView("lab"),)))
+def test_secrets_are_for_pods_that_the_yard_makes(stand_in: StandIn) -> None:
+    stand_in.on("GET /clusters", Said(data=(ClusterView("lab"),)))
     job = JobSpec("x", (GroupSpec(Command(("true",))),))
     session = Session(None, "table")
     for bad in (job, replace(job, on="gpu1"), with_words(job, on="lab", on_machines=True)):

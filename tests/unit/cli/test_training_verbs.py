@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.cli.conftest import Yard
-from tests.unit.client.standin import Said, StandIn, problem
+from tests.unit.client.stand_in import Said, StandIn, problem
 from tests.unit.client.views import a_job_view
 
 from jobyard.cli.commands import tensorboard
@@ -49,8 +49,8 @@ HALFWAY = TrainingView(
 )
 
 
-def test_show_has_the_numbers_and_a_small_plot(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs/j1", Said(data=a_job_view(training=HALFWAY)))
+def test_show_has_the_numbers_and_a_small_plot(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(training=HALFWAY)))
     shown = {line.split("  ")[0]: line for line in yard("show", "j1").out.splitlines()}
     assert "3 of 6  ██████████░░░░░░░░░░ 50 %" in shown["epochs"]
     assert "12m06s (11m40s to 13m20s)" in shown["eta"]
@@ -67,11 +67,11 @@ def test_show_has_the_numbers_and_a_small_plot(yard: Yard, standin: StandIn) -> 
     assert json.loads(yard("show", "j1", "-o", "json").out)["training"]["history"][0]["metrics"] == {"val_loss": 4.0}
 
 
-def test_show_tells_what_is_wrong(yard: Yard, standin: StandIn) -> None:
+def test_show_tells_what_is_wrong(yard: Yard, stand_in: StandIn) -> None:
     wrong = TrainingView(
         estimated_seconds=60.0, is_over_estimate=True, idle_seconds=900.0, trouble="line 3\x1b[31m bad"
     )
-    standin.on("GET /jobs/j1", Said(data=a_job_view(training=wrong)))
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(training=wrong)))
     shown = yard("show", "j1").out
     assert "1m00s, and it has taken longer" in shown
     assert "idle GPU" in shown
@@ -83,9 +83,9 @@ def test_a_job_that_has_told_nothing_yet_shows_nothing_of_training() -> None:
     assert [name for name, value in training_fields(TrainingView()) if value] == []
 
 
-def test_ls_shows_how_far_training_is(yard: Yard, standin: StandIn) -> None:
+def test_ls_shows_how_far_training_is(yard: Yard, stand_in: StandIn) -> None:
     plain, done = a_job_view(id="j2"), a_job_view(State.SUCCEEDED, id="j3", training=HALFWAY)
-    standin.on("GET /jobs", Said(data=(a_job_view(training=HALFWAY), plain, done)))
+    stand_in.on("GET /jobs", Said(data=(a_job_view(training=HALFWAY), plain, done)))
     lines = yard("ls").out.splitlines()
     assert "epoch 3/6" in lines[1]
     assert lines[1].split()[-3:] == ["12m06s", "python", "train.py"]
@@ -138,19 +138,19 @@ def test_the_loss_is_what_is_plotted(names: tuple[str, ...], chosen: str) -> Non
 # -- stop at a checkpoint
 
 
-def test_cancel_at_a_checkpoint_says_what_happens(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs/j1", Said(data=a_job_view()))
-    standin.on("POST /jobs/j1/yield", Said(data=a_job_view(State.STOPPING)))
+def test_cancel_at_a_checkpoint_says_what_happens(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view()))
+    stand_in.on("POST /jobs/j1/yield", Said(data=a_job_view(State.STOPPING)))
     result = yard("cancel", "--checkpoint", "j1")
     assert (result.code, result.out) == (0, "job j1 (train) stops at its next checkpoint and waits again\n")
-    assert standin.calls("POST /jobs/j1/cancel") == []
+    assert stand_in.calls("POST /jobs/j1/cancel") == []
 
 
-def test_a_job_that_cannot_stop_at_a_checkpoint_is_told_and_the_others_are_asked(yard: Yard, standin: StandIn) -> None:
+def test_a_job_that_cannot_stop_at_a_checkpoint_is_told_and_the_others_are_asked(yard: Yard, stand_in: StandIn) -> None:
     for job in ("j1", "j2"):
-        standin.on(f"GET /jobs/{job}", Said(data=a_job_view(id=job)))
-    standin.on("POST /jobs/j1/yield", problem(400, "bad_request", "job j1 has not said that it stops at a checkpoint"))
-    standin.on("POST /jobs/j2/yield", Said(data=a_job_view(State.STOPPING, id="j2")))
+        stand_in.on(f"GET /jobs/{job}", Said(data=a_job_view(id=job)))
+    stand_in.on("POST /jobs/j1/yield", problem(400, "bad_request", "job j1 has not said that it stops at a checkpoint"))
+    stand_in.on("POST /jobs/j2/yield", Said(data=a_job_view(State.STOPPING, id="j2")))
     result = yard("cancel", "--checkpoint", "j1", "j2")
     assert (result.code, result.err) == (2, "yard: job j1 has not said that it stops at a checkpoint\n")
     assert "job j2 (train) stops" in result.out
@@ -176,13 +176,13 @@ def test_a_checkpoint_is_of_whole_jobs(words: tuple[str, ...], yard: Yard) -> No
     ],
 )
 def test_scale_asks_for_a_size(
-    words: tuple[str, ...], body: dict[str, object], says: str, yard: Yard, standin: StandIn
+    words: tuple[str, ...], body: dict[str, object], says: str, yard: Yard, stand_in: StandIn
 ) -> None:
-    standin.on("POST /jobs/j1/scale", Said(data=a_job_view()))
+    stand_in.on("POST /jobs/j1/scale", Said(data=a_job_view()))
     result = yard("scale", "j1", *words)
     assert result.code == 0, result.err
     assert says in result.out
-    assert standin.calls("POST /jobs/j1/scale")[0].body == body
+    assert stand_in.calls("POST /jobs/j1/scale")[0].body == body
 
 
 @pytest.mark.parametrize("words", [(), ("4", "--gpus", "4"), ("0",), ("many",), ("1..4",)])
@@ -231,12 +231,12 @@ def a_tensorboard(directory: Path, text: str) -> None:
 
 
 def test_tensorboard_is_started_on_the_logs(
-    yard: Yard, standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    yard: Yard, stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "runs").mkdir()
     a_tensorboard(tmp_path, f"open({str(tmp_path / 'words')!r}, 'w').write(' '.join(sys.argv[1:]))")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    standin.on("GET /jobs/j1", Said(data=a_job_view(workdir=str(tmp_path))))
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(workdir=str(tmp_path))))
     result = yard("tensorboard", "j1")
     assert result.code == 0, result.err
     address = result.out.strip()
@@ -249,12 +249,12 @@ def test_tensorboard_is_started_on_the_logs(
 
 
 def test_a_port_that_is_taken_is_told(
-    yard: Yard, standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    yard: Yard, stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "runs").mkdir()
     a_tensorboard(tmp_path, "")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    standin.on("GET /jobs/j1", Said(data=a_job_view(workdir=str(tmp_path))))
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(workdir=str(tmp_path))))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.cli.conftest import Yard
-from tests.unit.client.standin import Asked, Said, StandIn, problem
+from tests.unit.client.stand_in import Asked, Said, StandIn, problem
 from tests.unit.client.views import SERVER_PID, a_failure, a_job_view, a_server_view
 
 from jobyard.cli.group import VERBS
@@ -61,27 +61,27 @@ def test_the_help_lists_every_verb(yard: Yard) -> None:
     assert [name for name in VERBS if not any(line.startswith(f"  {name} ") for line in lines)] == []
 
 
-def test_ls_is_a_table_for_people_and_a_list_for_programs(yard: Yard, standin: StandIn) -> None:
+def test_ls_is_a_table_for_people_and_a_list_for_programs(yard: Yard, stand_in: StandIn) -> None:
     evil = a_job_view(State.FAILED, name="\x1b[31mevil\nname", counts=Counts(total=10, succeeded=9, failed=1))
-    standin.on("GET /jobs", Said(data=(evil,)))
+    stand_in.on("GET /jobs", Said(data=(evil,)))
     lines = yard("ls", "--all", "--state", "failed", "-n", "5").out.splitlines()
     assert lines[0].split() == ["JOB", "ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT"]
     assert lines[1].split()[:6] == ["1", "j1", "evil", "name", "FAILED", "10/10"]
-    assert standin.calls("GET /jobs")[0].query == {"all": "true", "state": "FAILED", "limit": "5"}
+    assert stand_in.calls("GET /jobs")[0].query == {"all": "true", "state": "FAILED", "limit": "5"}
     assert json.loads(yard("ls", "-o", "json").out)[0]["counts"]["pending"] == 0
     assert yard("ls", "-q").out == "j1\n"
 
 
-def test_ls_of_an_empty_yard_says_so_on_stderr(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs", Said(data=()))
+def test_ls_of_an_empty_yard_says_so_on_stderr(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs", Said(data=()))
     result = yard("ls")
     assert result.out == ""
     assert "no jobs" in result.err
 
 
-def test_show_has_the_job_and_its_tasks(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs/last", Said(data=a_job_view(State.FAILED, first_failure=a_failure("0"))))
-    standin.on("GET /jobs/j1/tasks", Said(data=(a_failure("0").task,)))
+def test_show_has_the_job_and_its_tasks(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/last", Said(data=a_job_view(State.FAILED, first_failure=a_failure("0"))))
+    stand_in.on("GET /jobs/j1/tasks", Said(data=(a_failure("0").task,)))
     shown = yard("show", "last", "--tasks").out
     assert "python train.py" in shown
     assert "first failure: task 0" in shown
@@ -90,110 +90,110 @@ def test_show_has_the_job_and_its_tasks(yard: Yard, standin: StandIn) -> None:
     assert "tasks" not in json.loads(yard("show", "last", "-o", "json").out)
 
 
-def test_a_long_table_says_how_much_is_missing_and_programs_get_all(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs", Said(data=[a_job_view(id=f"j{n}") for n in range(60)]))
+def test_a_long_table_says_how_much_is_missing_and_programs_get_all(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs", Said(data=[a_job_view(id=f"j{n}") for n in range(60)]))
     shown = yard("ls", "-a")
     assert (len(shown.out.splitlines()), "and 10 more (use -n)" in shown.err) == (51, True)
     assert len(json.loads(yard("ls", "-a", "-o", "json").out)) == len(yard("ls", "-q").out.split()) == 60
     assert "more" not in yard("ls", "-n", "60").err
 
 
-def test_all_tasks_come_in_pages_to_programs(yard: Yard, standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_tasks_come_in_pages_to_programs(yard: Yard, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "PAGE_MOST", 200)
-    standin.on("GET /jobs/j1", Said(data=a_job_view(counts=Counts(total=250, pending=250))))
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(counts=Counts(total=250, pending=250))))
 
     def page(asked: Asked) -> Said:
         first = int(asked.query.get("offset", 0))
         numbers = range(first, min(250, first + int(asked.query["limit"])))
         return Said(data=[TaskView(number=n, label=str(n), state=State.PENDING, attempt=0) for n in numbers])
 
-    standin.on("GET /jobs/j1/tasks", page)
+    stand_in.on("GET /jobs/j1/tasks", page)
     tasks = json.loads(yard("show", "j1", "--tasks", "-o", "json").out)["tasks"]
     assert [task["number"] for task in tasks] == list(range(250))
     assert "and 150 more (use -n)" in yard("show", "j1", "--tasks").err
 
 
-def test_logs_of_one_task_are_its_bytes_each_on_its_own_stream(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs/j1", Said(data=a_job_view()))
-    standin.on("GET /jobs/j1/logs/raw", lambda asked: Said(data=asked.query["stream"].encode()))
+def test_logs_of_one_task_are_its_bytes_each_on_its_own_stream(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view()))
+    stand_in.on("GET /jobs/j1/logs/raw", lambda asked: Said(data=asked.query["stream"].encode()))
     result = yard("logs", "j1")
     assert (result.out, result.err) == ("out", "err")
     assert yard("logs", "j1", "--raw", "--stream", "err").out == "err"
 
 
-def test_logs_of_several_tasks_are_merged_with_prefixes(yard: Yard, standin: StandIn) -> None:
+def test_logs_of_several_tasks_are_merged_with_prefixes(yard: Yard, stand_in: StandIn) -> None:
     pieces = [("0", "out", "one\ntw"), ("1", "err", "ONE\n"), ("0", "out", "o\nthree"), ("1", "out", "")]
     events = [("log", str(i), LogChunk(task, 1, stream, data)) for i, (task, stream, data) in enumerate(pieces)]
-    standin.on("GET /jobs/j1", Said(data=ARRAY))
-    standin.on("GET /jobs/j1/logs", Said(events=events), Said(events=[]))
+    stand_in.on("GET /jobs/j1", Said(data=ARRAY))
+    stand_in.on("GET /jobs/j1/logs", Said(events=events), Said(events=[]))
     assert yard("logs", "j1", "-f", "--tail", "3").out == "0| one\n1| ONE\n0| two\n0| three\n"
-    assert standin.calls("GET /jobs/j1/logs")[0].query == {"follow": "true", "tail": "3"}
+    assert stand_in.calls("GET /jobs/j1/logs")[0].query == {"follow": "true", "tail": "3"}
 
 
-def test_raw_logs_of_several_tasks_ask_for_one(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs/j1", Said(data=ARRAY))
+def test_raw_logs_of_several_tasks_ask_for_one(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=ARRAY))
     result = yard("logs", "j1", "--raw")
     assert result.code == 2
     assert "--task LABEL" in result.err
 
 
-def test_cancel_looks_all_jobs_up_before_it_stops_any(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs/j1", Said(data=a_job_view()))
-    standin.on("GET /jobs/nojob", problem(404, "not_found", "no job 'nojob'"))
-    standin.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
+def test_cancel_looks_all_jobs_up_before_it_stops_any(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view()))
+    stand_in.on("GET /jobs/nojob", problem(404, "not_found", "no job 'nojob'"))
+    stand_in.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
     assert yard("cancel", "j1", "nojob").code == 2
-    assert standin.calls("POST /jobs/j1/cancel") == []
+    assert stand_in.calls("POST /jobs/j1/cancel") == []
     assert "job j1 (train) stopping" in yard("cancel", "j1", "--force").out
-    assert standin.calls("POST /jobs/j1/cancel")[0].body == {"force": True}
+    assert stand_in.calls("POST /jobs/j1/cancel")[0].body == {"force": True}
 
 
-def test_cancel_of_what_has_ended_says_so_and_is_no_error(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs/j1", Said(data=a_job_view(State.SUCCEEDED)))
-    standin.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.SUCCEEDED)))
+def test_cancel_of_what_has_ended_says_so_and_is_no_error(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(State.SUCCEEDED)))
+    stand_in.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.SUCCEEDED)))
     result = yard("cancel", "j1")
     assert (result.code, result.out) == (0, "job j1 (train) had ended before (succeeded): nothing was cancelled\n")
 
 
-def test_cancel_all_asks_for_every_job_that_has_not_ended(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs", Said(data=(a_job_view(),)))
-    standin.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
+def test_cancel_all_asks_for_every_job_that_has_not_ended(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs", Said(data=(a_job_view(),)))
+    stand_in.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
     result = yard("cancel", "--all", "-o", "json")
     assert [job["id"] for job in json.loads(result.out)] == ["j1"]
-    assert standin.calls("GET /jobs")[0].query == {"unfinished": "true"}
+    assert stand_in.calls("GET /jobs")[0].query == {"unfinished": "true"}
 
 
 @pytest.mark.parametrize(("state", "code"), [(State.SUCCEEDED, 0), (State.FAILED, 1), (State.CANCELLED, 1)])
-def test_wait_ends_with_the_job_and_its_exit_code(yard: Yard, standin: StandIn, state: State, code: int) -> None:
-    standin.on("GET /jobs/j1", Said(data=a_job_view()))
-    standin.on("GET /jobs/j1/watch", Said(events=[("job", "1", a_job_view(state))]))
+def test_wait_ends_with_the_job_and_its_exit_code(yard: Yard, stand_in: StandIn, state: State, code: int) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view()))
+    stand_in.on("GET /jobs/j1/watch", Said(events=[("job", "1", a_job_view(state))]))
     assert yard("wait", "j1", "--timeout", "5").code == code
 
 
-def test_wait_gives_up_at_its_timeout(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /jobs/j1", Said(data=a_job_view()))
-    standin.on("GET /jobs/j1/watch", Said(events=[("job", "1", a_job_view())]))
+def test_wait_gives_up_at_its_timeout(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view()))
+    stand_in.on("GET /jobs/j1/watch", Said(events=[("job", "1", a_job_view())]))
     result = yard("wait", "j1", "--timeout", "0.1")
     assert result.code == 124
     assert "has not ended after 0.1" in result.err
 
 
-def test_retry_names_tasks_and_may_follow(yard: Yard, standin: StandIn) -> None:
-    standin.on("POST /jobs/j1/retry", Said(data=ARRAY))
+def test_retry_names_tasks_and_may_follow(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("POST /jobs/j1/retry", Said(data=ARRAY))
     done: JobView = a_job_view(State.SUCCEEDED, counts=Counts(total=2, succeeded=2))
-    standin.on("GET /jobs/j1/watch", Said(events=[("job", "1", done)]))
+    stand_in.on("GET /jobs/j1/watch", Said(events=[("job", "1", done)]))
     assert "tries again" in yard("retry", "j1", "--task", "0", "--task", "1").out
-    assert standin.asked[-1].body == {"tasks": ["0", "1"]}
+    assert stand_in.asked[-1].body == {"tasks": ["0", "1"]}
     assert yard("retry", "j1", "-f").code == 0
 
 
-def test_why_answers_in_sentences(yard: Yard, standin: StandIn) -> None:
+def test_why_answers_in_sentences(yard: Yard, stand_in: StandIn) -> None:
     view = WhyView("j1", State.PENDING, Reason.RESOURCES, ("needs 2 GPUs; here has 1 free",))
-    standin.on("GET /jobs/j1/why", Said(data=view))
+    stand_in.on("GET /jobs/j1/why", Said(data=view))
     assert yard("why", "j1").out == "job j1 is PENDING (Resources)\n- needs 2 GPUs; here has 1 free\n"
 
 
-def test_nodes_mark_what_is_fake(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /nodes", Said(data=(NODE,)))
+def test_nodes_mark_what_is_fake(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /nodes", Said(data=(NODE,)))
     shown = yard("nodes").out
     assert "H100 (fake)" in shown
     assert "1 of 4" in shown
@@ -201,21 +201,21 @@ def test_nodes_mark_what_is_fake(yard: Yard, standin: StandIn) -> None:
     assert json.loads(yard("nodes", "-o", "json").out)[0]["devices"][0]["fake"] is True
 
 
-def test_a_dry_run_shows_the_plan_and_render_the_text(yard: Yard, standin: StandIn) -> None:
+def test_a_dry_run_shows_the_plan_and_render_the_text(yard: Yard, stand_in: StandIn) -> None:
     plan = PlanView(a_job_view(State.PENDING), ("task 0 would start on here",), "argv: true\n")
-    standin.on("POST /jobs", Said(data=plan))
+    stand_in.on("POST /jobs", Said(data=plan))
     assert "task 0 would start on here" in yard("run", "--dry-run", "--", "true").out
     assert yard("submit", "--render", "--", "true").out == "argv: true\n"
-    assert [asked.body.get("render", False) for asked in standin.calls("POST /jobs")] == [False, True]
-    assert all(asked.body["dry_run"] for asked in standin.calls("POST /jobs"))
+    assert [asked.body.get("render", False) for asked in stand_in.calls("POST /jobs")] == [False, True]
+    assert all(asked.body["dry_run"] for asked in stand_in.calls("POST /jobs"))
 
 
 def test_schema_asks_no_server(yard: Yard) -> None:
     assert "properties" in json.loads(yard("schema").out)
 
 
-def test_doctor_names_the_processes(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /nodes", Said(data=(NODE,)))
+def test_doctor_names_the_processes(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /nodes", Said(data=(NODE,)))
     data = json.loads(yard("doctor", "-o", "json").out)
     assert data["server"]["pid"] == SERVER_PID
     assert data["agents"][0]["pid"] == 4712
@@ -226,8 +226,8 @@ def test_doctor_names_the_processes(yard: Yard, standin: StandIn) -> None:
     assert "(fake)" in shown.out
 
 
-def test_doctor_of_a_yard_without_a_node_fails(yard: Yard, standin: StandIn) -> None:
-    standin.on("GET /nodes", Said(data=()))
+def test_doctor_of_a_yard_without_a_node_fails(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /nodes", Said(data=()))
     result = yard("doctor")
     assert result.code == 1
     assert "fail  node" in result.out
@@ -240,9 +240,9 @@ def test_server_status_never_starts_one(yard: Yard, home: Path) -> None:
     assert not (home / "yard").exists()
 
 
-def test_server_status_shows_the_one_that_runs(yard: Yard, standin: StandIn) -> None:
+def test_server_status_shows_the_one_that_runs(yard: Yard, stand_in: StandIn) -> None:
     assert json.loads(yard("server", "status", "-o", "json").out)["pid"] == SERVER_PID
-    standin.on("GET /server", Said(data=a_server_view(build="old")))
+    stand_in.on("GET /server", Said(data=a_server_view(build="old")))
     assert "other code" in yard("server", "status").out
 
 
@@ -253,35 +253,35 @@ def test_server_logs_are_the_last_lines(yard: Yard, home: Path) -> None:
     assert yard("server", "logs", "--tail", "2").out == "two\nthree\n"
 
 
-def test_server_stop_is_refused_in_the_servers_words(yard: Yard, standin: StandIn) -> None:
-    standin.on("POST /server/stop", problem(409, "bad_request", "2 jobs are pending; --force stops anyway"))
+def test_server_stop_is_refused_in_the_servers_words(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("POST /server/stop", problem(409, "bad_request", "2 jobs are pending; --force stops anyway"))
     result = yard("server", "stop")
     assert (result.code, result.err) == (2, "yard: 2 jobs are pending; --force stops anyway\n")
 
 
 def test_server_stop_asks_the_server_that_yard_url_names(
-    yard: Yard, standin: StandIn, monkeypatch: pytest.MonkeyPatch
+    yard: Yard, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    standin.on("POST /server/stop", Said(data=a_server_view()))
-    monkeypatch.setenv("YARD_URL", f"unix:{standin.socket_path}")
+    stand_in.on("POST /server/stop", Said(data=a_server_view()))
+    monkeypatch.setenv("YARD_URL", f"unix:{stand_in.socket_path}")
     result = yard("server", "stop")
-    assert (result.code, result.err) == (0, f"yard: the server at unix:{standin.socket_path} stops\n")
-    assert len(standin.calls("POST /server/stop")) == 1
+    assert (result.code, result.err) == (0, f"yard: the server at unix:{stand_in.socket_path} stops\n")
+    assert len(stand_in.calls("POST /server/stop")) == 1
 
 
-def test_a_secret_is_printed_once(yard: Yard, standin: StandIn) -> None:
-    standin.on("POST /tokens", Said(201, TokenView("t1", "ci", 1000.0, secret="s3cret")))
-    standin.on("GET /tokens", Said(data=(TokenView("t1", "ci", 1000.0),)))
-    standin.on("DELETE /tokens/t1", Said(data=TokenView("t1", "ci", 1000.0)))
+def test_a_secret_is_printed_once(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("POST /tokens", Said(201, TokenView("t1", "ci", 1000.0, secret="s3cret")))
+    stand_in.on("GET /tokens", Said(data=(TokenView("t1", "ci", 1000.0),)))
+    stand_in.on("DELETE /tokens/t1", Said(data=TokenView("t1", "ci", 1000.0)))
     assert yard("token", "create", "ci").out == "s3cret\n"
     assert "s3cret" not in yard("token", "ls").out
     assert yard("token", "revoke", "t1").code == 0
 
 
-def test_a_task_that_ran_out_of_memory_says_so(yard: Yard, standin: StandIn) -> None:
+def test_a_task_that_ran_out_of_memory_says_so(yard: Yard, stand_in: StandIn) -> None:
     task = TaskView(0, "0", State.FAILED, 1, Reason.OUT_OF_MEMORY, signal=9)
-    standin.on("GET /jobs/j1", Said(data=a_job_view(State.FAILED)))
-    standin.on("GET /jobs/j1/tasks", Said(data=(task,)))
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(State.FAILED)))
+    stand_in.on("GET /jobs/j1/tasks", Said(data=(task,)))
     assert "signal 9 (OutOfMemory)" in yard("show", "j1", "--tasks").out
 
 
@@ -299,11 +299,11 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def test_serve_takes_the_place_of_an_idle_background_server(
-    yard: Yard, standin: StandIn, served: list[list[str]]
+    yard: Yard, stand_in: StandIn, served: list[list[str]]
 ) -> None:
-    standin.on("POST /server/stop", Said(data=a_server_view()))
+    stand_in.on("POST /server/stop", Said(data=a_server_view()))
     yard("serve", "--listen", "127.0.0.1:7077")
-    assert len(standin.calls("POST /server/stop")) == 1
+    assert len(stand_in.calls("POST /server/stop")) == 1
     assert served[0][-2:] == ["--listen", "127.0.0.1:7077"]
 
 
@@ -311,10 +311,10 @@ def test_serve_takes_the_place_of_an_idle_background_server(
     ("listen", "sentence"), [("unix:/run/y.sock", "yard server stop --force"), ("0.0.0.0:7077", "is served already")]
 )
 def test_serve_leaves_a_server_alone_that_works_or_serves(
-    yard: Yard, standin: StandIn, served: list[list[str]], listen: str, sentence: str
+    yard: Yard, stand_in: StandIn, served: list[list[str]], listen: str, sentence: str
 ) -> None:
-    standin.on("GET /server", Said(data=a_server_view(listen=listen)))
-    standin.on("POST /server/stop", problem(409, "bad_request", "2 jobs are not finished"))
+    stand_in.on("GET /server", Said(data=a_server_view(listen=listen)))
+    stand_in.on("POST /server/stop", problem(409, "bad_request", "2 jobs are not finished"))
     result = yard("serve", "--listen", "127.0.0.1:7077")
     assert (result.code, result.err.count("\n"), served) == (2, 1, [])
     assert sentence in result.err

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.client.standin import StandIn, standing_in
+from tests.unit.client.stand_in import StandIn, standing_in
 
 from jobyard.client.address import Address
 from jobyard.client.api import YardClient
@@ -22,11 +22,11 @@ def short_dir() -> Iterator[Path]:
 
 
 @pytest.fixture
-def standin(short_dir: Path) -> Iterator[StandIn]:
-    with standing_in(short_dir / "s.sock") as standin:
-        yield standin
+def stand_in(short_dir: Path) -> Iterator[StandIn]:
+    with standing_in(short_dir / "s.sock") as stand_in:
+        yield stand_in
 
 
 @pytest.fixture
-def client(standin: StandIn) -> YardClient:
-    return YardClient(Address(socket=str(standin.socket_path)), KNOBS)
+def client(stand_in: StandIn) -> YardClient:
+    return YardClient(Address(socket=str(stand_in.socket_path)), KNOBS)

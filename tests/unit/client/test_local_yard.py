@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.unit.client.standin import Said, StandIn, problem, standing_in
+from tests.unit.client.stand_in import Said, StandIn, problem, standing_in
 from tests.unit.client.views import a_job_view, a_server_view, a_spec
 
 from jobyard import settings
@@ -47,32 +47,32 @@ def test_a_server_is_started_where_none_answers(yard: Path, starts: list[Path]) 
 
 
 def test_a_server_of_our_build_is_used(yard: Path, starts: list[Path]) -> None:
-    with standing_in(settings.socket_path(yard)) as standin:
-        standin.on("GET /server", Said(data=a_server_view()))
+    with standing_in(settings.socket_path(yard)) as stand_in:
+        stand_in.on("GET /server", Said(data=a_server_view()))
         connect(None, KNOBS, pytest.fail)
     assert starts == []
 
 
-def stops(standin: StandIn) -> Said:
+def stops(stand_in: StandIn) -> Said:
     """The server goes away when it is asked to."""
-    standin.socket_path.unlink()
+    stand_in.socket_path.unlink()
     return Said()
 
 
 @pytest.mark.parametrize("view", [a_server_view(build="old"), {"build": "old", "shape": "strange"}])
 def test_a_stale_idle_server_is_replaced(yard: Path, starts: list[Path], view: object) -> None:
-    with standing_in(settings.socket_path(yard)) as standin:
-        standin.on("GET /server", Said(data=view))
-        standin.on("POST /server/stop", lambda asked: stops(standin))
+    with standing_in(settings.socket_path(yard)) as stand_in:
+        stand_in.on("GET /server", Said(data=view))
+        stand_in.on("POST /server/stop", lambda asked: stops(stand_in))
         LocalYard(yard, KNOBS).ensure_server(pytest.fail)
     assert starts == [yard]
 
 
 def test_a_stale_busy_server_is_used_with_a_warning(yard: Path, starts: list[Path]) -> None:
     warnings: list[str] = []
-    with standing_in(settings.socket_path(yard)) as standin:
-        standin.on("GET /server", Said(data=a_server_view(build="old", jobs_active=1)))
-        standin.on("POST /server/stop", problem(409, "bad_request", "work is pending"))
+    with standing_in(settings.socket_path(yard)) as stand_in:
+        stand_in.on("GET /server", Said(data=a_server_view(build="old", jobs_active=1)))
+        stand_in.on("POST /server/stop", problem(409, "bad_request", "work is pending"))
         LocalYard(yard, KNOBS).ensure_server(warnings.append)
     assert starts == []
     assert len(warnings) == 1
@@ -101,12 +101,12 @@ def test_a_directory_given_by_hand_wins_over_the_url(yard: Path, monkeypatch: py
 
 
 def test_a_url_may_name_a_socket(yard: Path, short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with standing_in(short_dir / "other.sock") as standin:
-        standin.on("GET /server", Said(data=a_server_view(build="old")))
-        standin.on("POST /jobs", Said(201, a_job_view()))
-        monkeypatch.setenv("YARD_URL", f"unix:{standin.socket_path}")
+    with standing_in(short_dir / "other.sock") as stand_in:
+        stand_in.on("GET /server", Said(data=a_server_view(build="old")))
+        stand_in.on("POST /jobs", Said(201, a_job_view()))
+        monkeypatch.setenv("YARD_URL", f"unix:{stand_in.socket_path}")
         connect(None, KNOBS, pytest.fail).submit(a_spec())
-    assert [asked.method for asked in standin.asked] == ["GET", "POST"]
+    assert [asked.method for asked in stand_in.asked] == ["GET", "POST"]
 
 
 def test_a_server_far_away_is_never_started(starts: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,8 +127,8 @@ def test_a_server_that_another_one_is_starting_is_waited_for(yard: Path, monkeyp
 
     def come() -> None:
         refused.wait(60)
-        with standing_in(socket_path) as standin:
-            standin.on("GET /healthz", Said(data="ok"))
+        with standing_in(socket_path) as stand_in:
+            stand_in.on("GET /healthz", Said(data="ok"))
             done.wait(60)
 
     monkeypatch.setattr(LocalYard, "_spawn", refuse)

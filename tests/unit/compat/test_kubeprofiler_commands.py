@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.client.standin import Said, StandIn
+from tests.unit.client.stand_in import Said, StandIn
 from tests.unit.client.views import a_job_view
 
 from jobyard.cli.main import guarded
@@ -182,13 +182,13 @@ def test_data_is_the_datasets_at_home(here: Path) -> None:
 
 
 def test_submitting_prints_the_id_and_notes_beside_it(
-    here: Path, standin: StandIn, capsys: pytest.CaptureFixture[str]
+    here: Path, stand_in: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    standin.on("POST /jobs", Said(201, a_job_view(notes=("image 'x' is kept",))))
+    stand_in.on("POST /jobs", Said(201, a_job_view(notes=("image 'x' is kept",))))
     assert run_scheduler.run(["--script_path", "custom/train.py", "--max_epochs", "3", "cifar"]) == 0
     said = capsys.readouterr()
     assert (said.out, said.err) == ("j1\n", "run-scheduler: note: image 'x' is kept\n")
-    body: dict[str, Any] = standin.calls("POST /jobs")[0].body["spec"]
+    body: dict[str, Any] = stand_in.calls("POST /jobs")[0].body["spec"]
     assert (body["name"], body["training"]["epochs"]) == ("cifar", 3)
 
 
@@ -199,11 +199,11 @@ def test_a_yard_elsewhere_has_not_these_directories(here: Path, monkeypatch: pyt
 
 
 def test_the_state_is_of_ones_own_jobs_unless_all_are_asked_for(
-    here: Path, standin: StandIn, capsys: pytest.CaptureFixture[str]
+    here: Path, stand_in: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:
     training = TrainingView(epochs_done=3, epochs_total=10, size="2 GPUs", eta_seconds=90.0, gpu_percent=50)
     mine = a_job_view(user=entry.user(), training=training)
-    standin.on("GET /jobs", Said(data=(mine, a_job_view(id="j2", user="bob"))))
+    stand_in.on("GET /jobs", Said(data=(mine, a_job_view(id="j2", user="bob"))))
     assert state.run([]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["JOBID", "NAME", "USER", "STATE", "EPOCHS", "SIZE", "TIME", "ETA"]
@@ -215,11 +215,11 @@ def test_the_state_is_of_ones_own_jobs_unless_all_are_asked_for(
     assert (len(lines), "50 %" in lines[1], "GPU MEM" in lines[0]) == (3, True, True)
     assert state.run(["--all", "--nlast", "1"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
-    assert standin.calls("GET /jobs")[-1].query == {"all": "true"}
+    assert stand_in.calls("GET /jobs")[-1].query == {"all": "true"}
 
 
-def test_an_empty_state_says_so(here: Path, standin: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
-    standin.on("GET /jobs", Said(data=(a_job_view(user="bob"),)))
+def test_an_empty_state_says_so(here: Path, stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in.on("GET /jobs", Said(data=(a_job_view(user="bob"),)))
     assert state.run([]) == 0
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "scheduler-state: no jobs of yours; --all_users shows all\n")
@@ -231,16 +231,16 @@ def test_a_bad_number_of_jobs_gets_a_sentence(number: str) -> None:
         state.parse_state(["--nlast", number])
 
 
-def test_a_job_is_cancelled(here: Path, standin: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
-    standin.on("GET /jobs/j1", Said(data=a_job_view()))
-    standin.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
+def test_a_job_is_cancelled(here: Path, stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view()))
+    stand_in.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
     assert cancel_job.run(["j1"]) == 0
     assert capsys.readouterr().out == "job j1 (train) stopping\n"
 
 
-def test_logs_are_shown(here: Path, standin: StandIn, capfd: pytest.CaptureFixture[str]) -> None:
-    standin.on("GET /jobs/j1", Said(data=a_job_view()))
-    standin.on("GET /jobs/j1/logs/raw", lambda asked: Said(data=asked.query["stream"].encode()))
+def test_logs_are_shown(here: Path, stand_in: StandIn, capfd: pytest.CaptureFixture[str]) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view()))
+    stand_in.on("GET /jobs/j1/logs/raw", lambda asked: Said(data=asked.query["stream"].encode()))
     assert get_logs.run(["j1"]) == 0
     said = capfd.readouterr()
     assert (said.out, said.err) == ("out", "err")

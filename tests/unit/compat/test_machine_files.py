@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.unit.cli.test_verbs import NODE
-from tests.unit.client.standin import Asked, Said, StandIn
+from tests.unit.client.stand_in import Asked, Said, StandIn
 from tests.unit.client.views import a_job_view
 
 from jobyard.cli.session import Session
@@ -26,16 +26,16 @@ GUEST = replace(NODE, id="m1", executor="ssh", labels=(LABEL,), host="10.0.0.1",
 class Yard:
     """A stand-in with nodes that commands add and take away."""
 
-    def __init__(self, standin: StandIn, *nodes: NodeView) -> None:
+    def __init__(self, stand_in: StandIn, *nodes: NodeView) -> None:
         self.nodes = {node.id: node for node in nodes}
         self.added: list[dict[str, Any]] = []
-        self._standin = standin
-        standin.on("GET /nodes", lambda asked: Said(data=tuple(self.nodes.values())))
-        standin.on("POST /nodes", self._add)
-        standin.on("GET /jobs", Said(data=()))
+        self._standin = stand_in
+        stand_in.on("GET /nodes", lambda asked: Said(data=tuple(self.nodes.values())))
+        stand_in.on("POST /nodes", self._add)
+        stand_in.on("GET /jobs", Said(data=()))
         for name in ("m1", "m1-2", "my-box", "own"):
-            standin.on(f"POST /nodes/{name}/probe", lambda asked: Said(data=self.nodes[asked.path.split("/")[-2]]))
-            standin.on(f"DELETE /nodes/{name}", self._remove)
+            stand_in.on(f"POST /nodes/{name}/probe", lambda asked: Said(data=self.nodes[asked.path.split("/")[-2]]))
+            stand_in.on(f"DELETE /nodes/{name}", self._remove)
 
     def _add(self, asked: Asked) -> Said:
         config = asked.body["config"]
@@ -62,9 +62,9 @@ def nodes_of(*names: str) -> list[str | None]:
 
 @pytest.mark.parametrize("labels", [(LABEL,), ("lab",)])
 def test_files_with_one_login_are_one_node_and_that_of_the_yard_if_it_has_one(
-    standin: StandIn, labels: tuple[str, ...]
+    stand_in: StandIn, labels: tuple[str, ...]
 ) -> None:
-    yard = Yard(standin, replace(GUEST, id="own", labels=labels))
+    yard = Yard(stand_in, replace(GUEST, id="own", labels=labels))
     write("a.yaml")
     write("b.yaml")
     assert nodes_of("a.yaml", "b.yaml") == ["own", "own"]
@@ -73,22 +73,22 @@ def test_files_with_one_login_are_one_node_and_that_of_the_yard_if_it_has_one(
 
 
 @pytest.mark.parametrize("other", [{"ip": "10.0.0.2"}, {"user": "eve"}, {"port": 2222}])
-def test_another_machine_with_the_name_of_a_node_gets_a_number(standin: StandIn, other: dict[str, Any]) -> None:
-    yard = Yard(standin, GUEST)
+def test_another_machine_with_the_name_of_a_node_gets_a_number(stand_in: StandIn, other: dict[str, Any]) -> None:
+    yard = Yard(stand_in, GUEST)
     write("m1.yaml", **other)
     assert nodes_of("m1.yaml") == ["m1-2"]
     assert yard.added[0]["only_named"]
     assert yard.nodes == {}
 
 
-def test_a_files_name_may_be_no_name_of_a_node(standin: StandIn) -> None:
-    Yard(standin)
+def test_a_files_name_may_be_no_name_of_a_node(stand_in: StandIn) -> None:
+    Yard(stand_in)
     write("my box.yaml")
     assert nodes_of("my box.yaml") == ["my-box"]
 
 
-def test_the_last_command_takes_all_machines_away_also_those_left_behind(standin: StandIn) -> None:
-    yard = Yard(standin, replace(GUEST, id="own", host="10.0.0.9", labels=()), GUEST)
+def test_the_last_command_takes_all_machines_away_also_those_left_behind(stand_in: StandIn) -> None:
+    yard = Yard(stand_in, replace(GUEST, id="own", host="10.0.0.9", labels=()), GUEST)
     write("my box.yaml", ip="10.0.0.3")
     with Use():
         nodes_of("my box.yaml")
@@ -97,9 +97,9 @@ def test_the_last_command_takes_all_machines_away_also_those_left_behind(standin
     assert list(yard.nodes) == ["own"]
 
 
-def test_a_job_that_goes_on_without_its_command_keeps_the_machines(standin: StandIn) -> None:
-    yard = Yard(standin)
-    standin.on("GET /jobs", Said(data=(a_job_view(source="ml-scheduler"),)))
+def test_a_job_that_goes_on_without_its_command_keeps_the_machines(stand_in: StandIn) -> None:
+    yard = Yard(stand_in)
+    stand_in.on("GET /jobs", Said(data=(a_job_view(source="ml-scheduler"),)))
     write("m1.yaml")
     nodes_of("m1.yaml")
     assert list(yard.nodes) == ["m1"]
@@ -123,8 +123,8 @@ with Use():
         assert use.is_last()
 
 
-def test_no_usable_machine_is_one_sentence_with_all_names(standin: StandIn) -> None:
-    Yard(standin, replace(GUEST, id="own", labels=(), state=NodeState.DRAINING))
+def test_no_usable_machine_is_one_sentence_with_all_names(stand_in: StandIn) -> None:
+    Yard(stand_in, replace(GUEST, id="own", labels=(), state=NodeState.DRAINING))
     write("m1.yaml")
     with pytest.raises(UserError, match=r"no machine can be used: m1.yaml, none.yaml"):
         nodes_of("m1.yaml", "none.yaml")

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests.builders import a_job
+from tests.played_yard import PlayedYard
+from tests.waiting import PATIENCE_SECONDS
 
 from jobyard.executors.heard import LARGEST_LINE, Heard, welcome_problem
 from jobyard.executors.machines import MachineExecutor
 from jobyard.executors.mirror import Mirror
-from jobyard.executors.protocol import LiveAttempt, SubmittedJob
+from jobyard.executors.protocol import LiveAttempt
 from jobyard.executors.result_collector import RemoteFiles
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, Event, NodeJoined
 from jobyard.model.resources import Placement, Resources
@@ -27,33 +29,21 @@ WELCOME: dict[str, Any] = {"ev": "welcome", "protocol": 1, "pid": 7, "build": "b
 WELCOME |= {"cpu_millis": 1000, "memory_mib": 1000, "devices": []}
 FOREIGN = {"cpu_millis": 0, "memory_mib": 0, "device_mib": {}}
 MEASURED = {"ev": "measured", "devices": [], "load": 0.5, "foreign": FOREIGN}
-PATIENCE_SECONDS = 60.0
 
 
-class StubYard:
+class TwoNodes(PlayedYard):
     """One attempt is on the liar's node, one on another's, and one has ended."""
 
-    is_busy = True
+    def __init__(self) -> None:
+        super().__init__("a", mine=a_job(), theirs=a_job())
+        self.believe(LiveAttempt(OWN, Slot("1", OWN.job, 0, Placement("a", Resources(1000))), False))
 
     def node_of(self, attempt: AttemptId) -> str | None:
         return {OWN: "a", OTHERS: "b", ENDED: ""}.get(attempt)
 
-    def job(self, job_id: str) -> SubmittedJob:
-        return SubmittedJob(job_id, 1, a_job())
-
-    def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
-        slot = Slot("1", OWN.job, 0, Placement("a", Resources(1000)))
-        return [LiveAttempt(OWN, slot, False)] if node == "a" else []
-
-    def held_jobs(self) -> tuple[str, ...]:
-        return ()
-
-    async def settled(self) -> None:
-        pass
-
 
 def heard() -> Heard:
-    return Heard("a", cast(Any, StubYard()))
+    return Heard("a", TwoNodes())
 
 
 @pytest.mark.parametrize(
@@ -227,8 +217,8 @@ async def a_liar(directory: Path) -> AsyncIterator[tuple[MachineExecutor, asynci
     transport = PlayedTransport(directory / "agent.sock")
     server = await asyncio.start_unix_server(agent, str(transport.path))
     mirror = Mirror(directory / "mirror")
-    home = RemoteFiles(mirror, directory, lambda attempt: None, lease_seconds=60)
-    executor = MachineExecutor("ssh", "a", transport, cast(Any, StubYard()), {}, mirror.directory, home)
+    remote = RemoteFiles(mirror, directory, lambda attempt: None, lease_seconds=60)
+    executor = MachineExecutor("ssh", "a", transport, TwoNodes(), {}, mirror.directory, remote)
     running = asyncio.create_task(executor.run())
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):

@@ -6,10 +6,12 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from tests.waiting import PATIENCE_SECONDS
+
 from jobyard.executors.lease import Lease
 from jobyard.model.events import Event, NodeLost, NodeWentAway
 
-HOUR, PATIENCE_SECONDS = 3600.0, 60.0
+HOUR = 3600.0
 
 
 def a_lease(seconds: float | None) -> tuple[Lease, asyncio.Queue[list[Event]]]:

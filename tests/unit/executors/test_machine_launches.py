@@ -4,60 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from tests.builders import a_job
+from tests.played_yard import PlayedYard
 
 from jobyard.errors import Unavailable
 from jobyard.executors.agent_link import Transport
 from jobyard.executors.machines import MachineExecutor
-from jobyard.executors.protocol import LiveAttempt, SubmittedJob, YardView
+from jobyard.executors.protocol import LiveAttempt, SubmittedJob
 from jobyard.model.effects import Effect, Launch
 from jobyard.model.events import AttemptsFinished, Event
-from jobyard.model.job import JobSpec, Reason
+from jobyard.model.job import Reason
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import AttemptId, Slot
 from jobyard.model.training import Training
 
 
-class Yard:
-    """As much of a yard as a launch asks for."""
-
-    is_busy = True
-
-    def __init__(self, **jobs: JobSpec) -> None:
-        self.jobs = jobs
-        self.troubles: list[str] = []
-        self.live: list[LiveAttempt] = []
-        self.held: tuple[str, ...] = ()
-        self.is_away = False
+class Yard(PlayedYard):
+    is_away = False
 
     def job(self, job_id: str) -> SubmittedJob:
         if self.is_away:
             raise Unavailable("not now")
-        return SubmittedJob(job_id, 1, self.jobs[job_id])
-
-    def live_attempts(self, node: str) -> Sequence[LiveAttempt]:
-        return self.live
-
-    def held_jobs(self) -> Sequence[str]:
-        return self.held
-
-    def inherited_env(self, spec: JobSpec) -> Mapping[str, str]:
-        return spec.submitter.inherited_env
-
-    def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
-        return None
-
-    def gang_addresses(self, job_id: str) -> Sequence[str]:
-        return ()
-
-    def count_error(self, what: str, sentence: str, error: Exception | None = None) -> None:
-        self.troubles.append(sentence)
+        return super().job(job_id)
 
 
 class Wire:
@@ -78,7 +51,7 @@ def a_launch(number: int, job: str) -> Launch:
 
 def connected(yard: Yard) -> tuple[MachineExecutor, Wire]:
     transport = cast(Transport, object())
-    executor = MachineExecutor("local", "here", transport, cast(YardView, yard), {}, Path("/nowhere"))
+    executor = MachineExecutor("local", "here", transport, yard, {}, Path("/nowhere"))
     wire = Wire()
     executor._link.open(cast(asyncio.StreamWriter, wire), {"pid": 1, "build": ""})
     return executor, wire
@@ -104,7 +77,7 @@ async def test_a_launch_that_cannot_be_written_fails_its_attempts_and_no_others(
     ((attempt, outcome),) = ended.items
     assert (attempt.job, outcome.reason) == ("bad", Reason.REFUSED)
     assert outcome.message == "it cannot be launched (MASTER_PORT 'abc' is no number; give a port, like 29500)"
-    assert len(yard.troubles) == 1
+    assert len(yard.errors) == 1
 
 
 async def test_a_launch_that_is_unavailable_now_ends_nothing() -> None:
@@ -117,7 +90,7 @@ async def test_a_launch_that_is_unavailable_now_ends_nothing() -> None:
 
 async def test_after_a_reconnection_the_poisoned_job_fails_and_the_others_begin() -> None:
     yard = Yard(good=a_job(), bad=POISON)
-    yard.live = [LiveAttempt(AttemptId(job, 0, 1), a_slot(i, job), False) for i, job in enumerate(("bad", "good"))]
+    yard.believe(*(LiveAttempt(AttemptId(job, 0, 1), a_slot(i, job), False) for i, job in enumerate(("bad", "good"))))
     executor, wire = connected(yard)
     executor._hear({"ev": "reconciled", "absent": ["bad.0.1", "good.0.1"]})
     assert [line["job"] for line in wire.lines if line["op"] == "launch"] == ["good"]
@@ -126,12 +99,12 @@ async def test_after_a_reconnection_the_poisoned_job_fails_and_the_others_begin(
 
 async def test_nothing_of_a_job_in_quarantine_is_begun_or_stopped_again() -> None:
     yard = Yard(good=a_job(), odd=a_job())
-    yard.live = [LiveAttempt(AttemptId(job, 0, 1), a_slot(i, job), True) for i, job in enumerate(("odd", "good"))]
+    yard.believe(*(LiveAttempt(AttemptId(job, 0, 1), a_slot(i, job), True) for i, job in enumerate(("odd", "good"))))
     yard.held = ("odd",)
     executor, wire = connected(yard)
-    executor._stop_again(yard.live)
+    executor._stop_again(yard.live_attempts("here"))
     assert [line["ids"] for line in wire.lines] == [["good.0.1"]]
-    yard.live = [item._replace(is_stopping=False) for item in yard.live]
+    yard.believe(*(item._replace(is_stopping=False) for item in yard.live.values()))
     executor._hear({"ev": "reconciled", "absent": ["odd.0.1", "good.0.1"]})
     assert [line["job"] for line in wire.lines if line["op"] == "launch"] == ["good"]
 

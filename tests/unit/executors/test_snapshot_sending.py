@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 from tests.builders import a_job
+from tests.waiting import PATIENCE_SECONDS
 
 from jobyard.errors import Rejected, Unavailable
 from jobyard.executors import snapshot_sending
@@ -19,7 +20,6 @@ from jobyard.executors.snapshot_sending import SnapshotSending
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import AttemptId, Slot
 
-PATIENCE_SECONDS = 60.0
 LIVE = LiveAttempt(AttemptId("j", 0, 1), Slot("s", "j", 0, Placement("a", Resources(1000))), False)
 
 

@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.hosts import Host, Hosts, Unsupported, leftovers, packages
 from tests.hosts.fixtures import MakeHosts
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 SLEEP = "sleep 1234"
@@ -61,13 +62,6 @@ def start_sleeping(host: Host, *options: str) -> None:
 
 def commands(host: Host) -> list[str]:
     return [process.command for process in host.processes()]
-
-
-def until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def boot_id(host: Host) -> str:

@@ -22,9 +22,9 @@ from jobyard.server.loop import YardLoop
 from jobyard.server.snapshots import Snapshots
 from jobyard.wire.requests import CancelJob, SubmitJob
 from tests.builders import a_job
+from tests.waiting import PATIENCE_SECONDS
 
 NODE = "here"
-PATIENCE_SECONDS = 60.0
 
 
 class RunningYard:

@@ -28,8 +28,8 @@ from jobyard.server.bounds import Bounded
 from jobyard.server.limits import Limits, limits_of
 from jobyard.server.problems import problem
 from jobyard.settings import ServerKnobs, knobs
+from tests.waiting import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60.0
 LIMITS = Limits(connections_most=8, connections_per_peer=4, body_bytes_most=1 << 20)
 AT_ONCE = 0.01  # of a timeout that a test waits for
 

@@ -30,7 +30,8 @@ from jobyard.server.journal import Journal
 from jobyard.server.loop import YardLoop
 from jobyard.server.snapshots import Snapshots
 from jobyard.server.views import reason_of_job
-from tests.unit.server.running import PATIENCE_SECONDS, a_batch, a_yard
+from tests.unit.server.running import a_batch, a_yard
+from tests.waiting import PATIENCE_SECONDS
 
 
 def damage(directory: Path, row: int) -> None:

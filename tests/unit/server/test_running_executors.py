@@ -18,7 +18,7 @@ from jobyard.model.task import AttemptId, Slot
 from jobyard.server.error_counts import ErrorCounts
 from jobyard.server.running_executors import RunningExecutors
 
-PATIENCE_SECONDS = 60.0
+from tests.waiting import PATIENCE_SECONDS
 
 
 class PlayedExecutor:

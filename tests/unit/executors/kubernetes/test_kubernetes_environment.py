@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import a_job
-from tests.unit.executors.kubernetes.stand_in import NODE, PlayedPod, expanded, files_of, pods_of
+from tests.unit.executors.kubernetes.played_pods import NODE, PlayedPod, expanded, files_of, pods_of
 
 from jobyard.executors.environment import job_environment, task_command, task_environment
 from jobyard.executors.kubernetes.manifest import objects_of, task_objects_of

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS
 
 from jobyard.errors import Unavailable
 from jobyard.executors.kubernetes.held_job import HeldJob
@@ -17,7 +18,6 @@ from jobyard.executors.kubernetes.kinds import KINDS
 from jobyard.executors.mirror import Mirror
 
 Object = dict[str, Any]
-PATIENCE_SECONDS = 60.0
 
 
 def an_object(name: str, job: str, **metadata: Any) -> Object:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, cast
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS
 
 from jobyard.errors import UserError
 from jobyard.executors.kubernetes import link as link_module
@@ -13,8 +14,6 @@ from jobyard.executors.kubernetes.link import ClusterLink
 from jobyard.kubernetes.api import Api
 from jobyard.model.events import NodeWentAway
 from jobyard.model.node import ClusterConfig
-
-PATIENCE_SECONDS = 60.0
 
 
 class PlayedApi:

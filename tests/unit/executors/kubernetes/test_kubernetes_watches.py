@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS
 
 from jobyard.errors import Unavailable
 from jobyard.executors.kubernetes.held_jobs import HeldJobs
@@ -23,7 +24,6 @@ from jobyard.kubernetes.refusals import Refused
 from jobyard.model.node import ClusterConfig
 
 Object = dict[str, Any]
-PATIENCE_SECONDS = 60.0
 JOB, JOBSET = KINDS["Job"], KINDS["JobSet"]
 POD: Object = {"metadata": {"name": "p", "namespace": "ns", "resourceVersion": "1"}, "spec": {}, "status": {}}
 

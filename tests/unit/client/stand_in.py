@@ -67,7 +67,7 @@ class StandIn:
 
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
-    standin: StandIn
+    stand_in: StandIn
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that hangs up is no news here."""
@@ -98,9 +98,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(length)) if length else None
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
         asked = Asked(self.command, parts.path.removeprefix(API), query, dict(self.headers), body)
-        standin = self.server.standin
-        standin.asked.append(asked)
-        answer = standin.answers.get(f"{asked.method} {asked.path}")
+        stand_in = self.server.stand_in
+        stand_in.asked.append(asked)
+        answer = stand_in.answers.get(f"{asked.method} {asked.path}")
         said = answer(asked) if answer else problem(404, "not_found", f"nothing at {asked.path}")
         if said.events is not None:
             self._stream(said)
@@ -144,13 +144,13 @@ def problem(status: int, code: str, title: str) -> Said:
 @contextmanager
 def standing_in(socket_path: Path) -> Iterator[StandIn]:
     """A stand-in that listens; afterwards its socket is gone."""
-    standin = StandIn(socket_path)
+    stand_in = StandIn(socket_path)
     with _Server(str(socket_path), _Handler) as server:
-        server.standin = standin
+        server.stand_in = stand_in
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         try:
-            yield standin
+            yield stand_in
         finally:
             server.shutdown()
             thread.join()
