@@ -23,8 +23,8 @@ from tests.cluster.certificates import Authority, Pair
 from tests.cluster.leftovers import new_directory
 from tests.cluster.network import LOOPBACK, Network, make_bridge
 from tests.cluster.node import DOMAIN, NODE, Node, is_ready, why_no_node
-from tests.cluster.packages import ALWAYS, why_lacking
 from tests.cluster.processes import Program, free_port
+from tests.packages import why_lacking
 
 GPU = "nvidia.com/gpu"
 FAKE = "kwok.x-k8s.io/node"
@@ -34,6 +34,7 @@ STORE, PEER = "unix://etcd:1", "unix://etcd:2"
 SERVICES = "10.96.0.0/16"
 QUICK = ["--kube-api-qps=500", "--kube-api-burst=1000"]  # the defaults (20, 50) would be what benchmarks measure
 BUILDERS = 8
+NEEDED = ("openssl", "util-linux")  # of the packages; the others are a real node's
 
 
 class Cluster:
@@ -61,7 +62,7 @@ class Cluster:
     def start(self) -> None:
         """Returns when pods can run. Raises CannotBuild or DidNotStart."""
         # 1. Programs, a directory, an address.
-        if lacking := why_lacking(ALWAYS):
+        if lacking := why_lacking("cluster", NEEDED):
             raise CannotBuild(lacking)
         for product in (
             KUBERNETES,

@@ -13,6 +13,7 @@ from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 
+from tests.hosts.mounts import unmount_below
 from tests.waiting import until
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -63,7 +64,7 @@ def clear_node(directory: Path) -> None:
     for link in LOG_LINKS.glob("*"):
         if link.is_symlink() and link.readlink().is_relative_to(directory):
             link.unlink()
-    _unmount_below(directory)
+    unmount_below(directory)
     for root in cgroup_roots():
         until(lambda root=root: _remove_tree(root / name))  # type: ignore[misc]
 
@@ -111,9 +112,3 @@ def _remove_tree(path: Path) -> bool:
         except OSError:
             return False  # a process in it has not quite ended
     return True
-
-
-def _unmount_below(directory: Path) -> None:
-    places = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-    for place in reversed([each for each in places if Path(each).is_relative_to(directory)]):
-        subprocess.run(["umount", "--lazy", place], capture_output=True)

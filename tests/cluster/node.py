@@ -15,8 +15,8 @@ from tests.cluster.certificates import Authority
 from tests.cluster.images import PAUSE, small_images
 from tests.cluster.leftovers import clear_node, make_cgroups
 from tests.cluster.network import Network
-from tests.cluster.packages import why_lacking
 from tests.cluster.processes import GRACE_SECONDS, Program, free_port
+from tests.packages import why_lacking
 from tests.waiting import until
 
 CNI_PLUGINS = Path("/usr/lib/cni")
@@ -28,7 +28,7 @@ def why_no_node() -> str:
     """Empty when this machine can run a kubelet; otherwise one sentence."""
     if os.getuid() != 0:
         return "A kubelet needs root."
-    return why_lacking()
+    return why_lacking("cluster")
 
 
 class Node:

@@ -18,8 +18,8 @@ from tests.cluster.processes import Program
 from tests.cluster.rays import IMAGE as RAY
 from tests.cluster.rays import import_ray_stand_in
 from tests.cluster.yards import ClusterYard, Object, cluster_yard
-from tests.images.packages import why_lacking
 from tests.images.trees import DOCKERFILE, Tree
+from tests.packages import why_lacking
 from tests.waiting import until
 from tests.yards import Done
 
@@ -30,7 +30,7 @@ RAYJOBS = ("/apis/ray.io/v1", "rayjobs")
 
 @pytest.fixture(scope="module")
 def place(cluster: Cluster, worker: Node) -> Iterator[BuildPlace]:
-    if lacking := why_lacking("docker-registry", "git"):
+    if lacking := why_lacking("images", ("docker-registry", "git")):
         pytest.skip(lacking)
     try:
         with build_place(cluster) as place:

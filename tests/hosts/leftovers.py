@@ -6,12 +6,12 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tests.hosts import processes
+from tests.hosts.mounts import unmount_below
 from tests.hosts.network import NetworkError, ip
 
 NAMESPACE = re.compile(r"yard-(\d+)-\d+")
@@ -26,14 +26,8 @@ def new_directory() -> Path:
 
 def remove_directory(path: Path) -> None:
     """Also when disks of hosts are still mounted in it."""
-    for mount in reversed(mounts_below(path)):
-        subprocess.run(["umount", "--lazy", mount], capture_output=True)
+    unmount_below(path)
     shutil.rmtree(path, ignore_errors=True)
-
-
-def mounts_below(path: Path) -> list[Path]:
-    points = (Path(line.split()[1]) for line in Path("/proc/self/mounts").read_text().splitlines())
-    return [point for point in points if point.is_relative_to(path)]
 
 
 def left_by(is_owner: Callable[[int], bool]) -> list[str]:

@@ -10,9 +10,9 @@ import pytest
 
 from tests.cluster.processes import DidNotStart
 from tests.conftest import MakeYard
-from tests.images.packages import why_lacking
 from tests.images.servers import Engine, RegistryServer, docker_engine, registry_server
 from tests.images.trees import Tree
+from tests.packages import why_lacking
 from tests.yards import TemporaryYard
 
 HERE = Path(__file__).parent
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def engine() -> Iterator[Engine]:
     if os.getuid() != 0:
         pytest.skip("dockerd starts as root only")
-    if problem := why_lacking("docker.io", "busybox-static", "git", "util-linux"):
+    if problem := why_lacking("images", ("docker.io", "busybox-static", "git", "util-linux")):
         pytest.skip(problem)
     try:
         with docker_engine() as engine:
@@ -39,7 +39,7 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def registry() -> Iterator[RegistryServer]:
-    if problem := why_lacking("docker-registry", "util-linux"):
+    if problem := why_lacking("images", ("docker-registry", "util-linux")):
         pytest.skip(problem)
     with registry_server() as registry:
         yield registry
@@ -48,7 +48,7 @@ def registry() -> Iterator[RegistryServer]:
 @pytest.fixture(scope="session")
 def closed_registry() -> Iterator[RegistryServer]:
     """Only ada comes in, whose word is sesame."""
-    if problem := why_lacking("docker-registry", "util-linux"):
+    if problem := why_lacking("images", ("docker-registry", "util-linux")):
         pytest.skip(problem)
     with registry_server(users={"ada": "sesame"}) as registry:
         yield registry
@@ -57,7 +57,7 @@ def closed_registry() -> Iterator[RegistryServer]:
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
     """A repository that can be built."""
-    if problem := why_lacking("busybox-static", "git"):
+    if problem := why_lacking("images", ("busybox-static", "git")):
         pytest.skip(problem)
     tree = Tree(tmp_path)
     tree.add_dockerfile()
@@ -75,7 +75,7 @@ def docker_yard(make_yard: MakeYard, engine: Engine, registry: RegistryServer) -
 @pytest.fixture
 def podman_yard(make_yard: MakeYard, registry: RegistryServer, tmp_path: Path) -> TemporaryYard:
     """`yard` with buildah, which needs neither a daemon nor a container here."""
-    if problem := why_lacking("buildah"):
+    if problem := why_lacking("images", ("buildah",)):
         pytest.skip(problem)
     storage = tmp_path / "storage.conf"
     storage.write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{tmp_path}/graph"\nrunroot = "{tmp_path}/run"\n')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.cluster.processes import Program, free_port
+from tests.hosts.mounts import unmount_below
 
 PARENT = Path("/tmp")  # short: sockets are made below it
 
@@ -93,11 +93,5 @@ def _directory() -> Iterator[Path]:
     try:
         yield directory
     finally:
-        _unmount_below(directory)
+        unmount_below(directory)
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def _unmount_below(directory: Path) -> None:
-    places = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-    for place in reversed([each for each in places if each.startswith(f"{directory}{os.sep}")]):
-        subprocess.run(["umount", "--lazy", place], capture_output=True)

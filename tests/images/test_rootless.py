@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import MakeYard
-from tests.images.packages import why_lacking
 from tests.images.servers import RegistryServer
 from tests.images.test_build import PINNED, digest_in
 from tests.images.trees import Tree
+from tests.packages import why_lacking
 from tests.yards import TemporaryYard
 
 AS_NOBODY = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
@@ -26,7 +26,7 @@ WITH_RANGES = 'mount --bind "$0" /etc/subuid && mount --bind "$0" /etc/subgid &&
 def yard(make_yard: MakeYard, registry: RegistryServer) -> TemporaryYard:
     if os.getuid() != 0:
         pytest.skip("only root can become another user, and give it ids")
-    if problem := why_lacking("buildah", "uidmap", "util-linux"):
+    if problem := why_lacking("images", ("buildah", "uidmap", "util-linux")):
         pytest.skip(problem)
     if subprocess.run([*AS_NOBODY, sys.executable, "-c", ""], capture_output=True).returncode != 0:
         pytest.skip("others than root cannot run the Python of these tests")

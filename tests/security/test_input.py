@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 import pytest
 
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
 from tests.conftest import MakeYard
+from tests.harmless import assert_harmless
 from tests.security.servers import TeamServer
 from tests.waiting import until
 from tests.yards import TemporaryYard
 
 EVIL = "evil\x1b[31mred\x1b]0;title\x07\x9b2J\u202egnol\u200b"
-
-
-def assert_harmless(text: str) -> None:
-    odd = {c for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs")}
-    assert odd == set()
 
 
 def test_a_line_over_rest_never_becomes_code(yard: TemporaryYard) -> None:

@@ -180,6 +180,10 @@ class AgentProcess:
     def output(self, attempt: str) -> str:
         return Path(self.files(attempt).out).read_text()
 
+    def is_ready(self, attempt: str) -> bool:
+        """Has it said so?"""
+        return os.path.exists(self.files(attempt).out) and "ready\n" in self.output(attempt)
+
     def errors(self, attempt: str) -> str:
         return Path(self.files(attempt).err).read_text()
 

@@ -11,10 +11,6 @@ from tests.waiting import until
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 
 
-def is_ready(agent: AgentProcess, attempt: str) -> bool:
-    return os.path.exists(agent.files(attempt).out) and "ready\n" in agent.output(attempt)
-
-
 def test_a_timeout_ends_a_task_and_says_so(server: Client) -> None:
     (outcome,) = server.run({"id": "j.0.1", "shell": "sleep 1000", "timeout": 0.2, "grace": 5})
     assert outcome["reason"] == "Timeout"
@@ -38,7 +34,7 @@ def test_a_stopped_task_may_tidy_up(agent: AgentProcess, server: Client) -> None
     server.launch(
         "s", {"id": "j.0.1", "shell": "trap 'echo tidy; exit 3' TERM; echo ready; while :; do sleep 0.05; done"}
     )
-    until(lambda: is_ready(agent, "j.0.1"))
+    until(lambda: agent.is_ready("j.0.1"))
     server.send(op="stop", ids=["j.0.1"], grace=20)
     assert server.finished("j.0.1")["exit_code"] == 3
     assert agent.output("j.0.1") == "ready\ntidy\n"
@@ -46,7 +42,7 @@ def test_a_stopped_task_may_tidy_up(agent: AgentProcess, server: Client) -> None
 
 def test_a_stopped_task_that_does_not_listen_is_killed_after_the_grace(agent: AgentProcess, server: Client) -> None:
     server.launch("s", {"id": "j.0.1", "shell": STUBBORN})
-    until(lambda: is_ready(agent, "j.0.1"))
+    until(lambda: agent.is_ready("j.0.1"))
     begin = time.monotonic()
     server.send(op="stop", ids=["j.0.1"], grace=0.5)
     assert server.finished("j.0.1")["signal"] == 9
@@ -56,7 +52,7 @@ def test_a_stopped_task_that_does_not_listen_is_killed_after_the_grace(agent: Ag
 def test_a_child_that_outlives_its_shell_has_the_whole_grace(agent: AgentProcess, server: Client) -> None:
     child = "trap 'sleep 1.5; echo saved; exit' TERM; echo ready; while :; do sleep 0.05; done"
     server.launch("s", {"id": "j.0.1", "shell": f'bash -c "{child}" & wait'})
-    until(lambda: is_ready(agent, "j.0.1"))
+    until(lambda: agent.is_ready("j.0.1"))
     server.send(op="stop", ids=["j.0.1"], grace=20)
     server.finished("j.0.1")
     assert agent.output("j.0.1") == "ready\nsaved\n"
@@ -65,7 +61,7 @@ def test_a_child_that_outlives_its_shell_has_the_whole_grace(agent: AgentProcess
 def test_stopping_reaches_other_process_groups_of_the_session(agent: AgentProcess, server: Client) -> None:
     hidden = "set -m; bash -c \"trap '' TERM; echo ready; exec sleep 1000\" & echo $!; wait"
     server.launch("s", {"id": "j.0.1", "shell": hidden})
-    until(lambda: is_ready(agent, "j.0.1"))
+    until(lambda: agent.is_ready("j.0.1"))
     server.send(op="stop", ids=["j.0.1"], grace=0.2)
     server.finished("j.0.1")
     (pid,) = (word for word in agent.output("j.0.1").split() if word.isdigit())
@@ -97,7 +93,7 @@ def test_stopping_what_has_not_started_withdraws_it(server: Client) -> None:
 
 def test_a_task_that_stops_its_lane_is_ended_all_the_same(agent: AgentProcess, server: Client) -> None:
     server.launch("s", {"id": "j.0.1", "shell": "kill -STOP $PPID; echo ready; sleep 1000"})
-    until(lambda: is_ready(agent, "j.0.1"))
+    until(lambda: agent.is_ready("j.0.1"))
     server.send(op="stop", ids=["j.0.1"], grace=5)
     assert server.finished("j.0.1")["signal"] == 15
 

@@ -15,13 +15,9 @@ OBEYS = "echo ready; until [ -e $YARD_STOP_FILE ]; do sleep 0.01; done; "
 DEAF = "echo ready; while :; do sleep 0.05; done"
 
 
-def is_ready(agent: AgentProcess, attempt: str) -> bool:
-    return os.path.exists(agent.files(attempt).out) and "ready\n" in agent.output(attempt)
-
-
 def begin(agent: AgentProcess, server: Client, shell: str) -> None:
     server.launch("s", {"id": "j.0.1", "shell": shell})
-    until(lambda: is_ready(agent, "j.0.1"))
+    until(lambda: agent.is_ready("j.0.1"))
     server.started("j.0.1")
 
 
@@ -144,7 +140,7 @@ def test_who_ends_well_at_sigterm_and_tells_of_no_end_has_stopped_if_nobody_wait
 
 def test_what_has_not_started_is_withdrawn(agent: AgentProcess, server: Client) -> None:
     server.launch("s", {"id": "j.0.1", "shell": OBEYS + "exit 85"}, {"id": "j.1.1", "shell": "touch ran"})
-    until(lambda: is_ready(agent, "j.0.1"))
+    until(lambda: agent.is_ready("j.0.1"))
     ask(server, "j.0.1", "j.1.1", "j.77.1")
     server.withdrawn("j.1.1")
     server.withdrawn("j.77.1")

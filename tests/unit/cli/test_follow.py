@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.cli.conftest import Yard
 from tests.unit.client.stand_in import Asked, Said, StandIn, problem
-from tests.unit.client.views import a_failure, a_job_view
+from tests.unit.client.views import a_chunk, a_failure, a_job_view
 
 from jobyard.cli.feed import Feed
 from jobyard.cli.main import run
@@ -19,10 +19,6 @@ from jobyard.wire.views import Counts, JobView, LogChunk
 
 PENDING, DONE = a_job_view(State.PENDING), a_job_view(State.SUCCEEDED)
 FAILED = a_job_view(State.FAILED, exit_code=3, first_failure=a_failure("0"))
-
-
-def a_chunk(data: str, stream: str = "out", *, final: bool = False) -> LogChunk:
-    return LogChunk("0", 1, stream, data, final)
 
 
 def offer(stand_in: StandIn, ended: JobView, *chunks: LogChunk, submitted: JobView = PENDING) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.harmless import assert_harmless
 from tests.unit.cli.conftest import Yard
 from tests.unit.client.stand_in import Said, StandIn, problem
 from tests.unit.client.views import a_failure, a_job_view, a_server_view
@@ -79,12 +79,6 @@ A_NODE = NodeView(
     holders=(EVIL,),
     devices=(DeviceView(0, EVIL, 1, 0, 0, fake=False),),
 )
-
-
-def assert_harmless(text: str) -> None:
-    """Only what we print ourselves: newlines. No test here has a terminal, so there are no colours."""
-    odd = {c for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp", "Co", "Cn")}
-    assert odd == set()
 
 
 @pytest.fixture

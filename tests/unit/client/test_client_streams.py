@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.client.stand_in import Said, StandIn, problem, standing_in
-from tests.unit.client.views import a_job_view
+from tests.unit.client.views import a_chunk, a_job_view
 
 from jobyard.client.address import Address
 from jobyard.client.api import YardClient
@@ -12,13 +12,8 @@ from jobyard.client.transport import Lost
 from jobyard.errors import NotFound, Unreachable
 from jobyard.model.job import State
 from jobyard.settings import ClientKnobs
-from jobyard.wire.views import LogChunk
 
 RUNNING, DONE = a_job_view(State.RUNNING), a_job_view(State.SUCCEEDED)
-
-
-def a_chunk(data: str, *, final: bool = False) -> LogChunk:
-    return LogChunk(task="0", attempt=1, stream="out", data=data, final=final)
 
 
 def test_a_watch_ends_with_the_job(stand_in: StandIn, client: YardClient) -> None:

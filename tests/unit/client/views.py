@@ -7,7 +7,7 @@ from typing import Any
 
 from jobyard import settings
 from jobyard.model.job import Command, GroupSpec, JobSpec, State
-from jobyard.wire.views import AgentView, Counts, FailureView, JobView, ServerView, TaskView
+from jobyard.wire.views import AgentView, Counts, FailureView, JobView, LogChunk, ServerView, TaskView
 
 SERVER_PID = 2**30  # more than any system gives: nobody has it
 
@@ -59,3 +59,7 @@ def a_server_view(**changes: Any) -> ServerView:
 
 def a_spec() -> JobSpec:
     return JobSpec(name="train", groups=(GroupSpec(Command(argv=("true",))),), workdir="/")
+
+
+def a_chunk(data: str, stream: str = "out", *, final: bool = False) -> LogChunk:
+    return LogChunk("0", 1, stream, data, final)

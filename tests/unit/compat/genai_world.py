@@ -32,12 +32,12 @@ COLLECTIONS = {
 }
 
 
-def a_device(index: int, is_free: bool) -> DeviceView:
+def a_device_view(index: int, is_free: bool) -> DeviceView:
     return DeviceView(index, "GPU", 16000, 0 if is_free else 16000, 0, fake=True)
 
 
-def a_node(name: str, gpus: int, free: int) -> NodeView:
-    devices = tuple(a_device(index, index < free) for index in range(gpus))
+def a_cluster_node_view(name: str, gpus: int, free: int) -> NodeView:
+    devices = tuple(a_device_view(index, index < free) for index in range(gpus))
     return NodeView(f"{CLUSTER}/{name}", CLUSTER, NodeState.UP, 8000, 0, 0, 8000, 0, 0, 0, devices)
 
 
@@ -82,7 +82,7 @@ class FakeYard:
 
     def nodes(self) -> tuple[NodeView, ...]:
         self.asked["nodes"] += 1
-        return tuple(a_node(name, *count) for name, count in self.free.items())
+        return tuple(a_cluster_node_view(name, *count) for name, count in self.free.items())
 
     def jobs(self, **_: Any) -> tuple[JobView, ...]:
         self.asked["jobs"] += 1
@@ -245,3 +245,20 @@ async def answer_of(app: FastAPI, method: str, path: str, body: Any) -> tuple[in
 
 FORBIDDEN = UserError("jobyard may not do that")
 UNANSWERED = Unavailable("the cluster does not answer: no route")
+
+
+def adopted(condition: str, mark: str = "") -> Object:
+    job = a_pytorchjob(condition=condition)
+    if mark:
+        job["metadata"]["annotations"]["jobyard.dev/scaling"] = mark
+        job["spec"]["runPolicy"] = {"suspend": True}
+    return job
+
+
+def questions(cluster: FakeCluster, kind: str) -> int:
+    """What was asked about what is left."""
+    return len([each for each in cluster.asked if f"/{kind}?" in each])
+
+
+def names(service: Service) -> list[str]:
+    return [each.job_name for each in service.records()]

@@ -38,7 +38,7 @@ def test_the_results_that_were_checked_against_the_seed(seen: dict[str, Any]) ->
 
 
 def test_what_one_file_has_taken_of_a_host_another_does_not_have() -> None:
-    node = a_node(a_device(0), a_device(1), host="10.0.0.1", port=22)
+    node = a_node_view(a_device_view(0), a_device_view(1), host="10.0.0.1", port=22)
     machines = [
         Machine("a.yaml", node),
         Machine("b.yaml", replace(node, id="b", user="bob")),
@@ -52,11 +52,11 @@ def test_what_one_file_has_taken_of_a_host_another_does_not_have() -> None:
 
 
 def test_a_gpu_that_an_execute_remote_sees_can_be_had_and_one_that_a_batch_has_cannot() -> None:
-    seen, taken = a_device(0, reserved_mib=1), a_device(1, reserved_mib=24_000)
-    free = free_of(a_node(seen, taken))
+    seen, taken = a_device_view(0, reserved_mib=1), a_device_view(1, reserved_mib=24_000)
+    free = free_of(a_node_view(seen, taken))
     assert gpu_choices(free, need("--memory-required=10", "--gpu-memory-required=0"), MOST) == [0]
-    assert resources_of(need(), [a_node(seen)]) == Resources(1000, 6676, 1, 954, 75)
-    assert resources_of(need(), [a_node(taken)]) == Resources(1000, 6676, gpus=1)
+    assert resources_of(need(), [a_node_view(seen)]) == Resources(1000, 6676, 1, 954, 75)
+    assert resources_of(need(), [a_node_view(taken)]) == Resources(1000, 6676, gpus=1)
 
 
 def test_an_exact_fit_is_allowed() -> None:
@@ -81,38 +81,44 @@ def test_a_line_that_needs_nothing_does_not_loop_forever() -> None:
     assert len(gpu_choices(a_machine(), nothing, 7)) == 7
 
 
-def a_node(*devices: DeviceView, **changes: object) -> NodeView:
+def a_node_view(*devices: DeviceView, **changes: object) -> NodeView:
     return replace(NODE, devices=devices, **changes)  # type: ignore[arg-type]
 
 
-def a_device(index: int = 0, mib: int = 24_000, **changes: object) -> DeviceView:
+def a_device_view(index: int = 0, mib: int = 24_000, **changes: object) -> DeviceView:
     return replace(DeviceView(index, "GPU", mib, 0, 0, fake=False), **changes)  # type: ignore[arg-type]
 
 
 def test_what_is_free_is_what_neither_the_yard_nor_others_hold() -> None:
-    device = a_device(3, reserved_mib=4_000, foreign_mib=1_000, percent=10, reserved_percent=50, foreign_percent=30)
-    assert free_of(a_node(device)) == Free(3000, 16384 - 512, (Gpu(3, 19_000, 80),))
+    device = a_device_view(
+        3, reserved_mib=4_000, foreign_mib=1_000, percent=10, reserved_percent=50, foreign_percent=30
+    )
+    assert free_of(a_node_view(device)) == Free(3000, 16384 - 512, (Gpu(3, 19_000, 80),))
 
 
 @pytest.mark.parametrize("state", [NodeState.AWAY, NodeState.DOWN, NodeState.DRAINING])
 def test_a_machine_without_a_link_takes_nothing(state: NodeState) -> None:
-    node = a_node(a_device(), state=state)
+    node = a_node_view(a_device_view(), state=state)
     assert gpu_choices(free_of(node), need("--memory-required=0", "--num-cpus=0"), MOST) == []
 
 
 @pytest.mark.parametrize(
     ("words", "devices", "asked"),
     [
-        ([], [a_device()], Resources(1000, 6676, gpus=1)),
-        (["--num-cpus=8", "--memory-required=10000"], [a_device()], Resources(8000, 9537, gpus=1)),
-        (["--no-gpu-required"], [a_device()], Resources(1000, 6676)),
-        (["--reserve"], [a_device()], Resources(1000, 6676, gpus=1, whole_node=True)),
-        (["--no-reserve-gpu"], [a_device()], Resources(1000, 6676, 1, 954, 75)),
+        ([], [a_device_view()], Resources(1000, 6676, gpus=1)),
+        (["--num-cpus=8", "--memory-required=10000"], [a_device_view()], Resources(8000, 9537, gpus=1)),
+        (["--no-gpu-required"], [a_device_view()], Resources(1000, 6676)),
+        (["--reserve"], [a_device_view()], Resources(1000, 6676, gpus=1, whole_node=True)),
+        (["--no-reserve-gpu"], [a_device_view()], Resources(1000, 6676, 1, 954, 75)),
         # Whole GPUs cannot be told apart by size, nor used beside others: then the line asks for memory.
-        (["--gpu-memory-required=40000"], [a_device(), a_device(1, 80_000)], Resources(1000, 6676, 1, 38147, 75)),
-        (["--gpu-utilization=0.5"], [a_device(foreign_mib=300)], Resources(1000, 6676, 1, 954, 61)),
-        (["--no-reserve-gpu", "--gpu-memory-required=0"], [a_device()], Resources(1000, 6676, 1, 1, 75)),
+        (
+            ["--gpu-memory-required=40000"],
+            [a_device_view(), a_device_view(1, 80_000)],
+            Resources(1000, 6676, 1, 38147, 75),
+        ),
+        (["--gpu-utilization=0.5"], [a_device_view(foreign_mib=300)], Resources(1000, 6676, 1, 954, 61)),
+        (["--no-reserve-gpu", "--gpu-memory-required=0"], [a_device_view()], Resources(1000, 6676, 1, 1, 75)),
     ],
 )
 def test_what_a_line_asks_of_the_yard(words: list[str], devices: list[DeviceView], asked: Resources) -> None:
-    assert resources_of(need(*words), [a_node(*devices)]) == asked
+    assert resources_of(need(*words), [a_node_view(*devices)]) == asked

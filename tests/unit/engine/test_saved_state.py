@@ -15,7 +15,7 @@ from jobyard.model.events import AttemptsMeasured, Used, UseMeasured
 from jobyard.model.job import State
 from tests.builders import a_job, a_node
 from tests.unit.engine.driving import state_of
-from tests.unit.engine.test_training import TrainingYard, a_training, an_elastic, report
+from tests.unit.engine.training_yard import TrainingYard, a_training, an_elastic, report
 from tests.unit.engine.world import durable
 
 # Fields of a job that are saved one by one, by the part of the record that has them.

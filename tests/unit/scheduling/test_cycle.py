@@ -10,15 +10,11 @@ from jobyard.model.job import Reason
 from jobyard.model.node import Foreign, Node, NodeState
 from jobyard.model.resources import DeviceSlice, Placement, Resources
 from jobyard.model.task import Slot
-from jobyard.scheduling.cycle import plan
 from jobyard.scheduling.explain import why_never
-from jobyard.scheduling.snapshot import HeldSlot, Member, Plan, Request, Snapshot
+from jobyard.scheduling.snapshot import HeldSlot, Member, Plan, Request
 from jobyard.scheduling.where import Where
 from tests.builders import a_node
-
-
-def ask(cpus: float = 1, mem: int = 0, gpus: int = 0, gpu_mem: int = 0) -> Resources:
-    return Resources(int(cpus * 1000), mem, gpus, gpu_mem)
+from tests.unit.scheduling.yards import ask, planned
 
 
 def wants(job: str, age: int, *members: tuple[int, Resources], priority: int = 0, **other: Any) -> Request:
@@ -30,10 +26,6 @@ def holds(
     slot: str, node: str, resources: Resources, devices: tuple[DeviceSlice, ...] = (), *, age: int, priority: int = 0
 ) -> HeldSlot:
     return HeldSlot(Slot(slot, f"job{age}", 0, Placement(node, resources, devices)), priority, age)
-
-
-def planned(nodes: list[Node], *requests: Request, held: tuple[HeldSlot, ...] = ()) -> Plan:
-    return plan(Snapshot(tuple(nodes), held, requests))
 
 
 def opened(found: Plan) -> list[str]:

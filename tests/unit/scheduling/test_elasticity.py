@@ -12,11 +12,7 @@ from jobyard.model.training import Size
 from jobyard.scheduling.elasticity import pays, predict_epoch_seconds
 from jobyard.scheduling.snapshot import Member, Request, Running
 from tests.builders import a_node
-from tests.unit.scheduling.yards import Yard, ask, gpu_range, stopped, wants, wants_any, worker_range
-
-
-def a_yard(gpus: int = 8, *others: int) -> Yard:
-    return Yard(*(a_node(f"n{i}", cpus=64, gpus=number) for i, number in enumerate((gpus, *others), 1)))
+from tests.unit.scheduling.yards import Yard, a_yard, ask, gpu_range, stopped, wants, wants_any, worker_range
 
 
 def trains(gpus: int = 2, **other: Any) -> dict[str, Any]:

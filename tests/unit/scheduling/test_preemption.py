@@ -8,12 +8,7 @@ from jobyard.model.job import Reason
 from jobyard.model.training import Size
 from jobyard.scheduling.snapshot import Member, Request
 from tests.builders import a_node
-from tests.unit.scheduling.yards import Yard, ask, gpu_range, stopped, wants, wants_any, worker_range
-
-
-def a_yard(gpus: int = 4, *others: int) -> Yard:
-    return Yard(*(a_node(f"n{i}", cpus=64, gpus=number) for i, number in enumerate((gpus, *others), 1)))
-
+from tests.unit.scheduling.yards import Yard, a_yard, ask, gpu_range, stopped, wants, wants_any, worker_range
 
 # -- who stops ---------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from jobyard.scheduling.cycle import plan
 from jobyard.scheduling.explain import may_match, why_never, why_unknown
 from jobyard.scheduling.snapshot import HeldSlot, Member, Plan, Request, Snapshot
 from tests.builders import a_node
+from tests.unit.scheduling.yards import planned
 
 WHOLE = Resources(1000, whole_node=True)
 
@@ -25,10 +26,6 @@ def wants(job: str, age: int, wanted: int, resources: Resources, **other: Any) -
 
 def holds(slot: str, node: str, resources: Resources, *devices: DeviceSlice, age: int = 0) -> HeldSlot:
     return HeldSlot(Slot(slot, f"job{age}", 0, Placement(node, resources, devices)), 0, age)
-
-
-def planned(nodes: list[Node], *requests: Request, held: tuple[HeldSlot, ...] = ()) -> Plan:
-    return plan(Snapshot(tuple(nodes), held, requests))
 
 
 def share(percent: int = 0, mib: int = 0, cpus: int = 0) -> Resources:

@@ -11,6 +11,7 @@ from jobyard.model.task import Slot
 from jobyard.model.training import Size
 from jobyard.scheduling.cycle import plan
 from jobyard.scheduling.snapshot import HeldSlot, Member, Plan, Request, Running, Snapshot
+from tests.builders import a_node
 
 
 def ask(cpus: float = 1, mem: int = 0, gpus: int = 0, gpu_mem: int = 0) -> Resources:
@@ -95,3 +96,12 @@ class Yard:
 
 def stopped(found: Plan) -> list[str]:
     return [order.job for order in found.stops]
+
+
+def a_yard(*gpus: int) -> Yard:
+    """A node for each number of GPUs."""
+    return Yard(*(a_node(f"n{i}", cpus=64, gpus=number) for i, number in enumerate(gpus, 1)))
+
+
+def planned(nodes: list[Node], *requests: Request, held: tuple[HeldSlot, ...] = ()) -> Plan:
+    return plan(Snapshot(tuple(nodes), held, requests))

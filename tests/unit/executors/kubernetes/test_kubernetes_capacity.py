@@ -12,7 +12,7 @@ from jobyard.model.node import Foreign, Quota, Taint
 Object = dict[str, Any]
 
 
-def a_node(name: str = "n1", gpus: int = 4, **spec: Any) -> Object:
+def a_node_object(name: str = "n1", gpus: int = 4, **spec: Any) -> Object:
     allocatable = {"cpu": "7500m", "memory": "31Gi", "nvidia.com/gpu": str(gpus)}
     labels = {"nvidia.com/gpu.product": "A100", "nvidia.com/gpu.memory": "81920"}
     return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"allocatable": allocatable}}
@@ -29,7 +29,7 @@ def a_pod(name: str = "p", node: str = "n1", cpu: str = "500m", gpus: int = 0, *
 
 def test_a_node_has_what_it_can_give_and_its_taints() -> None:
     taints = [{"key": "gpu", "effect": "NoSchedule"}, {"key": "soft", "effect": "PreferNoSchedule"}]
-    node = node_of("prod", a_node(taints=taints))
+    node = node_of("prod", a_node_object(taints=taints))
     assert (node.id, node.cpu_millis, node.memory_mib, len(node.devices)) == ("prod/n1", 7500, 31 * 1024, 4)
     assert node.devices[0].memory_mib == 81920
     assert node.taints == (Taint("gpu", "", "NoSchedule"),)
@@ -66,7 +66,7 @@ def a_room() -> ClusterRoom:
 
 def test_room_is_told_once_and_again_when_it_changes() -> None:
     room = a_room()
-    room.node_changed(a_node(), False)
+    room.node_changed(a_node_object(), False)
     assert [type(event) for event in room.news([], 1.0)] == [NodeJoined, NodeMeasured, QuotaMeasured]
     assert room.news([], 1.0) == []
     room.pod_changed(a_pod("other", gpus=1), False)
@@ -75,7 +75,7 @@ def test_room_is_told_once_and_again_when_it_changes() -> None:
     assert room.news([], 3.0) == []  # the yard has it in its own books
     room.pod_changed(a_pod("other", gpus=1), True)
     assert room.news([], 4.0) == [NodeMeasured("prod/n1", Foreign(), 4.0)]
-    room.node_changed(a_node(), True)
+    room.node_changed(a_node_object(), True)
     assert [type(event) for event in room.news([], 5.0)] == [NodeLost]
 
 
@@ -103,7 +103,7 @@ def test_pods_of_ours_that_have_no_node_yet_are_not_taken_for_those_of_others() 
 
 def test_a_yard_that_slept_hears_of_what_has_gone_meanwhile() -> None:
     room = a_room()
-    room.node_changed(a_node(), False)
+    room.node_changed(a_node_object(), False)
     room.tell_all(["n1", "n7"])  # and n1 was full of other people's pods
     events = room.news([], 1.0)
     assert [event.node for event in events if isinstance(event, NodeLost)] == ["prod/n7"]
