@@ -130,8 +130,9 @@ def data_home() -> Path:
     return _xdg("XDG_DATA_HOME", ".local/share")
 
 
-def config_dir() -> Path:
-    return _xdg("XDG_CONFIG_HOME", ".config") / APP
+def machines_dir() -> Path:
+    """The user's machine files."""
+    return _xdg("XDG_CONFIG_HOME", ".config") / APP / "machines"
 
 
 def state_dir() -> Path:

@@ -19,6 +19,12 @@ def test_every_package_and_every_module_beside_them_is_in_the_table() -> None:
     assert packages | modules | {"kubernetesdlprofile"} <= named
 
 
+def test_every_package_within_a_package_is_in_a_table() -> None:
+    inner = [path.parent.relative_to(SOURCE) for path in SOURCE.glob("*/*/**/__init__.py")]
+    rows = [row for row in PAGE.splitlines() if row.startswith("|")]
+    assert not [path for path in inner if not any(re.search(rf"\b{path.name}\b", row) for row in rows)]
+
+
 def test_every_file_that_a_walk_names_exists() -> None:
     named = re.findall(r"`([a-z_]+/[\w/]+\.py)`", PAGE)
     assert len(named) > 30

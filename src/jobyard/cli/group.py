@@ -50,11 +50,7 @@ class LazyGroup(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        command = import_module(f"jobyard.cli.commands.{VERBS[cmd_name].module or cmd_name}").command
-        assert isinstance(command, click.Command)
-        return command
+        return command_of(cmd_name) if cmd_name in VERBS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
@@ -67,6 +63,12 @@ class LazyGroup(click.Group):
         if word not in VERBS and not ctx.resilient_parsing:
             raise click.UsageError(unknown_verb(word), ctx)
         return super().resolve_command(ctx, args)
+
+
+def command_of(verb: str) -> click.Command:
+    command = import_module(f"jobyard.cli.commands.{VERBS[verb].module or verb}").command
+    assert isinstance(command, click.Command)
+    return command
 
 
 def unknown_verb(word: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Callable
 from functools import cached_property, wraps
 from typing import Any
@@ -47,6 +49,13 @@ class Session:
         if self.is_remote:
             raise UserError(f"{verb}: YARD_URL points at another server; unset it, or name a directory with --yard DIR")
         return LocalYard(settings.yard_dir(self.yard), self.knobs)
+
+
+def user_here() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def with_session(function: Callable[..., int]) -> Callable[..., int]:

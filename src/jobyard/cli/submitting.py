@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import pwd
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -18,7 +17,7 @@ from jobyard.cli.default_cluster import add_default_cluster
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_fields
 from jobyard.cli.output.text import echo, echo_text, say
-from jobyard.cli.session import Session
+from jobyard.cli.session import Session, user_here
 from jobyard.errors import UserError
 from jobyard.manifests.command import spec_from_command
 from jobyard.manifests.context import SubmitContext
@@ -139,13 +138,6 @@ def _here() -> str:
         return os.getcwd()
     except OSError as error:
         raise UserError(f"the current directory cannot be used ({error.strerror}); cd to another one") from None
-
-
-def user_here() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def with_built_image(session: Session, spec: JobSpec, words: BuildWords, *, is_asked: bool, quiet: bool) -> JobSpec:

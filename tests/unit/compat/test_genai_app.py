@@ -9,12 +9,12 @@ import pytest
 from fastapi import FastAPI
 from tests.unit.compat.genai_world import TOKEN, FakeCluster, FakeYard, a_pytorchjob, a_service, an_object, answer_of
 
-from jobyard.cli.main import guarded
 from jobyard.compat.genai.__main__ import group, row_of
 from jobyard.compat.genai.app import app as importable
 from jobyard.compat.genai.app import make_app
 from jobyard.compat.genai.configuration import grows_at_once
 from jobyard.compat.genai.service import Service
+from jobyard.console import guarded
 from jobyard.errors import UserError
 from jobyard.model.job import State
 

@@ -11,11 +11,11 @@ import pytest
 from tests.unit.client.stand_in import Said, StandIn
 from tests.unit.client.views import a_job_view
 
-from jobyard.cli.main import guarded
 from jobyard.compat.kubeprofiler import cancel_job, entry, get_logs, run_scheduler, state
 from jobyard.compat.kubeprofiler.directories import Directories, command_of
 from jobyard.compat.kubeprofiler.flags import FALSE, TRUE, parse_bool, parse_ports, parse_run
 from jobyard.compat.kubeprofiler.job import spec_of
+from jobyard.console import guarded
 from jobyard.errors import UserError
 from jobyard.model.container import PortMapping
 from jobyard.model.job import JobSpec, State

@@ -13,9 +13,9 @@ from tests.unit.cli.test_verbs import NODE
 from tests.unit.client.stand_in import Asked, Said, StandIn
 from tests.unit.client.views import a_job_view
 
-from jobyard.cli.session import Session
 from jobyard.compat.ml_scheduler.machines import LABEL, Machine, machines_for_a_run
 from jobyard.compat.ml_scheduler.use import Use
+from jobyard.console import Session
 from jobyard.errors import UserError
 from jobyard.model.node import NodeState
 from jobyard.wire.views import NodeRemoved, NodeView

@@ -11,12 +11,13 @@ from typing import Generic, TypeVar
 
 import click
 
+from jobyard import settings
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_table
 from jobyard.cli.output.text import Painted, echo, say
 from jobyard.cli.session import Session, with_session
-from jobyard.cli.targets import check_key, config_of
 from jobyard.errors import Unreachable, UserError, YardError
+from jobyard.manifests.targets import Looked, check_key, config_of
 from jobyard.model.node import NodeConfig, NodeState, place_of
 from jobyard.model.units import show_cpus, show_mib
 from jobyard.wire.views import DeviceView, NodeView
@@ -80,9 +81,10 @@ def add(session: Session, targets: tuple[str, ...], labels: tuple[str, ...], nam
         raise UserError("--name: it names one machine; add the others by themselves")
     _check_labels(labels)
     taken: dict[str, str] = {}
+    looked = Looked(settings.machines_dir())
 
     def config(target: str) -> NodeConfig:
-        found = config_of(target, name=name, labels=labels)
+        found = config_of(target, looked, name=name, labels=labels)
         if not session.leaves_this_machine:
             check_key(found, target)
         if (first := taken.setdefault(found.id, target)) != target:

@@ -8,15 +8,11 @@ import time
 
 import click
 
-from jobyard.cli.main import exit_with, guarded
-from jobyard.cli.output.harmless import harmless
-from jobyard.cli.output.table import print_table
-from jobyard.cli.output.text import echo
-from jobyard.cli.submitting import user_here
 from jobyard.compat.genai.configuration import CLUSTER, service_here
 from jobyard.compat.genai.deploying import deploy, spec_to_deploy
 from jobyard.compat.genai.listening import serve
 from jobyard.compat.genai.records import JobMetadata
+from jobyard.console import echo, exit_with, guarded, harmless, print_table, user_here
 from jobyard.errors import NotFound
 from jobyard.manifests.context import SubmitContext
 from jobyard.model.units import show_seconds

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from jobyard.cli.output.text import warn
-from jobyard.cli.session import Session
 from jobyard.compat.genai.service import Service
+from jobyard.console import Session, warn
 from jobyard.errors import UserError
 
 CLUSTER, SCALE = "GENAI_CLUSTER", "GENAI_SCALE"

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from jobyard.cli.output.harmless import harmless
 from jobyard.compat.genai.errors import NotPossible
 from jobyard.compat.genai.service import Service
+from jobyard.console import harmless
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.load import spec_from_file

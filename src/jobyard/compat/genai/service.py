@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from jobyard.cli.output.harmless import harmless
 from jobyard.client.api import YardClient
 from jobyard.compat.genai.checkpoint_reports import Report, annotation_of
 from jobyard.compat.genai.cluster import Left, NamespaceApi
@@ -17,6 +16,7 @@ from jobyard.compat.genai.fitting import best_fit
 from jobyard.compat.genai.foreign import LIMIT, REPLICAS, REQUEST, is_a_yards, is_adopted, record_of_foreign
 from jobyard.compat.genai.looking import ALL_JOBS, Looking, free_on
 from jobyard.compat.genai.records import JobMetadata, candidates
+from jobyard.console import harmless
 from jobyard.errors import NotFound, Unavailable, Unreachable, UserError, YardError
 from jobyard.wire.views import ClusterView, NodeView
 

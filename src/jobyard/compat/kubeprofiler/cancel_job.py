@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobyard.cli.commands.cancel import command
 from jobyard.compat.kubeprofiler import entry
+from jobyard.console import run_verb
 
 PROGRAM = "scheduler-cancel-job"
 
@@ -16,7 +16,7 @@ def main() -> None:
 
 def run(words: Sequence[str]) -> int:
     job = entry.job_argument(PROGRAM, "Stop a job.", words)
-    return int(command.main([job], prog_name=PROGRAM, standalone_mode=False) or 0)
+    return run_verb("cancel", [job], PROGRAM)
 
 
 if __name__ == "__main__":

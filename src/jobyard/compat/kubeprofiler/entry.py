@@ -9,8 +9,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from jobyard.cli.main import exit_with, guarded
-from jobyard.cli.session import Session
+from jobyard.console import Session, exit_with, guarded
 from jobyard.errors import UserError
 
 

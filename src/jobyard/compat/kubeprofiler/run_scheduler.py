@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from jobyard.cli.output.text import echo
 from jobyard.compat.kubeprofiler import entry
 from jobyard.compat.kubeprofiler.flags import parse_run
 from jobyard.compat.kubeprofiler.job import spec_of
+from jobyard.console import echo
 from jobyard.errors import UserError
 
 

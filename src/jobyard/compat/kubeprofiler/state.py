@@ -6,10 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jobyard.cli.output.table import print_table
-from jobyard.cli.output.text import echo, local_time, run_time, state_text
-from jobyard.cli.output.training import eta_text, progress_text, seconds_text
 from jobyard.compat.kubeprofiler import entry
+from jobyard.console import echo, eta_text, local_time, print_table, progress_text, run_time, seconds_text, state_text
 from jobyard.errors import UserError
 from jobyard.model.units import show_mib
 from jobyard.wire.views import JobView, TrainingView

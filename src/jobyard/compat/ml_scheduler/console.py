@@ -9,9 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-from jobyard.cli.main import silence
-from jobyard.cli.output.tasklog import DirectLog
-from jobyard.cli.output.text import echo, echo_text
+from jobyard.console import DirectLog, echo, echo_text, silence
 from jobyard.wire.views import LogChunk
 
 PROGRAM = "execute_batch"

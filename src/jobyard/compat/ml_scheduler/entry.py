@@ -7,11 +7,9 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from jobyard.cli.main import exit_with, guarded
 from jobyard.compat.ml_scheduler import console
 from jobyard.compat.ml_scheduler.running import Interrupted, TerminalClosed
-
-INTERRUPTED = 130
+from jobyard.console import INTERRUPTED, exit_with, guarded
 
 
 def main(program: str, run: Callable[[Sequence[str]], int]) -> None:

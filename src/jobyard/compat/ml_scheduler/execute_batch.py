@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Sequence
 from itertools import cycle
 
-from jobyard.cli.session import Session
 from jobyard.compat.ml_scheduler import entry
 from jobyard.compat.ml_scheduler.batch import BatchContext, Line, has_results, read_lines, runs_of, set_aside
 from jobyard.compat.ml_scheduler.console import say, tell
@@ -17,6 +16,7 @@ from jobyard.compat.ml_scheduler.limits import Free, filled, free_of, resources_
 from jobyard.compat.ml_scheduler.machines import Machine, machines_for_a_run
 from jobyard.compat.ml_scheduler.running import run_to_end
 from jobyard.compat.ml_scheduler.story import export_prefix, limit_lines, skip_line
+from jobyard.console import Session
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.files import read_text

@@ -7,14 +7,13 @@ import secrets
 import tempfile
 from collections.abc import Sequence
 
-from jobyard.cli.output.summary import exit_code_of
-from jobyard.cli.session import Session
 from jobyard.compat.ml_scheduler import entry
 from jobyard.compat.ml_scheduler.batch import RESULTS, BatchContext, Line, has_results, remote_run, set_aside
 from jobyard.compat.ml_scheduler.console import show
 from jobyard.compat.ml_scheduler.flags import RANDOM_NAME, parse_remote
 from jobyard.compat.ml_scheduler.machines import machines_for_a_run
 from jobyard.compat.ml_scheduler.running import Interrupted, run_to_end
+from jobyard.console import Session, exit_code_of
 from jobyard.errors import UserError
 from jobyard.model.resources import Resources
 from jobyard.wire.views import NodeView

@@ -7,13 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from jobyard.cli.session import Session
-from jobyard.cli.targets import Looked, check_key, node_name, reached
+from jobyard import settings
 from jobyard.client.api import YardClient
 from jobyard.compat.ml_scheduler.batch import SOURCE
 from jobyard.compat.ml_scheduler.console import warn
 from jobyard.compat.ml_scheduler.use import Use
+from jobyard.console import Session
 from jobyard.errors import Unreachable, UserError, YardError
+from jobyard.manifests.targets import Looked, check_key, node_name, reached
 from jobyard.model.node import NodeConfig, NodeState
 from jobyard.wire.views import NodeView
 
@@ -68,9 +69,10 @@ def _configs(names: Sequence[str], known: dict[str, NodeView]) -> dict[str, Node
     """
     configs: dict[str, NodeConfig] = {}
     by_login = {(view.host, view.user, view.port): view.id for view in known.values() if view.host}
+    looked = Looked(settings.machines_dir(), any_name=True)
     for name in names:
         try:
-            config = reached(name, Looked(any_name=True))
+            config = reached(name, looked)
             check_key(config, name)
         except UserError as error:
             warn(str(error))

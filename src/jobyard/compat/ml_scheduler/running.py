@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from jobyard.cli.feed import Feed, StreamBroken, StreamEnded
-from jobyard.cli.interrupts import Interrupts
 from jobyard.client.api import YardClient
 from jobyard.compat.ml_scheduler.batch import Run
 from jobyard.compat.ml_scheduler.console import say, tell
 from jobyard.compat.ml_scheduler.story import Story
+from jobyard.console import Feed, Interrupts, StreamBroken, StreamEnded
 from jobyard.model.events import Event
 from jobyard.model.job import State
 from jobyard.wire.views import JobView, LogChunk

@@ -1,11 +1,15 @@
+"""Which machine does a word, a host's name or a file mean?"""
+
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from jobyard.cli.targets import Looked, check_key, config_of
 from jobyard.errors import UserError
+from jobyard.manifests import targets
+from jobyard.manifests.targets import Looked, check_key
 from jobyard.model.node import NodeConfig
 
 MACHINE = "username: ben\nip: 10.0.0.5\nport: 2222  # not the usual one\nssh_key_path: ~/.ssh/id_lab\n"
@@ -15,6 +19,18 @@ def a_machine_file(path: Path, text: str = MACHINE) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path
+
+
+def config_of(target: str, *, any_name: bool = False, **more: Any) -> NodeConfig:
+    return targets.config_of(target, Looked(Path("~/machines").expanduser(), any_name), **more)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +101,7 @@ def test_a_machine_file_has_the_seeds_four_keys(home: Path) -> None:
     assert config_of("box") == NodeConfig("box", "10.0.0.5", "ben", 2222, key)
 
 
-@pytest.mark.parametrize("place", [".local/var/box", ".local/var/box.yaml", ".config/jobyard/machines/box.yaml"])
+@pytest.mark.parametrize("place", [".local/var/box", ".local/var/box.yaml", "machines/box.yaml"])
 def test_machine_files_are_looked_for_where_the_seed_does_and_in_our_own_place(home: Path, place: str) -> None:
     a_machine_file(home / place)
     assert config_of("box").host == "10.0.0.5"
@@ -100,7 +116,7 @@ def test_the_nearest_machine_file_wins(home: Path) -> None:
 def test_a_plain_file_of_that_name_here_is_no_machine_unless_asked_for() -> None:
     a_machine_file(Path("box"))
     assert config_of("box") == NodeConfig("box", "box")
-    assert config_of("box", looked=Looked(any_name=True)).host == "10.0.0.5"
+    assert config_of("box", any_name=True).host == "10.0.0.5"
 
 
 def test_a_directory_is_no_machine_file() -> None:

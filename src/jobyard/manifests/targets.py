@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 
-from jobyard import settings
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.documents import parse_documents
@@ -28,6 +27,7 @@ _FORMS = "write a name of ~/.ssh/config, USER@HOST:PORT or a machine file such a
 class Looked:
     """Where machine files are looked for. In the current directory any name counts only if `any_name` says so."""
 
+    configured: Path  # the user's own directory of them
     any_name: bool = False  # as execute_batch: `gpu1` may be a file here, not only `gpu1.yaml`
 
     def candidates(self, target: str) -> Iterator[Path]:
@@ -35,18 +35,16 @@ class Looked:
         for path in (here, here.with_name(f"{here.name}.yaml")):
             if self.any_name or path.suffix in SUFFIXES:
                 yield path
-        for directory in (Path("~/.local/var").expanduser(), settings.config_dir() / "machines"):
+        for directory in (Path("~/.local/var").expanduser(), self.configured):
             yield from (directory / target, directory / f"{target}.yaml")
 
     def file_of(self, target: str) -> Path | None:
         return next((path for path in self.candidates(target) if path.is_file()), None)
 
 
-def config_of(
-    target: str, *, name: str | None = None, labels: Sequence[str] = (), looked: Looked | None = None
-) -> NodeConfig:
+def config_of(target: str, looked: Looked, *, name: str | None = None, labels: Sequence[str] = ()) -> NodeConfig:
     """How the machine is reached, and the node's id. A machine file wins over a host's name. Raises UserError."""
-    config = reached(target, looked or Looked())
+    config = reached(target, looked)
     config = replace(config, id=name or config.id, labels=tuple(labels))
     if not _ID.fullmatch(config.id):
         given = "--name" if name else target
