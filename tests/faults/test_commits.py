@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tests.builders import a_job, submitted
+from tests.played_agent import PlayedAgent
 from tests.played_yard import PlayedYard
 from tests.waiting import PATIENCE_SECONDS
 
@@ -23,8 +23,6 @@ from jobyard.server.history import History
 from jobyard.server.journal import Journal
 from jobyard.server.loop import YardLoop
 from jobyard.server.snapshots import Snapshots
-
-WELCOME = {"ev": "welcome", "protocol": 1, "pid": 1, "build": "b", "boot_id": "boot", "devices": []}
 
 
 class SlowJournal(Journal):
@@ -99,41 +97,14 @@ class UnsettledYard(PlayedYard):
         self.live.clear()
 
 
-class SocketTransport:
-    build = "b"
-    address = sees_us_as = ""
-
-    def __init__(self, directory: Path) -> None:
-        self.state_dir = directory
-        self.path = directory / "agent"
-
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_unix_connection(str(self.path))
-
-    async def send_snapshot(self, snapshot: str, tar: Path) -> None:
-        raise AssertionError("this machine shares our disk")
-
-
 def test_a_server_that_meets_its_agent_in_a_commit_names_only_what_is_on_disk(tmp_path: Path) -> None:
     async def story() -> None:
-        heard: asyncio.Queue[dict[str, object]] = asyncio.Queue()
-
-        async def agent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(json.dumps({**WELCOME, "cpu_millis": 1000, "memory_mib": 1000}).encode() + b"\n")
-            while line := await reader.readline():
-                heard.put_nowait(json.loads(line))
-            writer.close()
-
-        transport = SocketTransport(tmp_path)
-        server = await asyncio.start_unix_server(agent, str(transport.path))
-        executor = MachineExecutor("local", "here", transport, UnsettledYard(), {"yard": "yard"}, tmp_path)
-        running = asyncio.create_task(executor.run())
-        messages = [await asyncio.wait_for(heard.get(), PATIENCE_SECONDS) for _ in range(3)]
+        agent = PlayedAgent(tmp_path)
+        executor = MachineExecutor("local", "here", agent, UnsettledYard(), {"yard": "yard"}, tmp_path)
+        async with agent.linked(executor):
+            messages = [await agent.heard.get() for _ in range(3)]
         assert [message["op"] for message in messages] == ["hello", "probe", "reconcile"]
         assert messages[0]["pending"] is True
         assert messages[2]["live"] == []
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        server.close()
 
     asyncio.run(story())

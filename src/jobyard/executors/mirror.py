@@ -66,7 +66,8 @@ class Mirror:
             file.write(data[-missing:] if missing else data)
 
     # An attempt whose results were collected, and of which nobody has written down yet that it ended, is marked:
-    # should it be given up after all, its successor clears them away. One file for all: making files is dear.
+    # should it be given up after all, its successor clears them away. All marks are lines of one file, because
+    # creating a file for each attempt takes longer.
 
     def mark(self, attempt: AttemptId) -> None:
         with self._lock:

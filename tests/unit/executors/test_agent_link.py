@@ -7,13 +7,11 @@ import json
 from typing import Any, cast
 
 import pytest
+from tests.played_agent import WELCOME
 
 from jobyard.errors import Unavailable
 from jobyard.executors.agent_link import AgentLink, line, read
 from jobyard.executors.heard import LARGEST_LINE
-
-WELCOME: dict[str, Any] = {"ev": "welcome", "protocol": 1, "pid": 7, "build": "b", "boot_id": "x"}
-WELCOME |= {"cpu_millis": 1000, "memory_mib": 1000, "devices": []}
 
 
 class Wire:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from tests.builders import a_job
+from tests.played_agent import WELCOME, PlayedAgent
 from tests.played_yard import PlayedYard
-from tests.waiting import PATIENCE_SECONDS
 
 from jobyard.executors.heard import LARGEST_LINE, Heard, welcome_problem
 from jobyard.executors.machines import MachineExecutor
@@ -25,8 +25,6 @@ from jobyard.model.task import AttemptId, Slot
 
 OWN, OTHERS, ENDED = AttemptId("mine", 0, 1), AttemptId("theirs", 0, 1), AttemptId("mine", 0, 0)
 END = {"started_at": 1.0, "finished_at": 2.0, "exit_code": 0}
-WELCOME: dict[str, Any] = {"ev": "welcome", "protocol": 1, "pid": 7, "build": "b", "boot_id": "x"}
-WELCOME |= {"cpu_millis": 1000, "memory_mib": 1000, "devices": []}
 FOREIGN = {"cpu_millis": 0, "memory_mib": 0, "device_mib": {}}
 MEASURED = {"ev": "measured", "devices": [], "load": 0.5, "foreign": FOREIGN}
 
@@ -186,47 +184,14 @@ def test_a_machine_that_cannot_be_does_not_join(change: dict[str, Any]) -> None:
 # -- over a link that the test holds the other end of ------------------------------------------------------------------
 
 
-class PlayedTransport:
-    """Each connection is one for the test to speak."""
-
-    build = "b"
-    address = sees_us_as = ""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_unix_connection(str(self.path), limit=LARGEST_LINE)
-
-    async def send_snapshot(self, snapshot: str, tar: Path) -> None:
-        raise AssertionError("nothing wants a tree")
-
-
 @asynccontextmanager
 async def a_liar(directory: Path) -> AsyncIterator[tuple[MachineExecutor, asyncio.Queue[asyncio.StreamWriter]]]:
     """An executor with a disk of its own, and the connections to its agent, welcomed already."""
-    links: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
-
-    async def agent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(json.dumps(WELCOME).encode() + b"\n")
-        links.put_nowait(writer)
-        while await reader.read(65536):
-            pass
-        writer.close()
-
-    transport = PlayedTransport(directory / "agent.sock")
-    server = await asyncio.start_unix_server(agent, str(transport.path))
-    mirror = Mirror(directory / "mirror")
+    agent, mirror = PlayedAgent(directory), Mirror(directory / "mirror")
     remote = RemoteFiles(mirror, directory, lambda attempt: None, lease_seconds=60)
-    executor = MachineExecutor("ssh", "a", transport, TwoNodes(), {}, mirror.directory, remote)
-    running = asyncio.create_task(executor.run())
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            yield executor, links
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        server.close()
+    executor = MachineExecutor("ssh", "a", agent, TwoNodes(), {}, mirror.directory, remote)
+    async with agent.linked(executor):
+        yield executor, agent.links
 
 
 async def seen(executor: MachineExecutor, kind: type[Event]) -> Event:
