@@ -50,3 +50,7 @@ def has(condition: str) -> Any:
         return any(each["type"] == condition and each["status"] == "True" for each in conditions)
 
     return look
+
+
+def pods_of(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods"

@@ -12,16 +12,12 @@ from tests.cluster.api import Object, Refused
 from tests.cluster.cluster import GPU, Cluster
 from tests.cluster.images import python_image
 from tests.cluster.node import Node
-from tests.cluster.objects import a_job, has
+from tests.cluster.objects import a_job, has, pods_of
 from tests.yards import SOURCE
 
 
 def jobs_of(namespace: str) -> str:
     return f"/apis/batch/v1/namespaces/{namespace}/jobs"
-
-
-def pods_of(namespace: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/pods"
 
 
 def test_the_cluster_comes_up_as_the_version_that_was_built(cluster: Cluster) -> None:

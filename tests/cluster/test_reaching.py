@@ -18,7 +18,7 @@ from tests.cluster.api import Api, Object
 from tests.cluster.cluster import Cluster
 from tests.cluster.images import SMALL
 from tests.cluster.node import Node
-from tests.cluster.test_cluster import pods_of
+from tests.cluster.objects import pods_of
 from tests.unit.client.stand_in import Said, StandIn, standing_in
 from tests.unit.client.views import a_server_view
 from tests.yards import TemporaryYard

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 import pytest
 
+from tests.images.pushed import PINNED, digest_in, manifest_request
 from tests.images.servers import Engine, RegistryServer
 from tests.images.trees import Tree
 from tests.yards import TemporaryYard
-
-PINNED = re.compile(r"(?P<name>\S+)@(?P<digest>sha256:[0-9a-f]{64})\n")
 
 
 @pytest.fixture(params=["docker", "podman"])
@@ -156,20 +155,9 @@ def test_an_engine_that_does_not_run_is_a_bad_request(docker_yard: TemporaryYard
     assert done.err.splitlines()[-1].startswith("yard: the docker engine does not run here")
 
 
-def digest_in(registry: RegistryServer, repository: str, tag: str) -> str:
-    with urlopen(_manifest(registry, repository, tag, "HEAD")) as answer:
-        return str(answer.headers["Docker-Content-Digest"])
-
-
 def config_in(registry: RegistryServer, repository: str, tag: str) -> dict[str, dict[str, dict[str, str]]]:
-    with urlopen(_manifest(registry, repository, tag, "GET")) as answer:
+    with urlopen(manifest_request(registry, repository, tag, "GET")) as answer:
         digest = json.load(answer)["config"]["digest"]
     with urlopen(f"http://{registry.address}/v2/{repository}/blobs/{digest}") as answer:
         config: dict[str, dict[str, dict[str, str]]] = json.load(answer)
         return config
-
-
-def _manifest(registry: RegistryServer, repository: str, tag: str, method: str) -> Request:
-    kinds = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
-    url = f"http://{registry.address}/v2/{repository}/manifests/{tag}"
-    return Request(url, headers={"Accept": kinds}, method=method)

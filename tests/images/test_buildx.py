@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from tests.cluster.build import BUILDX, CannotBuild, build
+from tests.images.pushed import PINNED, digest_in
 from tests.images.servers import Engine, RegistryServer
-from tests.images.test_build import PINNED, digest_in
 from tests.images.trees import Tree
 from tests.yards import TemporaryYard
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import MakeYard
+from tests.images.pushed import PINNED, digest_in
 from tests.images.servers import RegistryServer
-from tests.images.test_build import PINNED, digest_in
 from tests.images.trees import Tree
 from tests.packages import why_lacking
 from tests.yards import TemporaryYard

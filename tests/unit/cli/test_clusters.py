@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.unit.cli.conftest import Yard
-from tests.unit.cli.test_verbs import NODE
 from tests.unit.client.stand_in import Asked, Said, StandIn, problem
-from tests.unit.client.views import a_job_view
-from tests.unit.kubernetes.test_kubeconfig import a_kubeconfig
+from tests.unit.client.views import NODE, a_job_view
+from tests.unit.kubernetes.kubeconfigs import a_kubeconfig
 
 from jobyard.cli import reaching
 from jobyard.cli.reaching import target_of

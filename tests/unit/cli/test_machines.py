@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.unit.cli.conftest import Yard
-from tests.unit.cli.test_verbs import NODE
 from tests.unit.client.stand_in import Asked, Said, StandIn, problem
-from tests.unit.client.views import a_job_view
+from tests.unit.client.views import NODE, a_job_view
 
 from jobyard.model.job import State
 from jobyard.model.node import NodeState

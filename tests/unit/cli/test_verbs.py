@@ -7,39 +7,22 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.conftest import Yard
 from tests.unit.client.stand_in import Asked, Said, StandIn, problem
-from tests.unit.client.views import SERVER_PID, a_failure, a_job_view, a_server_view
+from tests.unit.client.views import NODE, SERVER_PID, a_failure, a_job_view, a_server_view
 
 from jobyard.cli.group import VERBS
 from jobyard.cli.group import yard as yard_group
 from jobyard.client import api
 from jobyard.model.job import Reason, State
-from jobyard.model.node import NodeState
 from jobyard.wire.views import (
     Counts,
-    DeviceView,
     JobView,
     LogChunk,
-    NodeView,
     PlanView,
     TaskView,
     TokenView,
     WhyView,
 )
 
-NODE = NodeView(
-    id="here",
-    executor="local",
-    state=NodeState.UP,
-    cpu_millis=4000,
-    cpu_millis_reserved=1000,
-    cpu_millis_foreign=0,
-    memory_mib=16384,
-    memory_mib_reserved=0,
-    memory_mib_foreign=512,
-    tasks=1,
-    devices=(DeviceView(0, "H100", 81920, 1024, 0, fake=True),),
-    holders=("yard of bob",),
-)
 ARRAY = a_job_view(State.RUNNING, counts=Counts(total=2, running=2))
 
 

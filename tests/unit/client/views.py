@@ -7,9 +7,35 @@ from typing import Any
 
 from jobyard import settings
 from jobyard.model.job import Command, GroupSpec, JobSpec, State
-from jobyard.wire.views import AgentView, Counts, FailureView, JobView, LogChunk, ServerView, TaskView
+from jobyard.model.node import NodeState
+from jobyard.wire.views import (
+    AgentView,
+    Counts,
+    DeviceView,
+    FailureView,
+    JobView,
+    LogChunk,
+    NodeView,
+    ServerView,
+    TaskView,
+)
 
 SERVER_PID = 2**30  # more than any system gives: nobody has it
+
+NODE = NodeView(
+    id="here",
+    executor="local",
+    state=NodeState.UP,
+    cpu_millis=4000,
+    cpu_millis_reserved=1000,
+    cpu_millis_foreign=0,
+    memory_mib=16384,
+    memory_mib_reserved=0,
+    memory_mib_foreign=512,
+    tasks=1,
+    devices=(DeviceView(0, "H100", 81920, 1024, 0, fake=True),),
+    holders=("yard of bob",),
+)
 
 
 def a_job_view(state: State = State.RUNNING, **changes: Any) -> JobView:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.originals.facts import ml_scheduler
-from tests.unit.cli.test_verbs import NODE
+from tests.unit.client.views import NODE
 
 from jobyard.compat.ml_scheduler.execute_batch import choices_of
 from jobyard.compat.ml_scheduler.flags import Need, parse_batch

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cli.test_verbs import NODE
 from tests.unit.client.stand_in import Asked, Said, StandIn
-from tests.unit.client.views import a_job_view
+from tests.unit.client.views import NODE, a_job_view
 
 from jobyard.compat.ml_scheduler.machines import LABEL, Machine, machines_for_a_run
 from jobyard.compat.ml_scheduler.use import Use

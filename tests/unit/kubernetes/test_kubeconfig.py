@@ -1,27 +1,15 @@
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import pytest
+from tests.unit.kubernetes.kubeconfigs import a_kubeconfig
 
 from jobyard.errors import UserError
 from jobyard.kubernetes import kubeconfig
 from jobyard.kubernetes.kubeconfig import ClusterWords, config_elsewhere, config_here, config_of_known
 from jobyard.model.node import ClusterConfig
-
-
-def a_kubeconfig(path: Path, *contexts: str, current: str = "", namespace: str | None = "team") -> str:
-    inside = {"cluster": "c", "user": "u", **({"namespace": namespace} if namespace else {})}
-    content = {
-        "kind": "Config",
-        "contexts": [{"name": name, "context": inside} for name in contexts],
-        **({"current-context": current} if current else {}),
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content))
-    return str(path)
 
 
 def test_the_environment_means_what_kubectl_would_take(home: Path) -> None:

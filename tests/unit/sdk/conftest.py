@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import jobyard.sdk
-from jobyard.sdk import YardJob, environment, stopping
+from jobyard.sdk import PREEMPTED_EXIT_CODE, YardJob, environment, stopping
 
 SET_BY_A_YARD = (
     *("YARD_EPOCHS", "YARD_EPOCHS_DONE", "YARD_RESUMED", "YARD_HEARTBEAT", "YARD_SPOOL", "YARD_STOP_FILE"),
@@ -108,3 +108,12 @@ def in_a_fork(action: Any) -> int:
         except BaseException:
             os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def leaves(action: Any) -> bool:
+    """Whether it ends the process, as a yield does."""
+    try:
+        action()
+    except SystemExit as leaving:
+        return leaving.code == PREEMPTED_EXIT_CODE == 85
+    return False

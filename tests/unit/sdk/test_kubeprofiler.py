@@ -12,8 +12,7 @@ import pytest
 
 from kubernetesdlprofile import kubeprofiler, paths
 from kubernetesdlprofile.kubeprofiler import KubeProfiler
-from tests.unit.sdk.conftest import Clock, Yard
-from tests.unit.sdk.test_stopping import leaves
+from tests.unit.sdk.conftest import Clock, Yard, leaves
 
 TABLE = {
     "JOB_UUID": ("JOBID", "abc", "abc"),

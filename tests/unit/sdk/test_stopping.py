@@ -13,17 +13,8 @@ from typing import Any
 
 import pytest
 
-from jobyard.sdk import PREEMPTED_EXIT_CODE, agreement, yard_job
-from tests.unit.sdk.conftest import Clock, Yard, in_a_fork, one_epoch
-
-
-def leaves(action: Any) -> bool:
-    """Whether it ends the process, as a yield does."""
-    try:
-        action()
-    except SystemExit as leaving:
-        return leaving.code == PREEMPTED_EXIT_CODE == 85
-    return False
+from jobyard.sdk import agreement, yard_job
+from tests.unit.sdk.conftest import Clock, Yard, in_a_fork, leaves, one_epoch
 
 
 def test_a_job_stops_before_the_next_epoch(yard: Yard) -> None:

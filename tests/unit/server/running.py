@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy import Engine
@@ -18,6 +19,7 @@ from jobyard.server.commands import cancel, submit
 from jobyard.server.database import open_database
 from jobyard.server.history import History
 from jobyard.server.journal import Journal
+from jobyard.server.lifetime import Lifetime
 from jobyard.server.loop import YardLoop
 from jobyard.server.snapshots import Snapshots
 from jobyard.wire.requests import CancelJob, SubmitJob
@@ -87,3 +89,9 @@ async def a_yard(directory: Path, machine: FakeMachine | None = None) -> AsyncIt
         await asyncio.gather(running, return_exceptions=True)
         await yard.loop.close()
         engine.dispose()
+
+
+def a_request(running: RunningYard) -> Any:
+    """As much of an HTTP request as a route asks for."""
+    yard = SimpleNamespace(loop=running.loop, lifetime=Lifetime(None, lambda: False), heartbeat_seconds=15.0)
+    return SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(yard=yard)))

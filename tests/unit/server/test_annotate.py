@@ -20,8 +20,7 @@ from jobyard.server.routes.annotate import annotate_job
 from jobyard.server.routes.jobs import list_jobs
 from jobyard.wire.requests import AnnotateJob
 from tests.builders import a_job, submitted
-from tests.unit.server.running import RunningYard, a_yard
-from tests.unit.server.test_routes import a_request
+from tests.unit.server.running import RunningYard, a_request, a_yard
 
 
 def a_state(**annotations: str) -> YardState:

@@ -20,12 +20,7 @@ from jobyard.server.routes import events
 from jobyard.server.routes.jobs import list_jobs, list_tasks
 from jobyard.server.routes.shared import event_stream
 from jobyard.wire.requests import SubmitJob
-from tests.unit.server.running import RunningYard, a_yard, an_array
-
-
-def a_request(running: RunningYard) -> Any:
-    yard = SimpleNamespace(loop=running.loop, lifetime=Lifetime(None, lambda: False), heartbeat_seconds=15.0)
-    return SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(yard=yard)))
+from tests.unit.server.running import a_request, a_yard, an_array
 
 
 async def test_every_unfinished_job_is_listed(tmp_path: Path) -> None:
