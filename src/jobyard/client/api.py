@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from jobyard.client.address import Address
-from jobyard.client.sse import ServerEvent, events_of
-from jobyard.client.transport import Answer, HttpTransport, Lost, NotSent
-from jobyard.errors import NotFound, Unreachable, UserError, YardError
+from jobyard.client.connection import Connection, Revive
+from jobyard.errors import NotFound, UserError, YardError
 from jobyard.model import codec
 from jobyard.model.events import Event
 from jobyard.model.job import JobSpec
 from jobyard.model.node import ClusterConfig, NodeConfig
 from jobyard.settings import ClientKnobs
 from jobyard.wire.requests import (
-    API,
     AcceptRow,
     AddCluster,
     AddNode,
@@ -48,8 +43,6 @@ from jobyard.wire.views import (
 
 T = TypeVar("T")
 Query = Mapping[str, str | int | bool | None]
-LONG_SECONDS = 600.0  # for what packs a tree, reaches a machine or gathers results before it answers
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0  # between two tries to reach a server
 PAGE_MOST = 1000  # jobs or tasks that are asked for at once: a server gives no more
 _LISTED = {"job": "yard ls -a", "node": "yard nodes", "cluster": "yard clusters", "token": "yard token ls"}
 EVENTS = {kind.__name__: kind for kind in Event.__subclasses__()}
@@ -57,12 +50,6 @@ EVENTS = {kind.__name__: kind for kind in Event.__subclasses__()}
 
 class OtherVersion(YardError):
     """The server answered in a form that this client does not know (another version)."""
-
-
-class Revive(Protocol):
-    """Restarts a local server that is gone; does nothing where one answers. Raises YardError when it cannot."""
-
-    def __call__(self) -> None: ...
 
 
 class YardClient:
@@ -74,22 +61,18 @@ class YardClient:
 
     def __init__(self, address: Address, knobs: ClientKnobs, revive: Revive | None = None) -> None:
         self.address = address
-        self._knobs = knobs
-        self._transport = HttpTransport(address)
-        self._revive = revive
-        self._reviving = threading.Lock()
-        self._has_answered = False
+        self._connection = Connection(address, knobs, revive)
 
     # -- jobs
 
     def submit(self, spec: JobSpec, *, key: str = "") -> JobView:
         """Returns after the journal has it. A lost answer is asked for again: the key makes that harmless."""
         request = SubmitJob(spec, key=key or uuid.uuid4().hex)
-        return self._view(JobView, self._call("POST", "/jobs", codec.encode(request), is_long=True))
+        return self._view(JobView, self._connection.call("POST", "/jobs", codec.encode(request), is_long=True))
 
     def plan(self, spec: JobSpec, *, render: bool = False) -> PlanView:
         request = SubmitJob(spec, dry_run=True, render=render)
-        return self._view(PlanView, self._call("POST", "/jobs", codec.encode(request), is_long=True))
+        return self._view(PlanView, self._connection.call("POST", "/jobs", codec.encode(request), is_long=True))
 
     def jobs(
         self, *, all: bool = False, state: str | None = None, limit: int | None = None, unfinished: bool = False
@@ -101,7 +84,7 @@ class YardClient:
             before = found[-1].number if found else None
             asked = None if limit is None else min(PAGE_MOST, limit - len(found))
             page = self._views(
-                JobView, self._call("GET", "/jobs" + _query({**words, "limit": asked, "before": before}))
+                JobView, self._connection.call("GET", "/jobs" + _query({**words, "limit": asked, "before": before}))
             )
             if before is not None and page and page[0].number >= before:
                 break  # an older server without pages has answered with all of them
@@ -112,7 +95,7 @@ class YardClient:
 
     def job(self, selector: str, *, live: bool = False) -> JobView:
         """`live`: a name means the job that has not ended, and is refused where several have not."""
-        return self._view(JobView, self._call("GET", _job(selector) + _query({"live": live})))
+        return self._view(JobView, self._connection.call("GET", _job(selector) + _query({"live": live})))
 
     def tasks(
         self, selector: str, *, state: str | None = None, limit: int | None = None, offset: int | None = None
@@ -123,26 +106,26 @@ class YardClient:
         while len(found) < limit:
             at_once = min(PAGE_MOST, limit - len(found))
             query = _query({"state": state, "limit": at_once, "offset": begin + len(found) or None})
-            page = self._views(TaskView, self._call("GET", _job(selector, "/tasks") + query))
+            page = self._views(TaskView, self._connection.call("GET", _job(selector, "/tasks") + query))
             found.extend(page)
             if len(page) < at_once:
                 break
         return tuple(found)
 
     def why(self, selector: str) -> WhyView:
-        return self._view(WhyView, self._call("GET", _job(selector, "/why")))
+        return self._view(WhyView, self._connection.call("GET", _job(selector, "/why")))
 
     def unit(self, selector: str, *, task: str | None = None) -> UnitView:
         """Where a task that runs now is: its pod, or its machine."""
-        return self._view(UnitView, self._call("GET", _job(selector, "/unit") + _query({"task": task})))
+        return self._view(UnitView, self._connection.call("GET", _job(selector, "/unit") + _query({"task": task})))
 
     def cancel(self, selector: str, *, tasks: tuple[str, ...] = (), force: bool = False, message: str = "") -> JobView:
         request = CancelJob(tasks=tasks, force=force, message=message)
-        return self._view(JobView, self._call("POST", _job(selector, "/cancel"), codec.encode(request)))
+        return self._view(JobView, self._connection.call("POST", _job(selector, "/cancel"), codec.encode(request)))
 
     def yield_job(self, selector: str) -> JobView:
         """Preempts it: asks it to stop at its next checkpoint and to wait again. Refused where it cannot."""
-        return self._view(JobView, self._call("POST", _job(selector, "/yield")))
+        return self._view(JobView, self._connection.call("POST", _job(selector, "/yield")))
 
     def scale_job(
         self, selector: str, size: int | None = None, *, gpus: int | None = None, workers: int | None = None
@@ -150,27 +133,27 @@ class YardClient:
         """Of what the job can change, so much; with nothing said the scheduler chooses again."""
         auto = size is None and gpus is None and workers is None
         body = codec.encode(ScaleJob(size, gpus, workers, auto))
-        return self._view(JobView, self._call("POST", _job(selector, "/scale"), body))
+        return self._view(JobView, self._connection.call("POST", _job(selector, "/scale"), body))
 
     def retry(self, selector: str, *, tasks: tuple[str, ...] = ()) -> JobView:
         """Not repeated after a lost answer: a second one could retry what failed again in between."""
         body = codec.encode(RetryJob(tasks))
-        return self._view(JobView, self._call("POST", _job(selector, "/retry"), body, is_repeatable=False))
+        return self._view(JobView, self._connection.call("POST", _job(selector, "/retry"), body, is_repeatable=False))
 
     def change_priority(self, selector: str, priority: int) -> JobView:
         body = codec.encode(ChangePriority(priority))
-        return self._view(JobView, self._call("POST", _job(selector, "/priority"), body))
+        return self._view(JobView, self._connection.call("POST", _job(selector, "/priority"), body))
 
     def annotate(self, selector: str, annotations: Mapping[str, str | None]) -> JobView:
         """Store annotations with a job, for other programs; None removes one."""
         body = codec.encode(AnnotateJob(annotations))
-        return self._view(JobView, self._call("POST", _job(selector, "/annotations"), body))
+        return self._view(JobView, self._connection.call("POST", _job(selector, "/annotations"), body))
 
     def watch(self, selector: str) -> Iterator[JobView]:
         """The job at each change, until it has ended; goes on over the death of a server."""
         path = _job(selector, "/watch")
         while True:
-            for event in self._stream(path):
+            for event in self._connection.stream(path):
                 if event.name == "job":
                     view = self._view(JobView, json.loads(event.data))
                     yield view
@@ -181,7 +164,7 @@ class YardClient:
             if view.state.is_final:
                 yield view
                 return
-            time.sleep(FIRST_PAUSE_SECONDS)
+            self._connection.rest()
 
     def logs(
         self,
@@ -198,7 +181,7 @@ class YardClient:
         last_id = ""
         while True:
             has_more = False
-            for event in self._stream(_job(selector, "/logs") + query, last_id):
+            for event in self._connection.stream(_job(selector, "/logs") + query, last_id):
                 last_id, has_more = event.id or last_id, True
                 if event.name == "log":
                     chunk = self._view(LogChunk, json.loads(event.data))
@@ -213,60 +196,52 @@ class YardClient:
     ) -> Iterator[bytes]:
         """The bytes of one attempt's stream, as they were written."""
         path = _job(selector, "/logs/raw") + _query({"task": task, "attempt": attempt, "stream": stream})
-        ask = lambda: self._transport.open("GET", API + path, seconds=self._knobs.request_seconds)  # noqa: E731
-        with self._persist(ask) as answer:
-            while piece := answer.read_some():
-                yield piece
+        return self._connection.pieces(path)
 
     def results(self, selector: str, *, task: str | None = None) -> Iterator[bytes]:
         """A tar of the collected results of a job's tasks on other machines, or of one task."""
         path = _job(selector, "/results") + _query({"task": task})
-        ask = lambda: self._transport.open("GET", API + path, seconds=self._seconds(is_long=True))  # noqa: E731
-        with self._persist(ask) as answer:
-            while piece := answer.read_some():
-                yield piece
+        return self._connection.pieces(path, is_long=True)
 
     def diff(self, selector: str) -> bytes:
         """The uncommitted changes of the tree that the job's image was built from."""
-        path = API + _job(selector, "/diff")
-        with self._persist(lambda: self._transport.open("GET", path, seconds=self._knobs.request_seconds)) as answer:
-            return answer.read()
+        return b"".join(self._connection.pieces(_job(selector, "/diff")))
 
     # -- the yard
 
     def nodes(self) -> tuple[NodeView, ...]:
-        return self._views(NodeView, self._call("GET", "/nodes"))
+        return self._views(NodeView, self._connection.call("GET", "/nodes"))
 
     def add_node(self, config: NodeConfig, *, force: bool = False) -> NodeView:
         """Returns once the machine has answered; with `force` at once. Adding it again changes how it is reached."""
         body = codec.encode(AddNode(config, force))
-        return self._view(NodeView, self._call("POST", "/nodes", body, is_long=True))
+        return self._view(NodeView, self._connection.call("POST", "/nodes", body, is_long=True))
 
     def remove_node(self, node: str, *, force: bool = False) -> None:
         """Refused while tasks run there, unless forced."""
-        self._call("DELETE", _node(node) + _query({"force": force}))
+        self._connection.call("DELETE", _node(node) + _query({"force": force}))
 
     def drain_node(self, node: str) -> NodeView:
-        return self._view(NodeView, self._call("POST", _node(node, "/drain")))
+        return self._view(NodeView, self._connection.call("POST", _node(node, "/drain")))
 
     def resume_node(self, node: str) -> NodeView:
-        return self._view(NodeView, self._call("POST", _node(node, "/resume")))
+        return self._view(NodeView, self._connection.call("POST", _node(node, "/resume")))
 
     def probe_node(self, node: str) -> NodeView:
         """As it is now: it is measured first."""
-        return self._view(NodeView, self._call("POST", _node(node, "/probe")))
+        return self._view(NodeView, self._connection.call("POST", _node(node, "/probe")))
 
     def clusters(self) -> tuple[ClusterView, ...]:
-        return self._views(ClusterView, self._call("GET", "/clusters"))
+        return self._views(ClusterView, self._connection.call("GET", "/clusters"))
 
     def add_cluster(self, config: ClusterConfig, *, force: bool = False) -> ClusterView:
         """Returns once the cluster has answered; with `force` also if it does not. Again: how it is reached changes."""
         body = codec.encode(AddCluster(config, force))
-        return self._view(ClusterView, self._call("POST", "/clusters", body, is_long=True))
+        return self._view(ClusterView, self._connection.call("POST", "/clusters", body, is_long=True))
 
     def remove_cluster(self, cluster: str, *, force: bool = False) -> None:
         """Refused while its jobs have not ended; forced, they are cancelled."""
-        self._call(
+        self._connection.call(
             "DELETE",
             f"/clusters/{_quoted('cluster', cluster)}" + _query({"force": force}),
             is_long=True,
@@ -279,103 +254,38 @@ class YardClient:
         """
         last_id = str(since)
         while True:
-            for event in self._stream(f"/events{_query({'since': since})}", last_id):
+            for event in self._connection.stream(f"/events{_query({'since': since})}", last_id):
                 last_id = event.id or last_id
                 if kind := EVENTS.get(event.name):
                     yield self._view(kind, json.loads(event.data))
-            time.sleep(FIRST_PAUSE_SECONDS)
+            self._connection.rest()
 
     def server(self) -> ServerView:
-        return self._view(ServerView, self._call("GET", "/server"))
+        return self._view(ServerView, self._connection.call("GET", "/server"))
 
     def is_answered(self) -> bool:
         """Whether a server listens there now, whatever it answers. Never waits for a server that is gone."""
-        try:
-            self._transport.open("GET", f"{API}/healthz", seconds=self._knobs.request_seconds).close()
-        except Unreachable:
-            return False
-        except YardError:
-            return True
-        return True
+        return self._connection.is_answered()
 
     def stop_server(self, *, force: bool = False) -> None:
         """Asks it to end; it is gone a little later. Refused while work is pending, unless forced. Never starts one."""
-        path = f"{API}/server/stop" + _query({"force": force})
-        self._transport.call("POST", path, seconds=self._knobs.request_seconds)
+        self._connection.call_once("POST", "/server/stop" + _query({"force": force}))
 
     def accept_row(self, row: int) -> ServerView:
         """Go on without a row of the journal that is damaged."""
-        return self._view(ServerView, self._call("POST", "/server/accept", codec.encode(AcceptRow(row))))
+        return self._view(ServerView, self._connection.call("POST", "/server/accept", codec.encode(AcceptRow(row))))
 
     def tokens(self) -> tuple[TokenView, ...]:
-        return self._views(TokenView, self._call("GET", "/tokens"))
+        return self._views(TokenView, self._connection.call("GET", "/tokens"))
 
     def create_token(self, name: str, *, admin: bool = False) -> TokenView:
         body = codec.encode(CreateToken(name, admin))
-        return self._view(TokenView, self._call("POST", "/tokens", body, is_repeatable=False))
+        return self._view(TokenView, self._connection.call("POST", "/tokens", body, is_repeatable=False))
 
     def revoke_token(self, token: str) -> None:
-        self._call("DELETE", f"/tokens/{_quoted('token', token)}")
+        self._connection.call("DELETE", f"/tokens/{_quoted('token', token)}")
 
     # -- below
-
-    def _call(
-        self, method: str, path: str, body: Any = None, *, is_repeatable: bool = True, is_long: bool = False
-    ) -> Any:
-        seconds = self._seconds(is_long=is_long)
-        return self._persist(lambda: self._transport.call(method, API + path, body, seconds=seconds), is_repeatable)
-
-    def _seconds(self, *, is_long: bool) -> float:
-        return max(LONG_SECONDS, self._knobs.request_seconds) if is_long else self._knobs.request_seconds
-
-    def _persist(self, ask: Callable[[], T], is_repeatable: bool = True) -> T:
-        """Retry until there is an answer. A remote server that never answered before is not retried."""
-        deadline = time.monotonic() + self._knobs.reconnect_seconds
-        pause = FIRST_PAUSE_SECONDS
-        while True:
-            try:
-                answer = ask()
-            except Unreachable as error:
-                is_patient = self._has_answered or self._revive is not None
-                is_safe = is_repeatable or isinstance(error, NotSent)
-                if not is_patient or not is_safe or time.monotonic() >= deadline:
-                    raise
-            else:
-                self._has_answered = True
-                return answer
-            self._bring_back(deadline)
-            time.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
-
-    def _bring_back(self, deadline: float) -> None:
-        if self._revive is None:
-            return
-        try:
-            with self._reviving:
-                self._revive()
-        except YardError:
-            # A yard that never worked says at once why; one that worked a moment ago gets its time.
-            if not self._has_answered or time.monotonic() >= deadline:
-                raise
-
-    def _stream(self, path: str, last_id: str = "") -> Iterator[ServerEvent]:
-        """The events of one stream, opened again at the last id whenever the link or the server is lost.
-
-        Ends when the server ends it in good order. Raises Unreachable when nobody answered for `reconnect_seconds`.
-        """
-        while True:
-            with self._open_stream(path, last_id) as answer, suppress(Lost):
-                for event in events_of(answer):
-                    last_id = event.id or last_id
-                    yield event
-                return
-            time.sleep(FIRST_PAUSE_SECONDS)  # otherwise a proxy that cuts each stream at once would make a busy loop
-
-    def _open_stream(self, path: str, last_id: str) -> Answer:
-        headers = {"Last-Event-ID": last_id} if last_id else {}
-        return self._persist(
-            lambda: self._transport.open("GET", API + path, headers=headers, seconds=self._knobs.silence_seconds)
-        )
 
     def _view(self, kind: type[T], data: Any) -> T:
         try:

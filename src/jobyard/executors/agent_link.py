@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from jobyard.backoff import Backoff
 from jobyard.errors import Unavailable
 from jobyard.executors.heard import LARGEST_LINE, welcome_problem
 
 PROTOCOL = 1
-RECONNECT_SECONDS = (0.05, 0.2, 1.0, 2.0, 5.0)
+BACKOFF = Backoff(0.05, 5.0)  # between two tries to reach an agent
 WELCOME_SECONDS = 20.0
 
 

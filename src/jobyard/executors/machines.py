@@ -13,7 +13,7 @@ from typing import Any
 from jobyard.agent_protocol import faults, records
 from jobyard.errors import Unavailable
 from jobyard.executors import agent_messages
-from jobyard.executors.agent_link import RECONNECT_SECONDS, WELCOME_SECONDS, AgentLink, Transport, line, read
+from jobyard.executors.agent_link import BACKOFF, WELCOME_SECONDS, AgentLink, Transport, line, read
 from jobyard.executors.agent_messages import LaunchMessages
 from jobyard.executors.heard import Heard
 from jobyard.executors.launches import Launches
@@ -104,7 +104,7 @@ class MachineExecutor:
                 link.problem = f"{type(error).__name__}: {error}"
                 log.exception("agent of %s", self.node)
             self._lease.begin(link.problem)
-            await asyncio.sleep(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
+            await asyncio.sleep(BACKOFF.pause(failures))
             failures += 1
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobyard.errors import Rejected, Unavailable
-from jobyard.executors.agent_link import RECONNECT_SECONDS, AgentLink, Transport
+from jobyard.executors.agent_link import BACKOFF, AgentLink, Transport
 from jobyard.executors.protocol import YardView
 
+TRIES = 5  # to send a tree
 log = logging.getLogger(__name__)
 
 
@@ -50,7 +51,7 @@ class SnapshotSending:
 
     async def _bring(self, snapshot: str) -> None:
         trouble = ""
-        for pause in RECONNECT_SECONDS:
+        for failures in range(TRIES):
             try:
                 await self._transport.send_snapshot(snapshot, self._snapshots / f"{snapshot}.tar")
                 self._link.send({"op": "staged", "snapshot": snapshot})
@@ -59,7 +60,7 @@ class SnapshotSending:
                 self._link.problem = str(error)
                 trouble = "" if isinstance(error, Unavailable) else self._link.problem
                 log.warning("node %s: the tree cannot be sent: %s", self._node, error)
-                await asyncio.sleep(pause)
+                await asyncio.sleep(BACKOFF.pause(failures))
         if trouble:  # a full disk, say: what waits for the tree fails, as anything that cannot start there
             self._link.send({"op": "staged", "snapshot": snapshot, "trouble": trouble})
         else:

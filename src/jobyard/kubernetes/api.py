@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 import aiohttp
 from kubernetes.aio.client.api_client import ApiClient
 
+from jobyard.backoff import Backoff
 from jobyard.errors import Unavailable
 from jobyard.kubernetes.channels import STATUS, STDERR, STDOUT, V4, Query, exec_query, exit_code
 from jobyard.kubernetes.identity import Identity, identity_for
@@ -34,7 +35,7 @@ JSON = "application/json"
 OPENED = "OPENED"
 # A bookmark comes about every minute: a watch that is silent for longer may be a dead connection.
 SILENT_SECONDS = 150.0
-PAUSE_SECONDS = 0.2  # before the first retry; doubled each time (exponential backoff)
+BACKOFF = Backoff(0.2, 30.0)  # between two tries of a request
 HEARTBEAT_SECONDS = 20.0  # to notice a dead link, and to keep a proxy from closing an idle one
 # Rate limit, as in other clients of the API server: so many requests per second, and some more at once.
 QUESTIONS_PER_SECOND = 200.0
@@ -119,7 +120,7 @@ class Api:
         query = {"fieldManager": FIELD_MANAGER, **(query or {})} if method in ("POST", "PATCH") else query
         for attempt in range(self._patience.tries):
             is_last = attempt + 1 == self._patience.tries
-            pause = PAUSE_SECONDS * 2**attempt
+            pause = BACKOFF.pause(attempt)
             await self._pace.turn()
             self.calls[f"{verb} {collection_in(path)}"] += 1
             try:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from jobyard.backoff import Backoff
 from jobyard.errors import Unavailable
 from jobyard.kubernetes.api import OPENED, Api
 from jobyard.kubernetes.refusals import Refused
@@ -16,7 +17,7 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 PAGE = "500"  # objects in one answer
 TOO_OLD = 410  # the changes since that version are no longer known
-AGAIN_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
+BACKOFF = Backoff(0.2, 5.0)
 
 
 class Watching:
@@ -61,7 +62,7 @@ class Watching:
     async def _pause(self, problem: str, lost: Callable[[str], None]) -> None:
         self.is_complete.clear()
         lost(problem)
-        await asyncio.sleep(AGAIN_SECONDS[min(self._failures, len(AGAIN_SECONDS) - 1)])
+        await asyncio.sleep(BACKOFF.pause(self._failures))
         self._failures += 1
 
     async def _list(self, api: Api) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ipaddress
 from collections import OrderedDict
 
+from jobyard.backoff import Backoff
+
 FREE = 3  # typing errors
 FIRST_SECONDS = 0.1  # of waiting, doubled with each further failure
 FORGET_SECONDS = 900.0
@@ -17,7 +19,7 @@ WAITING_MOST = 100  # at once; beyond that the answer is short and comes at once
 
 class FailedLogins:
     def __init__(self, most_seconds: float) -> None:
-        self._most_seconds = most_seconds
+        self._backoff = Backoff(FIRST_SECONDS, most_seconds)
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()  # by address: how many, the last one when
         self.waiting = 0
 
@@ -29,8 +31,7 @@ class FailedLogins:
         self._failures[key] = (count, now)
         while len(self._failures) > ADDRESSES_MOST:
             self._failures.popitem(last=False)
-        doublings = min(count - FREE - 1, 30)
-        return count, min(self._most_seconds, FIRST_SECONDS * 2**doublings) if count > FREE else 0.0
+        return count, self._backoff.pause(count - FREE - 1) if count > FREE else 0.0
 
     def __len__(self) -> int:
         return len(self._failures)

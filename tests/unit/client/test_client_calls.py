@@ -194,13 +194,13 @@ def test_a_token_travels_as_a_bearer(stand_in: StandIn) -> None:
 def test_what_may_take_long_gets_its_time(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds: list[float] = []
     client = YardClient(Address(socket=str(stand_in.socket_path)), ClientKnobs(request_seconds=5))
-    call = client._transport.call
+    call = client._connection._transport.call
 
     def noted(*words: Any, **options: Any) -> Any:
         seconds.append(options["seconds"])
         return call(*words, **options)
 
-    monkeypatch.setattr(client._transport, "call", noted)
+    monkeypatch.setattr(client._connection._transport, "call", noted)
     stand_in.on("POST /jobs", Said(201, a_job_view()))
     stand_in.on("GET /jobs", Said(data=()))
     client.submit(a_spec())

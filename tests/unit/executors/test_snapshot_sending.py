@@ -12,6 +12,7 @@ import pytest
 from tests.builders import a_job
 from tests.waiting import PATIENCE_SECONDS
 
+from jobyard.backoff import Backoff
 from jobyard.errors import Rejected, Unavailable
 from jobyard.executors import snapshot_sending
 from jobyard.executors.agent_link import AgentLink
@@ -65,7 +66,8 @@ class Machine:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_sending, "RECONNECT_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(snapshot_sending, "BACKOFF", Backoff(0.0, 0.0))
+    monkeypatch.setattr(snapshot_sending, "TRIES", 2)
 
 
 async def test_a_tree_is_sent_once_and_then_said_to_be_there() -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from tests.unit.kubernetes.played_server import PlayedServer, played_server
 
+from jobyard.backoff import Backoff
+
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -18,6 +20,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedServer]:
-    monkeypatch.setattr("jobyard.kubernetes.api.PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("jobyard.kubernetes.api.BACKOFF", Backoff(0.0, 0.0))
     with played_server(tmp_path) as served:
         yield served

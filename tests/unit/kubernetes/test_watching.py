@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jobyard.backoff import Backoff
 from jobyard.errors import Unavailable
 from jobyard.kubernetes import watching
 from jobyard.kubernetes.api import OPENED
@@ -61,7 +62,7 @@ async def watched(api: PlayedApi) -> tuple[Watching, list[tuple[str, bool]], lis
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "AGAIN_SECONDS", (0.0,))
+    monkeypatch.setattr(watching, "BACKOFF", Backoff(0.0, 0.0))
 
 
 async def test_a_version_that_is_too_old_means_the_list_again_and_until_then_it_is_not_complete() -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from jobyard.backoff import Backoff
 from jobyard.errors import UserError
 from jobyard.executors.kubernetes.rights import check_place, service_account
 from jobyard.kubernetes.api import Api
@@ -15,7 +16,7 @@ from jobyard.model.node import ClusterConfig
 
 READY_SECONDS = 15.0
 AWAY_SECONDS = 3.0  # an API server that restarts is back by then, and nobody need hear of it
-CONNECT_SECONDS = (1.0, 2.0, 5.0, 10.0)
+BACKOFF = Backoff(1.0, 10.0)
 
 
 class ClusterLink:
@@ -55,7 +56,7 @@ class ClusterLink:
 
     async def pause(self) -> None:
         """Before it is connected again, longer each time."""
-        await asyncio.sleep(CONNECT_SECONDS[min(self._failures, len(CONNECT_SECONDS) - 1)])
+        await asyncio.sleep(BACKOFF.pause(self._failures))
         self._failures += 1
 
     async def ready(self) -> Api:

@@ -8,13 +8,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from jobyard.backoff import Backoff
 from jobyard.errors import Unavailable
 from jobyard.kubernetes.api import Api
 from jobyard.kubernetes.refusals import Refused
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
+BACKOFF = Backoff(0.2, 5.0)
 # A pod that has ended and whose node does not give its output any more: so many tries, then without.
 LAST_TRIES = 6
 KEPT_BYTES = 8 << 20  # a kubelet begins a new file after ten million bytes, unless it is told otherwise
@@ -74,7 +75,7 @@ class Stream:
 
     async def _pause(self, failures: int) -> None:
         """A moment; shorter when the container ends meanwhile."""
-        seconds = AGAIN_SECONDS[min(failures, len(AGAIN_SECONDS) - 1)]
+        seconds = BACKOFF.pause(failures)
         if self._container_ended.is_set():
             await asyncio.sleep(seconds)
             return

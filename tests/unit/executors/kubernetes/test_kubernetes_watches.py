@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from tests.waiting import PATIENCE_SECONDS
 
+from jobyard.backoff import Backoff
 from jobyard.errors import Unavailable
 from jobyard.executors.kubernetes.held_jobs import HeldJobs
 from jobyard.executors.kubernetes.kinds import KINDS
@@ -103,7 +104,7 @@ async def test_what_no_operator_brings_is_not_watched_before_it_is_asked_for(tmp
 async def test_a_watch_that_is_cut_is_a_problem_until_all_are_complete_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "AGAIN_SECONDS", (0.0,))
+    monkeypatch.setattr(watching, "BACKOFF", Backoff(0.0, 0.0))
     cluster = Cluster(tmp_path, PlayedApi())
     async with cluster.watched() as watches:
         path = JOB.collection("ns")
