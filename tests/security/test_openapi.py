@@ -24,13 +24,27 @@ from jobyard.server.app import make_app
 from tests.security.servers import UnixConnection, asked_on_socket
 from tests.yards import TemporaryYard
 
+
+def with_alternatives(document: Any) -> Any:
+    """The same document, its patterns `^X*$` as `^(|X*)$` and `^X+$` as `^(X|X+)$`. Schemathesis writes the longest
+    length into the first form, `^X{0,131071}$`, and then needs seconds to compile it for each bad request."""
+    match document:
+        case [*items]:
+            return [with_alternatives(item) for item in items]
+        case {"pattern": str(pattern), **rest}:
+            least = pattern[1:-2] if pattern.endswith("+$") else ""
+            return {**with_alternatives(rest), "pattern": f"^({least}|{pattern[1:-1]})$"}
+        case {**items}:
+            return {key: with_alternatives(item) for key, item in items.items()}
+    return document
+
+
 EXAMPLES = int(os.environ.get("JOBYARD_OPENAPI_EXAMPLES", "20"))
-BAD_SUBMITS = EXAMPLES if "JOBYARD_OPENAPI_EXAMPLES" in os.environ else 5  # some ten seconds of work each
 NO_YARD: Any = None
 DOCUMENT = make_app(NO_YARD).openapi()
 OPERATIONS = {
     operation.label: operation
-    for found in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()
+    for found in schemathesis.openapi.from_dict(with_alternatives(DOCUMENT)).get_all_operations()
     for operation in [cast(Any, found).ok()]
 }
 BASE = "http://localhost"
@@ -133,7 +147,7 @@ def kinds() -> Iterator[Any]:
             yield pytest.param(label, GenerationMode.NEGATIVE, id=f"{label} bad")
 
 
-@pytest.mark.timeout(1200)  # bad bodies of POST /jobs take long to make up
+@pytest.mark.timeout(1200)  # bodies of POST /jobs take long to make up
 @pytest.mark.parametrize(("label", "mode"), [*kinds()])
 def test_every_operation_answers_as_it_has_declared(yard: TemporaryYard, label: str, mode: GenerationMode) -> None:
     operation, is_good = OPERATIONS[label], mode is GenerationMode.POSITIVE
@@ -146,7 +160,7 @@ def test_every_operation_answers_as_it_has_declared(yard: TemporaryYard, label: 
         is_tame=st.booleans(),
     )
     @settings(
-        max_examples=BAD_SUBMITS if label == SUBMIT and not is_good else EXAMPLES,
+        max_examples=EXAMPLES,
         phases=(Phase.explicit, Phase.generate),
         suppress_health_check=list(HealthCheck),
         database=None,
