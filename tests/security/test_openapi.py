@@ -34,8 +34,8 @@ def with_alternatives(document: Any) -> Any:
         case {"pattern": str(pattern), **rest}:
             least = pattern[1:-2] if pattern.endswith("+$") else ""
             return {**with_alternatives(rest), "pattern": f"^({least}|{pattern[1:-1]})$"}
-        case {**items}:
-            return {key: with_alternatives(item) for key, item in items.items()}
+        case {**fields}:
+            return {key: with_alternatives(item) for key, item in fields.items()}
     return document
 
 
