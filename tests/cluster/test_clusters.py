@@ -47,6 +47,7 @@ def test_the_first_run_needs_no_configuration_at_all(yard: TemporaryYard, namesp
     assert yard.json("clusters") == []
 
 
+@pytest.mark.long
 def test_a_task_is_entered_and_followed_by_its_name(yard: TemporaryYard) -> None:
     job = yard.submit(*on_cluster("-n", "train", "-a", "0-1", "--", "sh", "-c", "echo $YARD_TASK; tail -f /dev/null"))
     until(lambda: yard.job(job)["counts"]["running"] == 2)

@@ -212,6 +212,7 @@ def node_states(yard: ClusterYard) -> list[str]:
     return [node["state"] for node in yard.json("nodes") if node["id"].startswith("kubernetes/")]
 
 
+@pytest.mark.long
 def test_a_pod_whose_node_is_deleted_runs_again_on_another(yard: ClusterYard) -> None:
     """On nodes that KWOK plays: there a Pod runs until it is deleted."""
     pod = {

@@ -113,6 +113,7 @@ def test_the_samples_get_what_fits_between_request_and_limit(yard: ClusterYard) 
     assert "job sample-pytorchjob exists already" in again.stderr
 
 
+@pytest.mark.long
 def test_scale_makes_a_job_larger_and_delete_removes_it(yard: ClusterYard) -> None:
     deploy(yard, sample("pod.yaml"))
     yard.wait_state("sample-pod", "RUNNING")

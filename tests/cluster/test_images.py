@@ -285,6 +285,7 @@ def test_gpus_with_too_little_memory_are_refused_and_large_ones_asked_for(
     assert "40959" in rendered
 
 
+@pytest.mark.long
 def test_two_workers_are_a_rayjob_and_all_their_output_is_followed_with_prefixes(
     yard: ClusterYard, place: BuildPlace, ray_operator: Program
 ) -> None:

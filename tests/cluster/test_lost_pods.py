@@ -153,6 +153,7 @@ def _manifest(groups: tuple[tuple[str, int, int], ...], image: str) -> str:
     )
 
 
+@pytest.mark.long
 def test_a_lost_pod_of_a_group_costs_one_task(
     shared: tuple[ClusterYard, Path], yard: ClusterYard, jobset_operator: Any
 ) -> None:

@@ -39,6 +39,7 @@ def test_training_reports_its_epochs_stops_at_a_checkpoint_and_goes_on_from_ther
     assert epochs_of(yard, job) == 8
 
 
+@pytest.mark.long
 def test_a_gang_grows_at_a_checkpoint_when_there_is_room(yard: ClusterYard, jobset_operator: Program) -> None:
     yard.set_gpus(1)
     script = "python3 /app/train.py 90 0.4; code=$?; [ $RANK = 0 ] || sleep 3; exit $code"  # rank 0 ends first

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import long
 from tests.yards import ROOT, TemporaryYard
 
 AICHOR = sorted((ROOT / "examples" / "aichor").glob("manifest.*.yaml"))
@@ -63,7 +64,9 @@ def test_a_native_example_runs(yard: TemporaryYard, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", AICHOR, ids=lambda path: path.stem.removeprefix("manifest."))
+@pytest.mark.parametrize(
+    "path", [*AICHOR[:2], *long(*AICHOR[2:])], ids=lambda path: path.stem.removeprefix("manifest.")
+)
 def test_an_aichor_scenario_covers_every_item_once(yard: TemporaryYard, path: Path) -> None:
     done = yard.ok("run", path.name, "--cpus", "0.1", cwd=path.parent)
     assert re.search(r"note: .*jobset.*", done.err), done.err

@@ -168,6 +168,7 @@ def test_a_server_that_comes_back_while_the_link_is_down_waits_for_the_lease(has
     assert not any(task.node == victim.name for task in tasks)
 
 
+@pytest.mark.long
 def test_a_server_that_comes_back_before_the_lease_is_over_restarts_nothing(lab: LinkLab, hosts: Hosts) -> None:
     script, gate = hold(lab)
     job = lab.submit("-a", "0-5", "--", script)
@@ -184,6 +185,7 @@ def test_a_server_that_comes_back_before_the_lease_is_over_restarts_nothing(lab:
     assert set(lab.starts().values()) == {1}
 
 
+@pytest.mark.long
 def test_a_cancelled_task_stops_when_the_link_is_back(lab: LinkLab, hosts: Hosts) -> None:
     script, _ = hold(lab)
     job = lab.live.submit("--on", "gpu1", "--", script)
@@ -196,6 +198,7 @@ def test_a_cancelled_task_stops_when_the_link_is_back(lab: LinkLab, hosts: Hosts
     long_until(lambda: not lab.running(hosts[0], "while [ -e"))
 
 
+@pytest.mark.long
 def test_a_slow_link_costs_round_trips_and_nothing_else(lab: LinkLab, hosts: Hosts) -> None:
     for host in hosts:
         host.delay(400)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from tests.faults import poison_specs
 from tests.faults.live_yard import LiveYard
+from tests.marks import long
 from tests.waiting import long_until
 
 from jobyard.errors import YardError
@@ -230,7 +231,7 @@ def test_a_damaged_row_is_told_and_accepted_by_the_command_line(live: LiveYard) 
     long_until(lambda: not live.client.jobs(unfinished=True))
 
 
-@pytest.mark.parametrize("harm", ["a page", "all of it", "a newer form"])
+@pytest.mark.parametrize("harm", ["a page", *long("all of it", "a newer form")])
 def test_a_database_that_is_no_good_is_told_in_a_sentence(live: LiveYard, harm: str) -> None:
     live.wait(live.submit("--", "true"))
     live.yard("server", "stop")

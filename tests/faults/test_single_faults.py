@@ -60,6 +60,7 @@ def test_a_job_is_there_and_runs_when_the_server_dies_right_after_the_answer(liv
 
 
 @pytest.mark.parametrize("point", ["server-committing", *long("server-committed")])
+@pytest.mark.long
 def test_a_submit_over_the_death_of_the_server_makes_one_job(live: LiveYard, point: str) -> None:
     live.yard("doctor")
     live.arm(point)
@@ -70,6 +71,7 @@ def test_a_submit_over_the_death_of_the_server_makes_one_job(live: LiveYard, poi
     assert (live.work / "ran").read_text() == "ran\n"
 
 
+@pytest.mark.long
 def test_a_task_that_ends_while_the_server_is_dead_is_reported_with_its_code_and_output(live: LiveYard) -> None:
     job = a_running_job(live)
     live.kill(live.server_pid)
@@ -78,6 +80,7 @@ def test_a_task_that_ends_while_the_server_is_dead_is_reported_with_its_code_and
     ended_with_5(live, job)
 
 
+@pytest.mark.long
 def test_a_task_that_ends_while_the_agent_is_dead_is_reported_with_its_code_and_output(live: LiveYard) -> None:
     job = a_running_job(live)
     live.kill(live.agent_pid)
@@ -108,6 +111,7 @@ def test_the_agent_brings_a_dead_server_back_while_a_queue_is_left(live: LiveYar
     assert sorted(queue.read_text().split()) == ["0", "1", "2", "3", "4"]
 
 
+@pytest.mark.long
 def test_the_agent_brings_a_server_back_that_died_while_nothing_ran(live: LiveYard) -> None:
     # One after another: when the first has ended, the agent has nothing, and only the server knows that there is more.
     live.arm("server-finishing")
@@ -164,6 +168,7 @@ def test_a_cancel_that_was_acknowledged_holds_when_the_server_dies(live: LiveYar
     assert record.ending.signal == signal.SIGTERM
 
 
+@pytest.mark.long
 def test_a_cancel_whose_commit_kills_the_server_is_asked_again_and_holds(live: LiveYard) -> None:
     job = a_running_job(live)
     live.arm("server-committed")

@@ -12,10 +12,11 @@ import pytest
 from tests.images.pushed import PINNED, digest_in, manifest_request
 from tests.images.servers import Engine, RegistryServer
 from tests.images.trees import Tree
+from tests.marks import long
 from tests.yards import TemporaryYard
 
 
-@pytest.fixture(params=["docker", "podman"])
+@pytest.fixture(params=["docker", *long("podman")])
 def builder(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.images.servers import Engine
 from tests.images.trees import Tree
+from tests.marks import long
 from tests.yards import TemporaryYard
 
 
@@ -22,8 +23,7 @@ def test_a_tree_is_built_and_its_image_runs_in_a_container_on_this_machine(
     ("words", "sentence"),
     [
         (["--container", "--gpus", "64"], "can never run"),
-        (["--container", "--after", "nobody"], "there is no such job"),
-        ([], "no kubeconfig"),
+        *long((["--container", "--after", "nobody"], "there is no such job"), ([], "no kubeconfig")),
         (["--on", "kubernets"], "--on kubernets is no cluster; name one (kubernetes)"),
     ],
 )

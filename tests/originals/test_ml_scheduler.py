@@ -330,10 +330,9 @@ def test_a_node_left_behind_by_a_killed_batch_does_no_harm(lab: Lab) -> None:
     ("words", "complaint"),
     [
         (["--memory-required=99999999"], "can never run"),
-        (["--num-cpus=9999"], "can never run"),
-        (["--gpu-memory-required=99999999"], "can never run"),
+        *long((["--num-cpus=9999"], "can never run"), (["--gpu-memory-required=99999999"], "can never run")),
         (["--copy-forward", "nowhere"], "does not exist"),
-        (["--copy-forward", "/etc"], "is not inside"),
+        *long((["--copy-forward", "/etc"], "is not inside")),
     ],
 )
 def test_a_refusal_names_only_flags_of_execute_batch(lab: Lab, words: list[str], complaint: str) -> None:

@@ -18,6 +18,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize("script", ["seed_tensorflow.py", *long("seed_lightning.py", "seed_pytorch.py")])
+@pytest.mark.long
 def test_a_script_of_the_guide_stops_at_a_checkpoint_and_resumes_to_its_end(
     trainings: TrainingYard, script: str
 ) -> None:
