@@ -34,10 +34,10 @@ def attempt(python: str, where: Path, script: str, argument: str, **variables: s
 
 
 def progress(where: Path) -> dict[str, Any]:
-    fold = ProgressReducer()
-    fold.feed((where / "spool").read_bytes())
-    fold.confirm()
-    return fold.progress() or {}
+    reducer = ProgressReducer()
+    reducer.feed((where / "spool").read_bytes())
+    reducer.confirm()
+    return reducer.progress() or {}
 
 
 def result(done: subprocess.CompletedProcess[str]) -> str:

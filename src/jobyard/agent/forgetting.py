@@ -57,7 +57,7 @@ class Forgetter:
                 return
             except FileNotFoundError:
                 return
-            except OSError:  # the name is taken: of one that is being removed
+            except OSError:  # the name is in use by one that is being removed
                 continue
 
     def empty_trash(self) -> None:

@@ -59,7 +59,7 @@ class ThisMachine:
 
     def await_runtime(self) -> None:
         """Wait until a container runtime has answered, but not for long."""
-        self._runtimes.settle(_RUNTIME_SECONDS)
+        self._runtimes.found_within(_RUNTIME_SECONDS)
 
     def sample(self) -> None:
         """Raise the peaks of what runs, if any of it has for a moment."""

@@ -75,7 +75,7 @@ def _serve(options: argparse.Namespace, build: str, ready: Callable[[], None]) -
         listener = _listen(path)
     except (OSError, ValueError) as error:
         raise CannotBegin(1, str(error)) from error
-    # 2. Out of the way: a terminal's signals are not for us.
+    # 2. Ignore a terminal's signals.
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     log = Log(state_dir + "/agent.log")
@@ -84,7 +84,7 @@ def _serve(options: argparse.Namespace, build: str, ready: Callable[[], None]) -
     wake, waker = socket.socketpair()
     waker.setblocking(False)
     agent.loop.leave_when_readable(wake)
-    # A cleaner of temporary files may take both away: then the next agent would not see us, nor anybody reach us.
+    # A cleaner of temporary files may delete lock and socket: then nobody can reach us, and another agent may start.
     agent.leave_when(lambda: not (_is_at(lock, lock_path) and os.path.exists(path)))
     signal.signal(signal.SIGTERM, lambda number, frame: waker.send(b"x"))
     with open(state_dir + "/agent.pid", "w") as file:
@@ -196,7 +196,7 @@ def _tell(writer: int, text: str) -> None:
         os.write(writer, text.encode())
         os.close(writer)
     except OSError:
-        pass  # told already, or nobody waits
+        pass  # reported already, or nobody waits
 
 
 class Log:

@@ -87,7 +87,7 @@ class Requests:
             connection.send({"ev": "refused", "slot": slot, "message": refusal})
 
     def _listen(self, connection: Connection) -> None:
-        """A server that launches without having reconciled wants to hear all the same."""
+        """A server that launches before it has reconciled gets reports too."""
         if not self._outbox.is_open:
             self._open_outbox(connection, {})
 

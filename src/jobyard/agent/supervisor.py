@@ -33,7 +33,7 @@ _FIRST_LOOK_SECONDS = 2.0  # not at once: whoever starts a yard waits for its fi
 
 
 class Agent:
-    """One agent: one thread, one loop, one server at a time. Leaving it harms nothing that runs."""
+    """One agent: one thread, one loop, one server at a time. When it ends, running attempts go on."""
 
     def __init__(
         self,

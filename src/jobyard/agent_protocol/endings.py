@@ -26,24 +26,26 @@ _GPU_MEMORY = re.compile(
 )
 
 
-def is_preempted(ending: Ending, fold: Optional[ProgressReducer], order: StopRequest) -> bool:
+def is_preempted(ending: Ending, reducer: Optional[ProgressReducer], order: StopRequest) -> bool:
     """Did an attempt that was asked to stop do so, or was it made to? Ended by itself, or failed, it was not."""
     # What ended before, and has only been cleared away since, did not end because of our signal.
     is_ended_by_us = order.signalled_at > 0 and ending.ended_at >= order.signalled_at
     if ending.reason == "Unknown":  # its status is lost, its last words are not
-        return is_ended_by_us or (fold is not None and fold.has_yielded)
+        return is_ended_by_us or (reducer is not None and reducer.has_yielded)
     if ending.reason not in (None, "OutOfMemory"):
         return False
     if ending.exit_code == PREEMPTED_EXIT_CODE:
         return True
     if ending.exit_code == 0:
-        if fold is not None and fold.is_told:
-            return not fold.is_finished
+        if reducer is not None and reducer.is_told:
+            return not reducer.is_finished
         # Who ends well at SIGTERM has stopped as well, if its own reports place that in the middle of its work. Without
         # any, it was ended only because nobody waits for its checkpoints: then nothing speaks for its being done.
-        return is_ended_by_us and (order.at_once if fold is None or not fold.has_an_end else fold.is_unfinished)
+        return is_ended_by_us and (
+            order.at_once if reducer is None or not reducer.has_an_end else reducer.is_unfinished
+        )
     # Launchers have their own codes: torchrun makes 1 of a worker's 85.
-    return is_ended_by_us or (fold is not None and fold.has_yielded)
+    return is_ended_by_us or (reducer is not None and reducer.has_yielded)
 
 
 def missed_stop(ending: Ending, order: StopRequest) -> str:

@@ -101,7 +101,7 @@ def remove_others(state_dir: str, path: str) -> None:
                 shutil.rmtree(other, ignore_errors=True)
 
 
-def _settle(path: str) -> None:
+def _sync(path: str) -> None:
     """A directory that appears whole must be whole after a crash of the machine too."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -118,8 +118,8 @@ def _write(path: str, files: Dict[str, bytes]) -> None:
             os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
             with open(target, "wb") as file:
                 file.write(content)
-        for name in files:  # after all were written: the first one takes most of the others along
-            _settle(os.path.join(draft, name))
+        for name in files:  # after all were written: the first fsync writes most of the others too
+            _sync(os.path.join(draft, name))
         os.rename(draft, path)
     finally:
         shutil.rmtree(draft, ignore_errors=True)

@@ -35,7 +35,7 @@ class Transport(Protocol):
 
 
 class AgentLink:
-    """The connection to one agent, and how it stands. What is sent while there is none is lost."""
+    """The connection to one agent, and its state. What is sent while there is none is lost."""
 
     def __init__(self, hello: Mapping[str, Any]) -> None:
         self._hello = {"op": "hello", "protocol": PROTOCOL, **hello}
@@ -64,7 +64,7 @@ class AgentLink:
         return welcome
 
     def open(self, writer: asyncio.StreamWriter, welcome: Mapping[str, Any]) -> None:
-        """From here on what is sent goes straight out."""
+        """From now on messages go straight out."""
         self._writer = writer
         self.pid, self.build, self.problem = welcome["pid"], welcome["build"], ""
 
@@ -73,7 +73,7 @@ class AgentLink:
         self.pid = None
 
     def drop(self) -> None:
-        """Cut it, so that it is made anew."""
+        """Close it, so that it is made again."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

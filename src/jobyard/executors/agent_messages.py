@@ -103,7 +103,7 @@ def _reserved(slot: Slot) -> dict[str, Any]:
 
 
 def _memory_limit(ask: Resources) -> dict[str, int]:
-    """Only what was said: a container without a word has its reservation as a limit, a process has none."""
+    """Only a limit that the user set: by default a container is limited to its reservation, a process is not."""
     return {} if ask.memory_limit is None else {"memory_limit_mib": ask.memory_mib if ask.memory_limit else 0}
 
 

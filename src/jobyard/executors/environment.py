@@ -25,7 +25,7 @@ from jobyard.model.substitution import substituted, words_with
 
 DEFAULT_MASTER_ADDRESS = "127.0.0.1"
 
-# What a yard sets for a task, beside its own names: a job submitted from inside a task is another job.
+# Variables that the yard sets for a task: a job that is submitted from inside a task must not inherit them.
 _ARRAY_NAMES = frozenset(
     {"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT"}
     | {"SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX"}

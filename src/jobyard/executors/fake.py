@@ -326,7 +326,7 @@ class FakeExecutor:
                 case Withdraw(attempts=attempts):
                     self._machine.withdraw(attempts)
                 case CloseSlot() | Reserve():
-                    pass  # a lane that has nothing to do costs nothing, and nothing is measured
+                    pass  # an idle lane costs nothing, and nothing is measured
 
     def _launch(self, slot: Slot, attempts: Sequence[AttemptId]) -> None:
         job = self._yard.job(slot.job)

@@ -60,7 +60,7 @@ class Heard:
         return f"its agent said {times} what cannot be, which was ignored; the last: {self._last}"
 
     def checked(self, message: dict[str, Any]) -> dict[str, Any] | None:
-        """The same without what is not for this machine to say; None where nothing of it counts. Never raises."""
+        """The message without items that this machine may not report; None: nothing is left. Never raises."""
         check = self._checks.get(message.get("ev", "")) if isinstance(message.get("ev"), str) else None
         if check is None:
             self.ignore("a message of a kind that is not known")
@@ -94,7 +94,7 @@ class Heard:
         }
 
     def _without_odd(self, name: str, seen: dict[str, Any]) -> dict[str, Any]:
-        """The end counts without what stands beside it and cannot be: without its end a task would run for ever."""
+        """Drop impossible fields but keep the end itself: without it a task would run for ever."""
         kept = dict(seen)
         for field, check in _BESIDE_AN_END.items():
             try:
@@ -109,7 +109,7 @@ class Heard:
         return kept
 
     def _holds(self, check: Callable[[Any], object], pair: Any) -> bool:
-        """Is this pair of an attempt and what happened to it true, as far as that can be said?"""
+        """Can this attempt have had this event, as far as the server can tell?"""
         try:
             name, _ = pair
             if not self._is_own(name):
@@ -157,7 +157,7 @@ class Heard:
         return {"attempts": self._each(message.get("attempts") or {}, _check_use)}
 
     def _is_own(self, name: Any) -> bool:
-        """Was this attempt given to this machine, and is it not over? One that is over is no lie, only late."""
+        """Is this attempt on this machine now? One that has ended is not counted as a lie: the message is late."""
         try:
             attempt = AttemptId.parse(name)
             node = self._yard.node_of(attempt) if str(attempt) == name else None

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Launches:
-    """Over one link. What does not go out now, the next reconcile finds absent; what never can ends its attempts."""
+    """Over one link. A launch that was not sent is absent in the next reconcile; one that is impossible fails."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Launches:
         self._known_jobs: dict[str, int] = {}  # by this agent, with as many tasks as they had
 
     def forget_jobs(self) -> None:
-        """Another agent is there, or the same after a while: each job is said anew before its next launch."""
+        """After a new connection each job is sent again before its next launch."""
         self._known_jobs = {}
 
     def launch(self, slot: Slot, attempts: Sequence[AttemptId]) -> None:
@@ -54,7 +54,7 @@ class Launches:
             self._cannot_launch(attempts, error)
 
     def launch_absent(self, absent: Iterable[str]) -> None:
-        """What the agent has no record of starts now, or never, if it was asked to stop meanwhile."""
+        """Launch attempts that the agent has no record of; withdraw those that were asked to stop meanwhile."""
         held = set(self._yard.held_jobs())
         missing = {attempt for text in absent if (attempt := AttemptId.parse(text)).job not in held}
         by_slot: defaultdict[Slot, list[AttemptId]] = defaultdict(list)
@@ -90,14 +90,14 @@ class Launches:
             self._tell([AttemptsWithdrawn(tuple(attempts), time.time())])
             return
         launch = line(self._messages.launch(job, slot, attempts, self._room.described))
-        if self._known_jobs.get(slot.job) != job.spec.size:  # of an elastic job it may be another one
+        if self._known_jobs.get(slot.job) != job.spec.size:  # an elastic job may have another size now
             self._link.write(line(self._messages.job(job)))
             self._known_jobs[slot.job] = job.spec.size
         faults.point("server-launching")
         self._link.write(launch)
 
     def _cannot_launch(self, attempts: Sequence[AttemptId], error: Exception) -> None:
-        """Nothing of it was sent, and nothing ever can be: that ends these attempts, and nobody else's."""
+        """It was not sent, and never can be: these attempts fail, and no others."""
         told = str(error) if isinstance(error, YardError) else f"{type(error).__name__}: {error}"
         sentence = f"it cannot be launched ({told})"
         self._yard.count_error("launch", f"job {attempts[0].job} on {self._room.node}: {sentence}", error)

@@ -12,7 +12,7 @@ from jobyard.model.events import Event, NodeLost, NodeWentAway
 
 
 class Lease:
-    """Of one machine. The agent of our own disk has none: what runs there is found again, however late."""
+    """Of one machine. An agent on our own disk has none: its records are found again, however late."""
 
     def __init__(self, node: str, seconds: float | None, tell: Callable[[list[Event]], None]) -> None:
         self._node = node
@@ -29,7 +29,7 @@ class Lease:
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self.give_up)
 
     def end(self) -> None:
-        """The agent answers: it must not run out while we reconcile."""
+        """The agent answers: the lease must not run out while we reconcile."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

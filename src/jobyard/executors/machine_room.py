@@ -25,13 +25,13 @@ class MachineRoom:
         self._given_back: list[Event] | None = None  # after a slot was refused, until we know who holds the room
 
     def welcome(self, welcome: dict[str, Any], at: float) -> None:
-        """It joins together with its first measurement: before that nobody knows what others leave of it."""
+        """The node joins with its first measurement: before that it is unknown how much others use."""
         before, described = self.described, _node(self.node, self._executor, welcome, self.owner_only)
         if before is not None:
             described = replace(described, runtime=before.runtime, runtime_problem=before.runtime_problem)
         self.described = _with_runtime(described, welcome)
         self._joining = [NodeJoined(self.described, at)]
-        self._given_back = None  # reconcile tells of them anew
+        self._given_back = None  # reconcile reports them again
 
     def measured(self, message: dict[str, Any], ours: Collection[int], at: float) -> list[Event]:
         """`ours` are the devices on which this yard has a slot now."""
@@ -43,7 +43,7 @@ class MachineRoom:
         return events
 
     def _notice_runtime(self, message: dict[str, Any], at: float) -> None:
-        """An engine was started, or stopped: the node has changed."""
+        """A container engine was started or stopped, so the node has changed."""
         assert self.described is not None
         found = _with_runtime(self.described, message)
         if found != self.described:
@@ -51,7 +51,7 @@ class MachineRoom:
             self._joining = [NodeJoined(found, at)]
 
     def refused(self) -> bool:
-        """Others hold what a slot was promised. True: the first time since the last measurement."""
+        """Others hold a slot's room. True: for the first time since the last measurement."""
         is_first = self._given_back is None
         if is_first:
             self._given_back = []
@@ -66,7 +66,7 @@ class MachineRoom:
 
 
 def _with_runtime(node: Node, seen: dict[str, Any]) -> Node:
-    """`seen` is a message of the agent's, which may not have asked yet; what was known stays known then."""
+    """`seen` is a message of the agent. Where it has not asked its runtime yet, the known one stays."""
     runtime = seen.get("runtime")
     return replace(node, runtime=runtime["kind"], runtime_problem=runtime["problem"]) if runtime else node
 

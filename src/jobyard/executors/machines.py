@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class MachineExecutor:
-    """One machine, through its agent. What is sent while nobody is connected is settled by the next reconcile."""
+    """One machine, through its agent. What could not be sent is repaired by the next reconcile."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class MachineExecutor:
 
     async def _stay_connected(self) -> None:
         failures, link = 0, self._link
-        self._lease.begin(link.problem)  # what ran there when the last server ended has a lease as well
+        self._lease.begin(link.problem)  # attempts of an earlier server have a lease too
         while True:
             try:
                 reader, writer = await self._transport.connect()
@@ -100,7 +100,7 @@ class MachineExecutor:
             except (Unavailable, OSError, ValueError, TimeoutError) as error:
                 link.problem = str(error) or type(error).__name__
                 log.warning("agent of %s: %s", self.node, link.problem)
-            except Exception as error:  # a bug of ours must not leave the yard deaf: reconcile, and it goes on
+            except Exception as error:  # a bug of ours must not end the connection for good
                 link.problem = f"{type(error).__name__}: {error}"
                 log.exception("agent of %s", self.node)
             self._lease.begin(link.problem)
@@ -108,13 +108,13 @@ class MachineExecutor:
             failures += 1
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """From the first words to the last."""
+        """One connection, from the greeting to its end."""
         # 1. Who is there?
         asked_at = time.time()
         welcome = await self._link.greet(reader, writer, is_busy=self._yard.is_busy)
         self._observations.connected(welcome, asked_at)
         self._lease.end()  # before we wait for anything
-        # 2. What do we believe of it? What is not on disk yet must not be named: the agent would be asked to start it.
+        # 2. What do we believe of it? Only what is on disk may be named: the agent may start it.
         await self._lease.forgotten(self._yard)
         await self._yard.settled()
         live = self._yard.live_attempts(self.node)
@@ -126,7 +126,7 @@ class MachineExecutor:
         await self._listen(reader)
 
     def _reconcile(self, writer: asyncio.StreamWriter, welcome: dict[str, Any], live: Sequence[LiveAttempt]) -> None:
-        """The list of live attempts and the first effect after it have no gap: nothing here waits."""
+        """Nothing here waits, so that no effect falls between the list of live attempts and the open link."""
         self._room.welcome(welcome, time.time())
         writer.write(line({"op": "probe"}))
         self._lease.regain()
@@ -177,12 +177,12 @@ class MachineExecutor:
                 self._snapshots.send(message["snapshot"])
             case "measured":
                 self._observations.measured(message, self._devices_in_use())
-                self._measured.set()  # last: who waits for it finds it among the observations
+                self._measured.set()  # last: whoever waits for it then finds the observation
             case "reconciled":
                 self._launches.launch_absent(message["absent"])
             case "refused":
                 log.info("slot %s was refused: %s", message["slot"], message["message"])
-                # Learn who holds the room before we ask again, or we would ask fifty times a second.
+                # Measure who holds the room before asking again: otherwise we would ask fifty times a second.
                 if self._room.refused():
                     asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._link.send, {"op": "probe"})
             case "error":
@@ -223,7 +223,7 @@ class MachineExecutor:
         self._link.announce(is_busy)
 
     async def check(self, job: SubmittedJob) -> None:
-        """A machine refuses nothing: what it has is known, and the yard compares. Only of containers it is asked."""
+        """A machine refuses no job: the yard knows what it has. Only its container runtime is asked for."""
         if job.spec.container.on_machines and self._link.is_up:
             await self._ask({"op": "probe", "runtime": True})
 
@@ -247,7 +247,7 @@ class MachineExecutor:
             await asyncio.wait_for(self._measured.wait(), PROBE_SECONDS)
 
     def dismiss(self) -> None:
-        # What the yard no longer believes in is stopped first.
+        # First the agent stops what is not live any more.
         live = [str(item.attempt) for item in self._yard.live_attempts(self.node)]
         self._link.send({"op": "reconcile", "live": live})
         self._link.send({"op": "quit"})
@@ -255,7 +255,7 @@ class MachineExecutor:
     def reconnect(self) -> None:
         if self._link.is_up:
             self._link.drop()
-        elif self._lease.is_lost:  # whoever forgot everything else forgot that too
+        elif self._lease.is_lost:  # report it again: the yard may have forgotten it
             self._lease.give_up()
 
     def status(self) -> AgentStatus:
@@ -267,8 +267,8 @@ class MachineExecutor:
 
 
 async def _send_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """An agent of another build. What it runs has been given up; without that it leaves, and the next is ours."""
+    """An agent of another build. Nothing that counts runs there: it stops the rest and quits, and we start our own."""
     writer.write(line({"op": "reconcile", "live": []}) + line({"op": "quit"}))
     async with asyncio.timeout(WELCOME_SECONDS):
         while await reader.read(1 << 16):
-            pass  # until it has left; whatever it says meanwhile
+            pass  # until it has quit

@@ -8,7 +8,7 @@ from typing import Any
 from jobyard.model.events import NodeMeasured
 from jobyard.model.node import DeviceUse, Foreign
 
-# Every new figure of what others hold makes the scheduler look again: figures come in steps.
+# Each change in what others hold starts a scheduling cycle, so amounts are rounded to steps.
 MEMORY_STEP_MIB = 256
 PERCENT_STEP = 10
 

@@ -26,10 +26,10 @@ class Observations:
         self._tell = tell
         self._collector = collector
         self._reports = Reports()
-        self._ahead_seconds = 0.0  # of its clock before ours
+        self._ahead_seconds = 0.0  # how far its clock is ahead of ours
 
     def connected(self, welcome: dict[str, Any], asked_at: float) -> None:
-        """An agent has answered, maybe another one. The yard hears of every milestone anew.
+        """An agent has answered, maybe a new one. Every milestone is reported again.
 
         Its clock may be hours off; what it tells is told by ours. A small difference may be the link's and stays.
         """
@@ -57,7 +57,7 @@ class Observations:
 
 
 def _attempt_events(message: dict[str, Any], ahead: float) -> list[Event]:
-    """In the time of our own clock, if theirs is `ahead` of it."""
+    """In the time of our own clock. The agent's is `ahead` of it."""
     now = time.time()
     events: list[Event] = []
     if started := message.get("started"):

@@ -27,7 +27,7 @@ class LiveAttempt(NamedTuple):
     is_stopping: bool
     is_yielding: bool = False  # stopping at its next checkpoint
     yield_seconds: float = YIELD_SECONDS  # how long it may take to that checkpoint
-    at_once: bool = False  # yielding, but nobody waits: it does not stop at a checkpoint by itself
+    at_once: bool = False  # yielding, but ended now: it cannot stop at a checkpoint by itself
     unit: str = ""  # the pod of the newest attempt that began, be it this one or the one before
     is_running: bool = False  # this one has begun, and so `unit` is its own
 
@@ -35,8 +35,8 @@ class LiveAttempt(NamedTuple):
 class JobFacts(NamedTuple):
     """What decides about the objects of a job."""
 
-    is_over: bool  # it has ended, or was never heard of
-    is_stopping: bool = False  # none of its tasks may start any more: it was not left to end by itself
+    is_over: bool  # it has ended, or is unknown
+    is_stopping: bool = False  # it was asked to stop: none of its tasks may start any more
     is_fresh: bool = False  # none of its tasks has had an attempt, except the first ones that are live now
     slots: int = 0  # so many of its tasks may run at once
     waiting: int = 0  # so many have no slot
@@ -66,7 +66,7 @@ class YardView(Protocol):
         """Those that the yard believes to be there."""
 
     def held_jobs(self) -> Sequence[str]:
-        """Those in quarantine: what runs of them is left alone, also what the yard knows nothing of."""
+        """Jobs in quarantine: their attempts are left alone, also those that the yard does not know."""
 
     def is_ended(self, job_id: str, task: int) -> bool:
         """Is nothing more wanted of this task?"""
@@ -103,13 +103,13 @@ class Executor(Protocol):
     name: str
 
     async def run(self) -> None:
-        """Be connected, until cancelled; come back after any failure, and reconcile: never assume."""
+        """Stay connected until cancelled: reconnect after any failure, and reconcile each time."""
 
     def observations(self) -> AsyncIterator[Sequence[Event]]:
         """What is seen, in batches, for as long as the executor runs."""
 
     def perform(self, effects: Sequence[Effect]) -> None:
-        """Carry effects out. Never waits; what cannot be sent now is settled by the next reconcile.
+        """Carry effects out. Never waits; what cannot be sent now is repaired by the next reconcile.
 
         An error with one effect concerns that effect alone. Where it is not caught here, all of them may come again.
         """
@@ -130,10 +130,10 @@ class Executor(Protocol):
         """Measure anew; returns when it has been observed, or after a while."""
 
     def dismiss(self) -> None:
-        """The yard closes with nothing left to do: what serves it there may go as well."""
+        """The yard ends with nothing left to do: its agent may end too."""
 
     def reconnect(self) -> None:
-        """Drop what is assumed and reconcile anew."""
+        """Drop the connection and reconcile again."""
 
     def status(self) -> AgentStatus: ...
 

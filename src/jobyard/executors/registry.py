@@ -16,7 +16,7 @@ KNOWN = {
     "ssh": "jobyard.executors.machines:MachineExecutor",
 }
 
-# What can show what it would send without anything to send it to.
+# Executors that can render a job without a connection.
 PREVIEWS = {"kubernetes": "jobyard.executors.kubernetes.text:render"}
 
 

@@ -58,7 +58,7 @@ class RemoteAgent(ABC):
         # An agent for each node: were one machine added under two names, each would stop what the other runs.
         self._yard_id = f"{yard_id}.{node}"
         self.address = self.sees_us_as = ""  # by which machines reach it, and by which it would reach this one
-        self._endings: set[asyncio.Task[tuple[int, str]]] = set()  # of those that a connection goes through
+        self._endings: set[asyncio.Task[tuple[int, str]]] = set()  # of the processes that connections go through
         zipapp, self.build = agent_zipapp()
         self._zipapp = Path(zipapp)
         self._remote_path = f"~/.cache/jobyard/agent-{self.build}.pyz"
@@ -69,7 +69,7 @@ class RemoteAgent(ABC):
 
     @abstractmethod
     def _explain_failure(self, code: int | None, said: str) -> str:
-        """The end of a sentence for what only this way of running a command says, with the way out."""
+        """The second half of a sentence: what went wrong with this way of running a command, and the way out."""
 
     def explain(self, code: int | None, said: str) -> str:
         """One sentence for what went wrong, with the way out."""
@@ -108,7 +108,7 @@ class RemoteAgent(ABC):
     async def _open(
         self, remote_command: str
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, asyncio.Task[tuple[int, str]]]:
-        """A remote command at the end of a socket of our own: closing that is enough, whatever the link is like."""
+        """A remote command on a socket pair: closing our side ends it, in whatever state the link is."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = await self._start(remote_command, theirs.fileno(), theirs.fileno())
@@ -151,7 +151,7 @@ def last_line(said: str) -> str:
 
 
 async def _greeting(reader: asyncio.StreamReader) -> list[str] | None:
-    """The bridge says one known line, and in it addresses: whatever a login prints before it is not ours."""
+    """The bridge says one known line, and in it addresses: what a login prints before it is passed over."""
     while line := await reader.readline():
         if line.split()[:2] == [b"jobyard", b"bridge"]:
             return line.decode(errors="replace").split()[2:]
@@ -159,7 +159,7 @@ async def _greeting(reader: asyncio.StreamReader) -> list[str] | None:
 
 
 async def _ending(process: Process) -> tuple[int, str]:
-    """The exit code of a process and what it said on stderr. Who is cancelled here ends it."""
+    """The exit code of a process and what it said on stderr. A cancelled call kills it."""
     assert process.stderr is not None
     said = b""
     try:

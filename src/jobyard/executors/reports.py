@@ -22,7 +22,7 @@ class Reports:
         self._written: dict[AttemptId, tuple[float, Progress, Epoch | None]] = {}  # the last, with its last epoch
 
     def forget(self) -> None:
-        """Whoever forgot everything hears of every milestone anew."""
+        """After a new connection every milestone is reported again."""
         self._written.clear()
 
     def read(self, message: dict[str, Any], ahead: float, at: float) -> list[Event]:
@@ -46,7 +46,7 @@ class Reports:
         return progress.milestones != written.milestones
 
     def _news(self, attempt: AttemptId, progress: Progress, at: float) -> Progress:
-        """Without the epochs that were written down before: a history of a hundred each time would fill the journal."""
+        """Without epochs that are in the journal already: a full history each time would fill it."""
         history = progress.history
         _, _, last = self._written.get(attempt, (0.0, progress, None))
         self._written[attempt] = at, replace(progress, history=()), history[-1] if history else last

@@ -37,7 +37,7 @@ class _Ended:
 
 
 class ResultCollector:
-    """One machine's. Disks may be slow: all that waits is written by a thread in one go, while more comes in."""
+    """For one machine. Disks may be slow: a thread writes all that waits in one go, while more comes in."""
 
     def __init__(
         self,
@@ -106,14 +106,14 @@ class ResultCollector:
             return
         if events:
             self._tell(events)
-        if own and not self._is_lost():  # otherwise they were given up before we said so
+        if own and not self._is_lost():  # otherwise they were given up before their end was reported
             self._remote.mirror.told(own)
             self._placed |= own
             if self._confirming is None or self._confirming.done():
                 self._confirming = asyncio.create_task(self._confirm())
 
     def _own(self, events: Sequence[Event]) -> set[AttemptId]:
-        """Whose results count. One that was given up meanwhile, or ended with its machine, has a successor."""
+        """Attempts whose results count. One that was given up, or ended with its machine, has a successor."""
         if not events:
             return set()
         live = self._live()
@@ -147,7 +147,7 @@ class ResultCollector:
             log.exception("results of %s", attempt)
 
     async def _confirm(self) -> None:
-        """Returns when it is written down of all whose results are collected that they ended."""
+        """Returns when the end of all attempts with collected results is on disk."""
         while self._placed:
             await asyncio.sleep(CONFIRM_SECONDS)
             await self._yard.settled()

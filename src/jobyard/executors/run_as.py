@@ -19,7 +19,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def account_of(user: str) -> pwd.struct_passwd:
-    """Raises UserError where nobody can be made this user, or it would be no other."""
+    """Raises UserError where tasks cannot run as this user, or the user is the server's own."""
     try:
         account = pwd.getpwnam(user)
     except KeyError:

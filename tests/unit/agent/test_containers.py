@@ -181,7 +181,7 @@ def test_the_variable_names_the_runtime_and_may_have_options() -> None:
     assert candidates({"JOBYARD_CONTAINER_RUNTIME": "/x/podman --root '/a b'"}) == [["/x/podman", "--root", "/a b"]]
     assert candidates({"PATH": "/nowhere"}) == []
     broken = Runtimes({"JOBYARD_CONTAINER_RUNTIME": "'x"})
-    assert "cannot be read" in broken.settle(1.0).problem
+    assert "cannot be read" in broken.found_within(1.0).problem
 
 
 # -- an agent with a runtime that is a script

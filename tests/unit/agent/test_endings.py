@@ -157,9 +157,9 @@ def test_a_task_that_was_only_asked_and_ended_otherwise_is_not_preempted(reason:
 
 
 def test_a_lost_status_is_made_up_for_by_last_words() -> None:
-    fold = ProgressReducer()
-    fold.feed(b'{"t":"yield","at":1,"done":2}\n')
-    assert is_preempted(an_end(reason="Unknown"), fold, ASKED)
+    reducer = ProgressReducer()
+    reducer.feed(b'{"t":"yield","at":1,"done":2}\n')
+    assert is_preempted(an_end(reason="Unknown"), reducer, ASKED)
 
 
 @pytest.mark.parametrize(("signalled_at", "expected"), [(4.0, True), (6.0, False), (0.0, False)])

@@ -21,7 +21,7 @@ def lines(*reports: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(report).encode() + b"\n" for report in reports)
 
 
-def fold(*reports: dict[str, Any], started_at: float = 100.0) -> dict[str, Any]:
+def reduced(*reports: dict[str, Any], started_at: float = 100.0) -> dict[str, Any]:
     it = ProgressReducer(started_at)
     it.feed(lines(*reports))
     return it.progress() or {}
@@ -35,7 +35,7 @@ def epoch(done: int, seconds: float = 5.0, **more: Any) -> dict[str, Any]:
 
 
 def test_every_field_is_one_of_a_progress() -> None:
-    everything = fold(
+    everything = reduced(
         HELLO,
         {"t": "start", "at": 107.5},
         {"t": "steps", "at": 1, "steps": 7, "step_seconds": 0.25, "metrics": {"loss": 2}},
@@ -63,29 +63,29 @@ def test_nothing_reported_is_no_progress() -> None:
 
 
 def test_what_was_done_before_counts_until_more_is() -> None:
-    assert fold(HELLO)["epochs_done"] == 2
-    assert fold(HELLO, {**HELLO, "done": 1})["epochs_done"] == 1  # a checkpoint knew better
-    assert fold(HELLO, epoch(3), {**HELLO, "done": 1})["epochs_done"] == 3
-    assert fold(HELLO, epoch(3))["epochs_done"] == 3
+    assert reduced(HELLO)["epochs_done"] == 2
+    assert reduced(HELLO, {**HELLO, "done": 1})["epochs_done"] == 1  # a checkpoint knew better
+    assert reduced(HELLO, epoch(3), {**HELLO, "done": 1})["epochs_done"] == 3
+    assert reduced(HELLO, epoch(3))["epochs_done"] == 3
 
 
 def test_an_epoch_counts_no_further_than_it_is_saved_once_saves_are_told() -> None:
-    assert fold(HELLO, epoch(3), {"t": "saved", "at": 9, "done": 3}, epoch(4), epoch(5))["epochs_done"] == 3
+    assert reduced(HELLO, epoch(3), {"t": "saved", "at": 9, "done": 3}, epoch(4), epoch(5))["epochs_done"] == 3
 
 
 def test_the_epoch_time_is_the_median_and_the_last_hundred_are_remembered() -> None:
-    progress = fold(*(epoch(n, seconds=100.0 if n < 32 else 4.0) for n in range(1, 131)))
+    progress = reduced(*(epoch(n, seconds=100.0 if n < 32 else 4.0) for n in range(1, 131)))
     assert progress["epoch_seconds"] == 4.0
     assert [entry["number"] for entry in progress["history"]] == list(range(31, 131))
     assert progress["steps"] == 130 * 50
 
 
 def test_an_epoch_that_every_rank_tells_of_is_one() -> None:
-    assert len(fold(epoch(1), epoch(1), epoch(2), epoch(2))["history"]) == 2
+    assert len(reduced(epoch(1), epoch(1), epoch(2), epoch(2))["history"]) == 2
 
 
 def test_steps_are_the_newest_level() -> None:
-    progress = fold({"t": "steps", "at": 1, "steps": 10, "step_seconds": 0.5}, {"t": "steps", "at": 2, "steps": 20})
+    progress = reduced({"t": "steps", "at": 1, "steps": 10, "step_seconds": 0.5}, {"t": "steps", "at": 2, "steps": 20})
     assert (progress["steps"], progress["step_seconds"]) == (20, 0.5)
 
 
@@ -104,7 +104,7 @@ def test_half_a_character_does_not_get_any_further() -> None:
 
 
 def test_who_says_that_it_yields_is_believed_whatever_it_counts() -> None:
-    progress = fold({**HELLO, "epochs": 2**63 - 1})
+    progress = reduced({**HELLO, "epochs": 2**63 - 1})
     assert progress["can_yield"]
     assert progress["trouble"] == "line 1 of the reports was skipped: epochs must be a number"
 
@@ -135,17 +135,17 @@ def test_a_line_that_cannot_be_read_is_skipped_and_named(bad: bytes, word: str) 
 
 
 def test_numbers_that_cannot_be_are_put_right_and_told() -> None:
-    progress = fold(HELLO, epoch(12))
+    progress = reduced(HELLO, epoch(12))
     assert progress["epochs_done"] == 10
     assert progress["trouble"] == "line 2 of the reports tells of 12 epochs done of 10: taken as 10"
-    progress = fold({"t": "steps", "at": 1, "steps": -3})
+    progress = reduced({"t": "steps", "at": 1, "steps": -3})
     assert "steps" not in progress
     assert progress["trouble"] == "line 1 of the reports has a negative number in steps: -3, taken as 0"
-    assert fold({"t": "progress", "at": 1, "percent": 120})["percent"] == 100
+    assert reduced({"t": "progress", "at": 1, "percent": 120})["percent"] == 100
 
 
 def test_a_report_of_a_newer_kind_is_no_trouble() -> None:
-    assert "trouble" not in fold(HELLO, {"t": "weather", "at": 1})
+    assert "trouble" not in reduced(HELLO, {"t": "weather", "at": 1})
 
 
 def test_a_torn_line_waits_for_its_end() -> None:
@@ -188,8 +188,8 @@ VALUES = st.one_of(NUMBERS, st.dictionaries(st.text(max_size=2), NUMBERS))
 
 
 @given(st.lists(st.tuples(KINDS, st.dictionaries(FIELDS, VALUES)), max_size=8))
-def test_no_report_harms_the_fold(reports: list[tuple[str, dict[str, Any]]]) -> None:
-    progress = fold(*({**report, "t": kind} for kind, report in reports))
+def test_no_report_harms_the_reducer(reports: list[tuple[str, dict[str, Any]]]) -> None:
+    progress = reduced(*({**report, "t": kind} for kind, report in reports))
     json.dumps(progress, allow_nan=False)
     assert progress.get("epochs_done", 0) >= 0
 
@@ -207,8 +207,8 @@ def asked(process: str) -> dict[str, Any]:
 
 def test_an_epoch_of_the_original_client_counts_when_the_next_one_begins() -> None:
     over = [ended(seconds=5.0, steps=50), ended(done=3)]
-    assert fold(HELLO, *over)["epochs_done"] == 2
-    progress = fold(HELLO, *over, ASKED)
+    assert reduced(HELLO, *over)["epochs_done"] == 2
+    progress = reduced(HELLO, *over, ASKED)
     assert (progress["epochs_done"], progress["epoch_seconds"], progress["can_yield"]) == (3, 5.0, True)
     assert progress["history"][0]["steps"] == 50
 
@@ -216,7 +216,7 @@ def test_an_epoch_of_the_original_client_counts_when_the_next_one_begins() -> No
 def test_the_kth_ask_of_a_process_means_that_many_epochs_less_one_are_saved() -> None:
     reports: list[dict[str, Any]] = []
     for epoch_number in range(1, 5):
-        assert fold(HELLO, *reports, asked("a"))["epochs_done"] == 2 + epoch_number - 1
+        assert reduced(HELLO, *reports, asked("a"))["epochs_done"] == 2 + epoch_number - 1
         reports += [asked("a")]
 
 
@@ -224,7 +224,7 @@ def test_an_end_that_is_told_after_the_next_ask_counts_once_and_still_tells_how_
     reports = [asked("a")]
     for number in (1, 2, 3):
         reports += [asked("a"), ended(process="a", seconds=5.0 + number, steps=50 * number)]
-    progress = fold(HELLO, *reports)
+    progress = reduced(HELLO, *reports)
     assert progress["epochs_done"] == 5
     assert [(e["number"], e["seconds"], e["steps"]) for e in progress["history"]] == [
         (3, 6, 50),
@@ -234,26 +234,26 @@ def test_an_end_that_is_told_after_the_next_ask_counts_once_and_still_tells_how_
 
 
 def test_an_epoch_whose_end_nobody_tells_has_no_duration() -> None:
-    progress = fold(HELLO, *[asked("a")] * 3)
+    progress = reduced(HELLO, *[asked("a")] * 3)
     assert (progress["epochs_done"], "epoch_seconds" in progress) == (4, False)
 
 
 def test_of_several_processes_the_slowest_counts() -> None:
     reports = [asked("a"), asked("b"), asked("a"), ended(process="a", seconds=5.0, steps=50), asked("a")]
-    assert fold(HELLO, *reports)["epochs_done"] == 2
-    assert fold(HELLO, *reports, asked("b"))["epochs_done"] == 3
-    assert fold(HELLO, *reports, asked("b"), asked("b"))["epochs_done"] == 4
+    assert reduced(HELLO, *reports)["epochs_done"] == 2
+    assert reduced(HELLO, *reports, asked("b"))["epochs_done"] == 3
+    assert reduced(HELLO, *reports, asked("b"), asked("b"))["epochs_done"] == 4
 
 
 def test_nobody_waits_for_a_process_that_is_gone() -> None:
     reports = [asked("a"), asked("b"), asked("b")]
-    assert fold(HELLO, *reports, asked("b"))["epochs_done"] == 2
-    assert fold(HELLO, *reports, {**asked("b"), "gone": ["a"]})["epochs_done"] == 4
+    assert reduced(HELLO, *reports, asked("b"))["epochs_done"] == 2
+    assert reduced(HELLO, *reports, {**asked("b"), "gone": ["a"]})["epochs_done"] == 4
 
 
 def test_an_ask_that_was_lost_is_made_up_for_by_the_end_of_its_epoch() -> None:
     over = ended(process="a", seconds=5.0, steps=50)
-    assert fold(HELLO, asked("a"), over, over, asked("a"))["epochs_done"] == 4
+    assert reduced(HELLO, asked("a"), over, over, asked("a"))["epochs_done"] == 4
 
 
 def test_the_last_epoch_of_a_client_that_does_not_count_is_over_when_it_ended_well() -> None:

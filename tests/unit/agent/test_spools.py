@@ -97,10 +97,10 @@ def test_a_spool_that_was_begun_anew_is_read_anew(tmp_path: Path) -> None:
     path.write_text('{"t":"epoch","at":1,"done":7}\n{"t":"epoch","at":1,"done":8}\n')
     spool = Spool(str(path), 0.0)
     spool.look()
-    assert spool.fold.epochs_done == 8
+    assert spool.reducer.epochs_done == 8
     path.write_text('{"t":"epoch","at":1,"done":1}\n')
     spool.look()
-    assert spool.fold.epochs_done == 1
+    assert spool.reducer.epochs_done == 1
 
 
 def test_much_that_is_left_at_the_end_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,9 +115,9 @@ def test_much_that_is_left_at_the_end_is_read_in_pieces(tmp_path: Path, monkeypa
     while not spools.catches_up(attempt):
         pieces += 1
     assert pieces == path.stat().st_size // 1000
-    fold = spools.ended(attempt, str(path))
-    assert fold is not None
-    assert [entry["number"] for entry in (fold.progress() or {})["history"]] == list(range(1, 101))
+    reducer = spools.ended(attempt, str(path))
+    assert reducer is not None
+    assert [entry["number"] for entry in (reducer.progress() or {})["history"]] == list(range(1, 101))
 
 
 def test_the_end_of_a_task_that_reported_much_is_told(server: Client) -> None:
@@ -140,5 +140,5 @@ def test_of_far_too_many_reports_the_last_count(tmp_path: Path, monkeypatch: pyt
     spool = Spool(str(path), 0.0)
     with path.open("rb") as file:
         spool.read_to_end(file.fileno())
-    assert spool.fold.epochs_done == 999
-    assert "passed over" in (spool.fold.progress() or {})["trouble"]
+    assert spool.reducer.epochs_done == 999
+    assert "passed over" in (spool.reducer.progress() or {})["trouble"]

@@ -88,17 +88,17 @@ def test_at_the_end_what_was_not_heard_is_told_once() -> None:
         TaskView(0, "1", State.SUCCEEDED, attempt=1),
         TaskView(1, "2", State.CANCELLED, attempt=1),
     ]
-    assert [line.split(";")[0] for line in story.settle("j1", tasks)] == [
+    assert [line.split(";")[0] for line in story.unreported("j1", tasks)] == [
         "started: example_batch_script.sh.2",
         "failed: example_batch_script.sh.2",
     ]
-    assert list(story.settle("j1", tasks)) == []
+    assert list(story.unreported("j1", tasks)) == []
 
 
 def test_a_line_whose_placement_was_not_heard_is_told_with_the_gpu_that_it_had() -> None:
-    (line, _) = a_story().settle("j1", [TaskView(0, "1", State.SUCCEEDED, attempt=1, devices=(1,))])
+    (line, _) = a_story().unreported("j1", [TaskView(0, "1", State.SUCCEEDED, attempt=1, devices=(1,))])
     assert line == 'started: example_batch_script.sh.1;  export CUDA_VISIBLE_DEVICES=1 && echo "one job"'
 
 
 def test_a_line_that_never_started_is_not_spoken_of() -> None:
-    assert list(a_story().settle("j1", [TaskView(0, "1", State.CANCELLED)])) == []
+    assert list(a_story().unreported("j1", [TaskView(0, "1", State.CANCELLED)])) == []

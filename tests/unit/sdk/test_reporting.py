@@ -342,12 +342,12 @@ LAST_EPOCH = "from jobyard.sdk import yard_job\njob = yard_job()\njob.start_epoc
 def test_the_last_epoch_is_told_at_the_end_as_one_that_counts_if_the_script_ends_well(yard: Yard, ending: str) -> None:
     assert (run_script(yard, LAST_EPOCH + ending).returncode == 0) == (not ending)
     assert yard.kinds() == ["hello", "start", "ended"]
-    fold = ProgressReducer()
-    fold.feed(yard.spool.read_bytes())
-    assert fold.epochs_done == 0
-    fold.confirm()  # as the agent does after exit code 0
-    assert fold.epochs_done == 1
-    assert fold.progress()["history"][0]["steps"] == 1  # type: ignore[index]
+    reducer = ProgressReducer()
+    reducer.feed(yard.spool.read_bytes())
+    assert reducer.epochs_done == 0
+    reducer.confirm()  # as the agent does after exit code 0
+    assert reducer.epochs_done == 1
+    assert reducer.progress()["history"][0]["steps"] == 1  # type: ignore[index]
 
 
 def test_the_agent_reads_every_report(yard: Yard) -> None:
@@ -357,9 +357,9 @@ def test_the_agent_reads_every_report(yard: Yard) -> None:
     for _ in job.epochs():
         job.step(loss=0.5)
         job.saved(seconds=0.25)
-    fold = ProgressReducer(started_at)
-    fold.feed(yard.spool.read_bytes())
-    progress = fold.progress()
+    reducer = ProgressReducer(started_at)
+    reducer.feed(yard.spool.read_bytes())
+    progress = reducer.progress()
     assert progress is not None
     assert "trouble" not in progress
     assert progress.items() >= {"epochs_done": 3, "epochs_total": 3, "steps": 3, "can_yield": True}.items()

@@ -30,11 +30,11 @@ class Endings:
     def describe(self, attempt: Attempt, ending: Ending) -> Dict[str, Any]:
         """How this attempt ended, in the words of the protocol."""
         files = records.paths(self._state_dir, attempt.id)
-        fold = self._spools.ended(attempt, files.spool)
+        reducer = self._spools.ended(attempt, files.spool)
         order = self._orders.recall(attempt)
-        if fold is not None and ending.exit_code == 0 and (fold.is_finished or not fold.is_told):
-            fold.confirm(by_itself=order is None or not order.signalled_at)
-        ending, message = self._explain(attempt, ending, files, fold, order)
+        if reducer is not None and ending.exit_code == 0 and (reducer.is_finished or not reducer.is_told):
+            reducer.confirm(by_itself=order is None or not order.signalled_at)
+        ending, message = self._explain(attempt, ending, files, reducer, order)
         ended = outcome(attempt, ending, files.error)
         if message and (ending.reason == "Preempted" or "message" not in ended):
             ended["message"] = message
@@ -42,7 +42,7 @@ class Endings:
             trouble = scratch.trouble_with(self._state_dir)  # it could not say so itself
             if trouble:
                 ended["message"] = trouble
-        progress = fold.progress() if fold is not None else None
+        progress = reducer.progress() if reducer is not None else None
         if progress is not None:
             ended["progress"] = progress
         return ended
@@ -52,13 +52,13 @@ class Endings:
         attempt: Attempt,
         ending: Ending,
         files: Paths,
-        fold: Optional[ProgressReducer],
+        reducer: Optional[ProgressReducer],
         order: Optional[StopRequest],
     ) -> Explained:
         """Find the reason, where there is more than an exit code or a signal."""
-        if order is not None and not order.is_overridden and is_preempted(ending, fold, order):
-            if fold is not None:
-                fold.has_preempted()
+        if order is not None and not order.is_overridden and is_preempted(ending, reducer, order):
+            if reducer is not None:
+                reducer.has_preempted()
             ending = ending._replace(reason="Preempted")
             return ending, missed_stop(ending, order)
         if ending.exit_code == 0 and ending.reason != "OutOfMemory":
@@ -86,7 +86,7 @@ class Endings:
         attempt.seen_with(-(-kept.over_kib // 1024))
         kept_kib = kept.ending.peak_kib if kept.ending is not None and limit.group else 0
         peak_mib = max(attempt.peaks.memory_mib, -(-kept_kib // 1024))
-        # Version 1 of cgroups ends one process; whoever goes on without it may even end well.
+        # Version 1 of cgroups kills one process only; the task may go on without it and succeed.
         what = "killed" if ending.signal else "one of its processes was killed"
         return (
             "%s because it used more than its memory limit of %d MiB (peak: %d MiB); give it more with --mem, or "
@@ -97,7 +97,7 @@ class Endings:
         """What is told of one that ran out of it; empty: it did not."""
         start = attempt.start
         is_proved = start is not None and self._gpus.ran_out_of_memory(start.pid, start.start_time)
-        if not is_proved and not (attempt.devices or not attempt.slot.id):  # without a slot: long ago, who knows
+        if not is_proved and not (attempt.devices or not attempt.slot.id):  # without a slot its devices are unknown
             return ""
         said = said_of_gpu_memory(files)
         if not is_proved and not said:

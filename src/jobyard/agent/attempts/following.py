@@ -169,7 +169,7 @@ class Follower:
             self._lifecycle.stopper.end([attempt], DEFAULT_GRACE_SECONDS if grace is None else grace)
 
     def _lost_between_claim_and_start(self, attempt: Attempt, path: str) -> None:
-        """Its lane died in the instant around the spawn. A process that has its environment is it."""
+        """Its lane died while it spawned the task. The process with the attempt's environment is the task."""
         process = processes.find_by_environment("YARD_ERROR_FILE=" + records.paths(self._state_dir, attempt.id).error)
         if process is None:
             self._write_end(attempt, "Unknown")
@@ -197,7 +197,7 @@ class Follower:
             self._timers.after(_RETRY_SECONDS, lambda: self._write_end(attempt, reason))
 
     def _end_the_rest(self, attempt: Attempt, record: Record, reason: str) -> str:
-        """No lane saw it off: end what it left behind. Returns why it ended, which its cgroup may know better."""
+        """No lane waited for its end: end what it left behind. Returns why it ended, by its cgroup if that knows."""
         group = record.limit.group if record.limit is not None else ""
         if group:
             if reason == "Unknown" and memory_groups.has_killed(group):

@@ -16,7 +16,7 @@ _REAP_SECONDS = 1.0
 
 
 class LanePool:
-    """Starts lanes, and keeps a few that are done for whoever comes next."""
+    """Starts lanes, and keeps a few idle ones for the next slots."""
 
     def __init__(self, timers: Timers, start: Callable[[], LaneHandle]) -> None:
         self._timers = timers

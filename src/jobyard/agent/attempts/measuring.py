@@ -83,7 +83,7 @@ class Measurer:
                     known += mib
                 else:
                     holders.append("%s (pid %d)" % (names.get(pid, "process"), pid))
-            # What nobody is named for counts too: drivers hide processes of other containers.
+            # Memory without a named process counts too: drivers hide processes of other containers.
             mib = max(0, device.used_mib - known)
             strangers[device.index] = {"mib": mib if holders or mib > _DRIVER_MIB else 0, "holders": holders}
         samples = {}
@@ -109,6 +109,6 @@ class Measurer:
 
 
 def _mean_percent(devices: List[int], usage: List[Usage]) -> Optional[int]:
-    """How busy the devices of an attempt are, whoever keeps them so; None if it has none, or they do not tell."""
+    """How busy the devices of an attempt are, by any process; None: it has none, or they do not report it."""
     told = [device.utilisation for device in usage if device.index in devices and device.utilisation is not None]
     return round(sum(told) / len(told)) if told else None

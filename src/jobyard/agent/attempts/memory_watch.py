@@ -18,7 +18,7 @@ from jobyard.agent.system.timers import Timers
 from jobyard.agent_protocol import records
 
 LOOK_SECONDS = 0.5
-_SHARE = 20  # of our time goes into looking at most: one part of so many
+_SHARE = 20  # at most 1/20 of the agent's time goes into looking
 
 
 class MemoryWatch:
@@ -56,7 +56,7 @@ class MemoryWatch:
     def _check(self, attempt: Attempt, tasks: List[Process]) -> None:
         limit_kib = attempt.limit_mib * 1024
         if sum(process.rss_kib for process in tasks) <= limit_kib:
-            return  # shares are never more than that, and cost far more to read
+            return  # exact shares are never more than that, and take far longer to read
         used_kib = sum(map(_held_kib, tasks))
         attempt.seen_with(-(-used_kib // 1024))
         if used_kib > limit_kib:

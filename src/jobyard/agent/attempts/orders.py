@@ -59,12 +59,12 @@ class Orders:
         return attempt.order
 
     def override(self, attempts: List[Attempt]) -> None:
-        """These, which run, are stopped for good: what they were asked before means nothing any more."""
+        """A plain stop of these running attempts replaces what they were asked before."""
         for attempt in attempts:
             order = self.recall(attempt)
             if order is None:
-                # With the SDK, and all ranks of a gang but one have it and report nothing, it takes SIGTERM for a wish:
-                # the file says that this is the end.
+                # For the SDK, SIGTERM is a request to stop at a checkpoint, also in ranks that report nothing: the file
+                # says that the task has to end now.
                 order = attempt.order = StopRequest(clock.seconds(), 0.0, 0.0)
             if not order.is_overridden:
                 order.is_overridden = True

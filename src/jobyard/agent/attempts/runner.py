@@ -74,7 +74,7 @@ class Runner:
             self._reservations.take(slot.id, slot.reserve)
 
     def let_go(self) -> None:
-        """We leave: what runs goes on, and what is left of others is cleared away."""
+        """The agent ends: running attempts go on, and leftovers of others are removed."""
         memory_groups.sweep(self._state_dir, self.workload.attempts)
 
     # Requests
@@ -131,7 +131,7 @@ class Runner:
         return lanes
 
     def reconcile(self, live: List[str], held: Collection[str] = ()) -> List[str]:
-        """Report on every attempt the server believes in; end the others. Returns those nobody has heard of.
+        """Report on every attempt that the server names; end the others. Returns those that are unknown here.
 
         Attempts of `held` jobs are left alone: of those the server does not know what it should believe.
         """

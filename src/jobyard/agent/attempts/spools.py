@@ -22,13 +22,13 @@ _MOST_AT_END = 16 << 20
 class Spool:
     """One spool, read as far as it goes."""
 
-    __slots__ = ("_offset", "_path", "_started_at", "fold", "is_news")
+    __slots__ = ("_offset", "_path", "_started_at", "is_news", "reducer")
 
     def __init__(self, path: str, started_at: Optional[float]) -> None:
         self._path = path
         self._started_at = started_at
         self._offset = 0
-        self.fold = ProgressReducer(started_at)
+        self.reducer = ProgressReducer(started_at)
         self.is_news = False  # the server has not been told of all that was read
 
     def look(self) -> None:
@@ -61,7 +61,7 @@ class Spool:
 
     def _pass_over(self, size: int) -> None:
         if size > 0:
-            self.fold.passed_over(size)
+            self.reducer.passed_over(size)
             self._offset += size
 
     def read_to_end(self, descriptor: int) -> None:
@@ -70,11 +70,11 @@ class Spool:
             size = os.fstat(descriptor).st_size
             self._pass_over(size - self._offset - _MOST_AT_END)
             self._take(descriptor, _MOST_AT_END, size)
-        self.fold.close()
+        self.reducer.close()
 
     def _take(self, descriptor: int, most: int, size: int) -> None:
         if size < self._offset:  # somebody began it anew
-            self._offset, self.fold = 0, ProgressReducer(self._started_at)
+            self._offset, self.reducer = 0, ProgressReducer(self._started_at)
         end = self._offset + most
         while self._offset < end:
             data = os.pread(descriptor, _MOST_AT_ONCE, self._offset)
@@ -82,7 +82,7 @@ class Spool:
                 return
             self._offset += len(data)
             self.is_news = True
-            self.fold.feed(data)
+            self.reducer.feed(data)
 
 
 class Spools:
@@ -107,7 +107,7 @@ class Spools:
         if spool is None:
             return None
         spool.look()
-        return spool.fold
+        return spool.reducer
 
     def _known(self, attempt: Attempt) -> Optional[Spool]:
         spool = self._spools.get(attempt.id)
@@ -118,12 +118,12 @@ class Spools:
         return spool
 
     def catches_up(self, attempt: Attempt) -> bool:
-        """May the end of an attempt be told? Otherwise a piece of the much that it reported has been read meanwhile."""
+        """Has all of its spool been read, so that its end may be reported? Otherwise reads the next piece."""
         spool = self._known(attempt)
         return spool is None or spool.catches_up()
 
     def tell_all(self) -> None:
-        """A server that knows nothing yet listens."""
+        """A new server is connected: report everything."""
         for spool in self._spools.values():
             spool.is_news = True
         self._look(time.time())
@@ -133,13 +133,13 @@ class Spools:
         known = self._spools.pop(attempt.id, None)
         descriptor = _opened(path)
         if descriptor is None:  # most tasks never report: this is all that it costs them
-            return known.fold if known is not None else None
+            return known.reducer if known is not None else None
         try:
             spool = known or Spool(path, attempt.started_at)
             spool.read_to_end(descriptor)
         finally:
             os.close(descriptor)
-        return spool.fold
+        return spool.reducer
 
     def forget(self, attempt: Attempt) -> None:
         self._spools.pop(attempt.id, None)
@@ -167,7 +167,7 @@ class Spools:
     def _tell(self, news: Dict[str, Spool]) -> None:
         progress: Dict[str, Any] = {}
         for attempt_id, spool in news.items():
-            found = spool.fold.progress()
+            found = spool.reducer.progress()
             if found is not None:
                 progress[attempt_id] = found
         if progress and self._outbox.progressed(progress):

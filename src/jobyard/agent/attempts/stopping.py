@@ -36,7 +36,7 @@ class Stopper:
         alive = [attempt for attempt in attempts if self._attempts.get(attempt.id) is attempt]
         if alive:
             _signal(alive, signal.SIGKILL)
-            # What forked while we looked, and what hangs in the kernel, is tried again.
+            # Processes that forked meanwhile, or hang in the kernel, are tried again.
             self._timers.after(_KILL_AGAIN_SECONDS, lambda: self._kill(alive))
 
 

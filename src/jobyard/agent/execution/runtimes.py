@@ -71,7 +71,7 @@ class Runtimes:
                 self._ask_next()
         return self.current
 
-    def settle(self, seconds: float) -> Runtime:
+    def found_within(self, seconds: float) -> Runtime:
         """What is known when one has answered, or after so long."""
         self.look()
         deadline = time.monotonic() + seconds

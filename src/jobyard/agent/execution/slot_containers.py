@@ -24,7 +24,7 @@ class SlotContainers:
         devices = [device for device in self._gpus.devices() if device.index in held and not device.fake]
         return {
             **container,
-            "runtime": list(self._runtimes.settle(_RUNTIME_SECONDS)),
+            "runtime": list(self._runtimes.found_within(_RUNTIME_SECONDS)),
             "yard": self._reservations.yard,
             "cpu_millis": reserve.get("cpu_millis") or 0,
             "memory_mib": reserve.get("memory_limit_mib", reserve.get("memory_mib")) or 0,

@@ -30,7 +30,7 @@ class Found(NamedTuple):
 
 
 def is_due(files: Paths, collection: Collection) -> bool:
-    """Did whoever was to gather this attempt's results die before they were there?"""
+    """Did the process that was to pack this attempt's results die before it was done?"""
     if os.path.exists(files.results):
         return False
     return bool(collection.snapshot) or _has_content(files.output)
@@ -145,12 +145,12 @@ def _publish(files: Paths, content: bytes) -> None:
 
 
 def _appear(draft: str, path: str) -> None:
-    """The first one counts: a second gatherer may have seen the files go."""
+    """The first archive counts: a second process may have packed while files were removed."""
     try:
         os.link(draft, path)
     except FileExistsError:
         pass
-    except OSError:  # a file system without second names
+    except OSError:  # a file system without hard links
         os.rename(draft, path)
 
 

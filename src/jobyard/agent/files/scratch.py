@@ -50,7 +50,7 @@ class Scratch:
                     shutil.rmtree(path, ignore_errors=True)
 
     def drop_spare(self) -> None:
-        """Nothing comes next: leave no empty directories lying about."""
+        """No attempt follows: remove empty directories."""
         while self._spare:
             with suppress(OSError):
                 os.rmdir(self._spare.popitem()[1])

@@ -56,7 +56,7 @@ def receive(state_dir: str, snapshot: str, stream: IO[bytes]) -> None:
 
 
 def _clear_abandoned(parent: str) -> None:
-    """What a receiver left that was killed goes."""
+    """Remove what a killed receiver left."""
     for name in os.listdir(parent):
         match = re.match(r"\.(\d+)-(\d+)\.", name)
         if match and not processes.is_alive(int(match[1]), int(match[2])):
@@ -147,7 +147,7 @@ def _unpack_one(
         first = _confined(member.linkname, links)
         if first in links or not os.path.isfile(os.path.join(target, first)):
             raise BadArchive("the archive links %r to %r, which is no file in it" % (name, member.linkname))
-        shutil.copy2(os.path.join(target, first), path)  # a second name would be changed with the first
+        shutil.copy2(os.path.join(target, first), path)  # not a hard link: it would change with the first
     elif member.isfile():
         data = archive.extractfile(member)
         assert data is not None

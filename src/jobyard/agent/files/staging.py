@@ -28,10 +28,10 @@ class Staging:
 
     def staged(self, snapshot: str, connection: Connection) -> List[str]:
         """The server says that it has sent this one: the jobs that need not wait any more. Asks again if it is not."""
-        return self._settle([job for job, missing in self._missing.items() if missing == snapshot], connection)
+        return self._ready_or_asked([job for job, missing in self._missing.items() if missing == snapshot], connection)
 
     def give_up(self, snapshot: str) -> List[str]:
-        """The server says that this one cannot be brought here: the jobs that wait in vain."""
+        """The server cannot send this snapshot. Returns the jobs that wait for it."""
         jobs = [job for job, missing in self._missing.items() if missing == snapshot]
         for job in jobs:
             del self._missing[job]
@@ -40,9 +40,9 @@ class Staging:
     def ask_again(self, waiting: Set[str], connection: Connection) -> List[str]:
         """A new connection: what was on its way over the old one may be here or not. Others ask when they launch."""
         self._missing = {job: snapshot for job, snapshot in self._missing.items() if job in waiting}
-        return self._settle(list(self._missing), connection)
+        return self._ready_or_asked(list(self._missing), connection)
 
-    def _settle(self, jobs: List[str], connection: Connection) -> List[str]:
+    def _ready_or_asked(self, jobs: List[str], connection: Connection) -> List[str]:
         ready = [job for job in jobs if snapshots.is_here(self._state_dir, self._missing[job])]
         for job in jobs:
             if job in ready:

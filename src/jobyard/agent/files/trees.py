@@ -21,7 +21,7 @@ class Difference(NamedTuple):
     name: str
     before: Optional[os.stat_result]
     after: Optional[os.stat_result]
-    is_changed: bool  # False: touched, but to anybody who looks it is the same
+    is_changed: bool  # False: touched, but otherwise the same
 
 
 def copy_tree(source: str, target: str) -> None:

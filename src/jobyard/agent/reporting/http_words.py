@@ -107,7 +107,7 @@ def _headers(lines: "list[bytes]") -> Dict[str, str]:
 
 
 def _path(target: bytes) -> str:
-    """The path of a request to us, or through us as a proxy, to whatever host."""
+    """The path of a request; one to a proxy names a host before it, which is dropped."""
     try:
         path = urlsplit(target.decode("ascii")).path if not target.startswith(b"/") else target.decode("ascii")
     except ValueError:

@@ -68,7 +68,7 @@ class ReportEndpoint:
                 listener.bind((_HOST, 0))
             listener.listen(128)
             port = listener.getsockname()[1]
-            # Whoever has the old port now may have been shown the old token.
+            # A new port needs a new token: tasks may have sent the old one to whatever listens on the old port.
             self._token = _secret(self.token_file, is_new=port != known)
             if port != known:
                 _write(memory, "%d\n" % port)
@@ -84,7 +84,7 @@ class ReportEndpoint:
             Entrance(self._selector, self._timers, self._listener, self._welcome)
 
     def _welcome(self, stream: socket.socket, peer: Any) -> None:
-        if local_connections.uid_of(stream) not in (0, os.getuid()):  # a port has no owner, so anybody can come
+        if local_connections.uid_of(stream) not in (0, os.getuid()):  # any user of this machine can connect to a port
             stream.close()
             return
         if len(self._clients) >= _MOST_CLIENTS:
@@ -107,7 +107,7 @@ class ReportEndpoint:
             return http_words.answer(200, self._serve(request, stream), request.keeps_open)
         except Refused as refused:
             return http_words.answer(refused.status, "%s\n" % refused, request.keeps_open)
-        except Exception:  # whatever it is, it must not take the loop with it
+        except Exception:  # a bug here must not end the loop
             self._log("a request for %s failed: %s" % (request.path[:200], traceback.format_exc()))
             return http_words.answer(500, "the agent could not answer; its log says why\n", request.keeps_open)
 
@@ -163,7 +163,7 @@ class Client:
             pass
 
     def _answer(self) -> bool:
-        """Answer what has come; may there be more to answer, now that the other side has taken something?"""
+        """Answer what was received. True: the client has read something, so there may be more to answer."""
         while not self._is_closing and self._take():
             pass
         was_full = self._is_full
@@ -172,7 +172,7 @@ class Client:
 
     @property
     def _is_full(self) -> bool:
-        """So much waits for the other side that nothing more is read of it."""
+        """So many answers wait to be sent that no more requests are read."""
         return len(self._outgoing) > _CHUNK
 
     def _read(self) -> bool:
@@ -183,7 +183,7 @@ class Client:
             return True
         except OSError:
             return False
-        if not self._is_closing:  # otherwise nobody will look at it
+        if not self._is_closing:  # after that, requests are not read any more
             self._incoming += data
         self.last_heard = time.monotonic()
         return bool(data)
@@ -219,7 +219,7 @@ class Client:
             self.close()
             return
         if self._is_closing and not self._outgoing:
-            # Only this way: closing on bytes that were not read would take the answer from the client.
+            # Not close(): with unread bytes it resets the connection, and the client loses the answer.
             with suppress(OSError):
                 self._stream.shutdown(socket.SHUT_WR)
         wanted = selectors.EVENT_WRITE if self._outgoing else 0

@@ -65,20 +65,20 @@ class Reports:
         return ""
 
     def _has_to_stop(self, name: str, request: Request, stream: socket.socket) -> str:
-        """Whoever asks has saved what it did before. In its last epoch nothing is told to stop."""
+        """Who asks has saved all epochs before. In its last epoch a task is not asked to stop."""
         first, *others = self._all_of_job(name)
         process = self._process(first, stream)
         self._append(first, [_line("asked", process=process, gone=self._gone(first))])
         asked = [attempt for attempt in (first, *others) if os.path.exists(self._paths(attempt).stop)]
-        fold = self._spools.of(first)
-        if not asked or (fold is not None and not fold.may_stop(process)):
+        reducer = self._spools.of(first)
+        if not asked or (reducer is not None and not reducer.may_stop(process)):
             return "0"
         for attempt in asked:
             self._append(attempt, [_line("told", process=process)])
         return "1"
 
     def _process(self, attempt: Attempt, stream: socket.socket) -> str:
-        """A name for the process that reports, as long as it lives; empty: it cannot be told."""
+        """A name for the process that reports, unique while it lives; empty: unknown."""
         known = self._clients(attempt)
         sessions = [attempt.pid] if attempt.pid else []
         found = peers.process_of(stream, [pid for pid, _ in known], sessions)
@@ -91,8 +91,8 @@ class Reports:
 
     def _clients(self, attempt: Attempt) -> List[Tuple[int, int]]:
         """Pid and start of the processes that have reported, as far as they could be told."""
-        fold = self._spools.of(attempt)
-        matches = [_CLIENT.fullmatch(name) for name in (fold.asking if fold is not None else ())]
+        reducer = self._spools.of(attempt)
+        matches = [_CLIENT.fullmatch(name) for name in (reducer.asking if reducer is not None else ())]
         return [(int(match[1]), int(match[2])) for match in matches if match]
 
     # The Kubeflow progress protocol
@@ -158,7 +158,7 @@ class Reports:
 
 
 def _write_whole(descriptor: int, data: bytes) -> None:
-    """All of it, or nothing: half a line would take the next one with it. Raises OSError."""
+    """All of it or nothing: half a line would make the next one unreadable. Raises OSError."""
     written = os.write(descriptor, data)
     if written < len(data):
         os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR) - written)

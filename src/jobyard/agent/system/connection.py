@@ -82,7 +82,7 @@ class Connection:
         except BlockingIOError:
             pass
         except OSError:
-            # Not _lost(): the caller may be in the middle of something, and reading will notice soon enough.
+            # Not _lost(): the caller may not expect it here. The next read notices the end as well.
             self._outgoing.clear()
             self._is_broken = True
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outgoing else 0)

@@ -14,7 +14,7 @@ _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Entrance:
-    """Welcomes whoever comes. Without room it rests for a second: who waits would wake the loop again at once."""
+    """Accepts connections. Out of descriptors it pauses for a second: otherwise the loop would spin."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ class KernelKills:
         self._read_at = 0.0
 
     def remember(self) -> None:
-        """Something begins: only what the kernel kills from about now on can be it."""
+        """An attempt begins: only kills from about now on can concern it."""
         now = time.monotonic()
         if now - self._read_at > _FRESH_SECONDS:
             self._count, self._read_at = self._total(), now

@@ -80,7 +80,7 @@ def by_session(sessions: Iterable[int]) -> Dict[int, List[Process]]:
     for process in scan():
         if process.session in members:
             members[process.session].append(process)
-        elif process.group in members:  # where sessions could not be had, a task has only its own group
+        elif process.group in members:  # where setsid is not possible, a task has only its own group
             members[process.group].append(process)
     return members
 

@@ -27,7 +27,7 @@ _SET_CHILD_SUBREAPER = 36  # of <linux/prctl.h>
 
 
 def become_subreaper() -> bool:
-    """From now on whoever loses its parent below us becomes our child. False: then it is not noticed."""
+    """From now on orphaned descendants become our children. False: the kernel cannot do that."""
     if ctypes is None:
         return False
     try:

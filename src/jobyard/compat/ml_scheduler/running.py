@@ -70,7 +70,7 @@ def run_to_end(
         ended = _follow(client, feed, story, tell if tells else _keep, list(jobs), show)
         # 3. What no event reported.
         for job in jobs if tells else ():
-            for line in story.settle(job, client.tasks(job, limit=TASKS_MOST)):
+            for line in story.unreported(job, client.tasks(job, limit=TASKS_MOST)):
                 tell(line)
     if interrupts.presses:
         raise Interrupted

@@ -28,7 +28,7 @@ def export_prefix(devices: Iterable[int]) -> str:
 
 
 class Story:
-    """Returns each line once: `hear` for an event, `settle` at the end for what no event reported."""
+    """Returns each line once: `hear` for an event, `unreported` at the end for what no event reported."""
 
     def __init__(self, runs: Mapping[str, Run], *, shows_gpus: bool) -> None:
         self._runs = runs
@@ -64,7 +64,7 @@ class Story:
                         yield from self._start(job, task, number)
                         yield from self._end(job, task, "finished" if ended.outcome.succeeded else "failed")
 
-    def settle(self, job: str, tasks: Iterable[TaskView]) -> Iterator[str]:
+    def unreported(self, job: str, tasks: Iterable[TaskView]) -> Iterator[str]:
         """The lines for ended tasks that no event reported; a task that never started has none."""
         for task in tasks:
             if task.state.is_final and task.attempt:

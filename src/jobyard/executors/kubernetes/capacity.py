@@ -29,7 +29,7 @@ class Amounts(NamedTuple):
 
 
 def node_of(cluster: str, seen: Object) -> Node:
-    """What its pods may have in all. What keeps pods away are taints: Kubernetes itself taints what is cordoned or
+    """What its pods may have in all. Taints keep pods away: Kubernetes itself taints a node that is cordoned or
     does not answer."""
     metadata, allocatable = seen["metadata"], seen.get("status", {}).get("allocatable", {})
     labels: dict[str, str] = metadata.get("labels") or {}
@@ -82,7 +82,7 @@ def _asked(container: Object) -> Amounts:
 
 
 def foreign_of(asked: Amounts, ours: Collection[int], devices: int) -> Foreign:
-    """What others hold on a node. Which of its GPUs they have nobody tells: those that we have not, from the end."""
+    """What others hold on a node. Nobody tells which GPUs they have: the last ones that we do not have are assumed."""
     free = [index for index in range(devices) if index not in ours]
     taken = tuple(sorted(free[len(free) - min(asked.gpus, len(free)) :]))
     return Foreign(asked.cpu_millis, asked.memory_mib, whole_devices=taken)

@@ -141,7 +141,7 @@ class CarryingOut:
         if "exceeded quota" in str(refused):
             self.await_all(held, attempts, Reason.QUOTA, f"the cluster's quota does not allow it: {refused}")
             self._again(held.id, RETRY_SECONDS)
-        elif not refused.is_final:  # an API server that has just come up knows of no rights yet
+        elif not refused.is_final:  # an API server that has just started refuses everything
             self.await_all(held, attempts, Reason.HELD, f"the cluster does not take it now: {refused}")
             self._again(held.id, RETRY_SECONDS)
         else:
@@ -174,7 +174,7 @@ async def _ask_to_stop(api: Api, held: HeldJob, each: LiveAttempt, pod: Object) 
         log.warning("pod %s cannot be asked to stop: %s", pod["metadata"]["name"], error)
         held.done.since.setdefault(asking, now.up)
         if held.done.has_waited(asking, each.yield_seconds, now):
-            held.done.orders[each.attempt] = StopRequest(now.up, 0.0, 0.0)  # then without being asked
+            held.done.orders[each.attempt] = StopRequest(now.up, 0.0, 0.0)  # then it is ended without being asked
         return 1.0
     held.done.orders[each.attempt] = order
     return max(0.1, order.due_in(clocks().up))

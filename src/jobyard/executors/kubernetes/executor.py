@@ -1,7 +1,7 @@
 """Kubernetes executor: how do attempts run on a cluster? What the yard wants is compared with what is there.
 
-Watches tell what is there. Whatever changes, here or there, makes its job be looked at again: `_settle` tells the yard
-what was seen, makes the objects that are missing, and removes those that nobody wants. All of it may be done twice.
+Watches tell what is there. Each change, in the yard or in the cluster, has its job reconciled: the yard hears what was
+seen, missing objects are made, and those that nobody wants are removed. All of it may be done twice.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from jobyard.executors.kubernetes.carrying_out import RETRY_SECONDS
 from jobyard.executors.kubernetes.held_job import HeldJob
 from jobyard.executors.kubernetes.held_jobs import HeldJobs
 from jobyard.executors.kubernetes.link import ClusterLink
+from jobyard.executors.kubernetes.reconciler import Reconciler
 from jobyard.executors.kubernetes.room import ClusterRoom
-from jobyard.executors.kubernetes.settling import Settling
 from jobyard.executors.kubernetes.text import text_of
 from jobyard.executors.kubernetes.units import Scope, UnitKey
 from jobyard.executors.kubernetes.watches import Watches
@@ -36,7 +36,7 @@ from jobyard.model.task import AttemptId
 log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
-AT_ONCE = 16  # jobs that are settled side by side
+AT_ONCE = 16  # jobs that are reconciled at the same time
 
 
 class KubernetesExecutor:
@@ -52,10 +52,10 @@ class KubernetesExecutor:
         self._room = ClusterRoom(config.id, bool(config.queue), self._is_in_our_books)
         self._jobs = jobs = HeldJobs(config.id, mirror, self._tell, self._job_of)
         self._watches = Watches(config, yard_id, link, self._room, jobs)
-        self._settling = Settling(
+        self._reconciler = Reconciler(
             config, yard_id, yard, self._tell, jobs.again, self._watches.sees_all_of, self._room.is_simulated
         )
-        self._admission = Admission(config, link, self._watches, self._settling.build)
+        self._admission = Admission(config, link, self._watches, self._reconciler.build)
 
     # -- being connected --------------------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ class KubernetesExecutor:
                     log.exception("cluster %s", self._config.id)
                 self._fail((known or several.exceptions)[0])
             except Exception as error:
-                # A kubeconfig that is being written, an answer that is none: it may be better soon.
+                # A half-written kubeconfig, or an answer that cannot be read: try again soon.
                 log.exception("cluster %s", self._config.id)
                 self._fail(error)
             finally:
@@ -95,13 +95,13 @@ class KubernetesExecutor:
             self._jobs.reopen({live.slot.id: live.slot.job for live in self._yard.live_attempts(self._config.id)})
             self._jobs.touch_all()
             for _ in range(AT_ONCE):
-                group.create_task(self._jobs.work(self._settle))
+                group.create_task(self._jobs.work(self._reconcile))
             group.create_task(self._tell_of_room())
             group.create_task(self._explain(api))
 
     def _returned(self) -> None:
         self._tell_all_of_room()
-        self._jobs.touch_all()  # what was handed over meanwhile was let lie
+        self._jobs.touch_all()  # effects that came meanwhile were not carried out
 
     # -- what is seen -------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class KubernetesExecutor:
         return labels.get(names.JOB, "") if labels.get(names.YARD) == self._yard_id else ""
 
     def _is_in_our_books(self, pod: Object) -> bool:
-        """Is it of a job for which the yard has slots here? Another entry of the same cluster has books of its own."""
+        """Has the yard slots here for this object's job? The same cluster may be added twice, under two names."""
         job_id = self._job_of(pod)
         try:
             return self._yard.job(job_id).spec.cluster == self._config.id
@@ -138,7 +138,7 @@ class KubernetesExecutor:
         while True:
             await asyncio.sleep(RETRY_SECONDS)
             with suppress(ExecutorError):
-                await self._settling.explain(api, self._jobs)
+                await self._reconciler.explain(api, self._jobs)
 
     async def observations(self) -> AsyncIterator[Sequence[Event]]:
         while True:
@@ -146,12 +146,12 @@ class KubernetesExecutor:
 
     # -- what is done -------------------------------------------------------------------------------------------------
 
-    async def _settle(self, held: HeldJob) -> None:
+    async def _reconcile(self, held: HeldJob) -> None:
         api = self._link.api
         if api is None or self._link.is_away:
-            return  # whoever is held is looked at when the cluster is back
+            return  # all jobs are looked at when the cluster is back
         await self._yard.settled()  # only what is on disk may be launched
-        await self._settling.settle(api, held)
+        await self._reconciler.reconcile(api, held)
         if held.is_empty and self._yard.facts(held.id).is_over:
             self._jobs.let_go(held.id)
 
@@ -177,13 +177,13 @@ class KubernetesExecutor:
                     pass  # GPUs are whole here, and a slot has one task
 
     def announce(self, is_busy: bool) -> None:
-        """Nobody there could bring a server back."""
+        """A cluster cannot restart the server."""
 
     async def check(self, job: SubmittedJob) -> None:
         await self._admission.check(job)
 
     def preview(self, job: SubmittedJob, launch: Launch) -> str:
-        objects = self._settling.build(job, UnitKey(Scope.WHOLE, 1), self._config.namespace)
+        objects = self._reconciler.build(job, UnitKey(Scope.WHOLE, 1), self._config.namespace)
         return text_of(job, objects, self._config.queue)
 
     def log_path(self, attempt: AttemptId, stream: str) -> str:
@@ -196,7 +196,7 @@ class KubernetesExecutor:
         """Nothing of ours serves the yard there."""
 
     def reconnect(self) -> None:
-        """Whoever forgot everything hears of everything again."""
+        """Everything is reported again."""
         self._tell_all_of_room()
         for held in self._jobs:
             held.forget_told()

@@ -20,7 +20,7 @@ from jobyard.model.task import AttemptId
 
 Object = dict[str, Any]
 GIVE_UP_SECONDS = 30.0  # a pod whose node is gone is given up after so long, output or not
-HANGING_SECONDS = 10.0  # after its pod's end a stream is no longer followed: nobody may hold its other end any more
+HANGING_SECONDS = 10.0  # so long after its pod's end a stream is not followed any more: it may hang
 
 
 class Followers:
@@ -46,7 +46,7 @@ class Followers:
             return None
         await follower.finish()
         self._running.pop(attempt, None)
-        return follower.fold
+        return follower.reducer
 
     def stop_all(self) -> None:
         """Streams need a connection."""
@@ -74,18 +74,18 @@ class _Follower:
     ) -> None:
         self._attempt, self._reports, self._tell = attempt, reports, tell
         self._file = file
-        self.fold: ProgressReducer | None = None
+        self.reducer: ProgressReducer | None = None
         self._streams = [Stream(writer["metadata"]["name"], main_container(writer), file.append, lambda: file.size)]
         if has_sidecar(pod):
-            self.fold = ProgressReducer(started_at(pod))
+            self.reducer = ProgressReducer(started_at(pod))
             self._streams.append(Stream(pod["metadata"]["name"], SIDECAR, self._report))
         self._api = api
         self._tasks = [asyncio.create_task(stream.run(api)) for stream in self._streams]
 
     def _report(self, data: bytes) -> None:
-        assert self.fold is not None
-        self.fold.feed(data)
-        if told := self.fold.progress():
+        assert self.reducer is not None
+        self.reducer.feed(data)
+        if told := self.reducer.progress():
             now = time.time()
             self._tell(self._reports.read({"attempts": {str(self._attempt): told}}, 0.0, now))
 
@@ -103,8 +103,8 @@ class _Follower:
                 if not any(stream.is_cut for stream in again):
                     break
         self.stop()
-        if self.fold is not None:
-            self.fold.close()
+        if self.reducer is not None:
+            self.reducer.close()
 
     def stop(self) -> None:
         for task in self._tasks:

@@ -33,7 +33,7 @@ class HeldJob:
         self.built: dict[UnitKey, list[Object]] = {}  # objects, as they were when their attempts began
         self.followers = Followers(mirror, tell)
         self.last_words = LastWords(self.observed, self.done, self.followers, mirror, tell, partial(again, job_id))
-        self.is_touched = False  # something changed while it was settled
+        self.is_touched = False  # something changed while it was reconciled
 
     @property
     def is_empty(self) -> bool:

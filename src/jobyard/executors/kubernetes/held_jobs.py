@@ -106,7 +106,7 @@ class HeldJobs:
     def again(self, job_id: str, seconds: float = RETRY_SECONDS) -> None:
         asyncio.get_running_loop().call_later(seconds, self.touch, job_id)
 
-    async def work(self, settle: Callable[[HeldJob], Awaitable[None]]) -> None:
+    async def work(self, reconcile: Callable[[HeldJob], Awaitable[None]]) -> None:
         """Until cancelled, beside others: one job at a time, and no job twice at once."""
         while True:
             job_id = await self._dirty.get()
@@ -116,7 +116,7 @@ class HeldJobs:
                 continue
             self._busy.add(job_id)
             try:
-                await settle(self.of(job_id))
+                await reconcile(self.of(job_id))
             except ExecutorError as error:
                 log.warning("job %s on cluster %s: %s", job_id, self._cluster, error)
                 self.again(job_id)

@@ -63,7 +63,7 @@ class LastWords:
         self._tasks[attempt] = asyncio.create_task(self._try(api, end), name=f"end of {attempt}")
 
     def disconnect(self) -> None:
-        """What was told stays told; the others are told when there is a connection again."""
+        """Ends that were reported stay so; the others are reported over the next connection."""
         for attempt, task in self._tasks.items():
             task.cancel()
             self._done.ending.discard(attempt)
@@ -88,31 +88,31 @@ class LastWords:
 
     async def _end(self, api: Api, end: End) -> None:
         each = end.live
-        fold = await self._followers.finish(each.attempt)
+        reducer = await self._followers.finish(each.attempt)
         self._done.followed.discard(each.attempt)
         pod = self._observed.latest(end.pod) if end.pod else None
         if end.asks and end.outcome and not end.outcome.succeeded and pod and self._observed.is_here(pod):
             pod = await _ended_pod(api, pod)  # its object may have been heard of before its pod
-        outcome = self._outcome(end, pod, fold)
+        outcome = self._outcome(end, pod, reducer)
         self._followers.ended([each.attempt])
         self._tell([AttemptsFinished((Finished(each.attempt, outcome),), clocks().at)])
         self._done.orders.pop(each.attempt, None)
 
-    def _outcome(self, end: End, pod: Object | None, fold: ProgressReducer | None) -> Outcome:
+    def _outcome(self, end: End, pod: Object | None, reducer: ProgressReducer | None) -> Outcome:
         outcome, now = end.outcome, clocks()
         if pod is not None and (outcome is None or (not outcome.succeeded and is_over(pod))):
-            outcome = self._outcome_of_pod(end.live, pod, fold, now)
+            outcome = self._outcome_of_pod(end.live, pod, reducer, now)
         assert outcome is not None
         if end.live.attempt in self._done.begun and outcome.started_at == outcome.finished_at and pod is not None:
             outcome = replace(outcome, started_at=min(now.at, started_at(pod) or now.at))
         return outcome
 
-    def _outcome_of_pod(self, each: LiveAttempt, pod: Object, fold: ProgressReducer | None, now: Now) -> Outcome:
+    def _outcome_of_pod(self, each: LiveAttempt, pod: Object, reducer: ProgressReducer | None, now: Now) -> Outcome:
         return outcome_of(
             pod,
             gone=self._observed.has_gone(pod),
             at=now.at,
-            fold=fold,
+            reducer=reducer,
             order=self._done.order_of(each, pod, now),
             files=records.paths(str(self._mirror.directory), str(each.attempt)),
         )

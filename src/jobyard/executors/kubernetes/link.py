@@ -15,7 +15,7 @@ from jobyard.model.events import Event, NodeWentAway
 from jobyard.model.node import ClusterConfig
 
 READY_SECONDS = 15.0
-AWAY_SECONDS = 3.0  # an API server that restarts is back by then, and nobody need hear of it
+AWAY_SECONDS = 3.0  # a restarted API server is back by then, and that need not be reported
 BACKOFF = Backoff(1.0, 10.0)
 
 

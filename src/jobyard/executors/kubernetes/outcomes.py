@@ -46,14 +46,14 @@ def started_at(pod: Object) -> float | None:
 
 
 def deleted_at(pod: Object) -> float | None:
-    """When somebody wanted it gone; None: nobody does."""
+    """When its deletion was asked for; None: it was not."""
     metadata = pod["metadata"]
     due = seconds_of(metadata.get("deletionTimestamp"))
     return due - metadata.get("deletionGracePeriodSeconds", 0) if due is not None else None
 
 
 def outcome_of(
-    pod: Object, *, gone: bool, at: float, fold: ProgressReducer | None, order: StopRequest | None, files: Paths
+    pod: Object, *, gone: bool, at: float, reducer: ProgressReducer | None, order: StopRequest | None, files: Paths
 ) -> Outcome:
     """`gone`: it was deleted, and this is the last that was seen of it. `order`: what it was asked, if it was; deleting
     it is how we signal."""
@@ -65,15 +65,15 @@ def outcome_of(
     reason, message = _reason(meaning, ended, is_deleted_by_others)
     finished_at = max(began, seconds_of(ended.get("finishedAt")) or at)
     ending = Ending(finished_at, exit_code, signal, reason.value if reason else None)
-    if fold is not None and exit_code == 0 and (fold.is_finished or not fold.is_told):
-        fold.confirm(by_itself=order is None or not order.signalled_at)
-    if order is not None and is_preempted(ending, fold, order):
+    if reducer is not None and exit_code == 0 and (reducer.is_finished or not reducer.is_told):
+        reducer.confirm(by_itself=order is None or not order.signalled_at)
+    if order is not None and is_preempted(ending, reducer, order):
         reason, message = Reason.PREEMPTED, missed_stop(ending, order)
-        if fold is not None:
-            fold.has_preempted()
+        if reducer is not None:
+            reducer.has_preempted()
     elif reason is None and exit_code != 0 and (said := said_of_gpu_memory(files)):
         reason, message = Reason.OUT_OF_GPU_MEMORY, f"ran out of GPU memory: {said}"
-    told = fold.progress() if fold is not None else None
+    told = reducer.progress() if reducer is not None else None
     progress = progress_of(told, 0.0) if told else None
     return Outcome(began, finished_at, exit_code, signal, reason, message, progress=progress)
 

@@ -55,7 +55,7 @@ def plan(wanted: Wanted, observed: Observed, done: Done, now: Now) -> list[Step]
 
 
 def plan_of_ended(facts: JobFacts, observed: Observed, done: Done, now: Now) -> list[Step]:
-    """For a job that is over: nothing of it may run on. What ended by itself stays for a week, for who looks there."""
+    """For a job that is over: nothing of it may go on running. Ended objects stay for a week, for people to look at."""
     tidying = _Tidying(observed, done, now)
     for name in observed.objects:
         if not tidying.stays(name) and (facts.is_stopping or not tidying.is_about_to_end(name)):
@@ -129,7 +129,7 @@ class _Planning(_Tidying):
     def _may_be_made(self, unit: Unit, beginning: list[LiveAttempt]) -> bool:
         is_made = unit.name in self._done.made and unit.name not in self._observed.lost
         if is_made or len(beginning) < len(unit.attempts) or any(each.is_running for each in beginning):
-            return False  # what became of its pods is told from them, and the yard is to hear of it first
+            return False  # first the yard has to hear what became of its pods
         if any(each.attempt.task in self._busy for each in beginning):
             return False  # the pod of an earlier attempt is on its way out
         if unit.key.scope is not Scope.TASK:

@@ -16,7 +16,7 @@ from jobyard.model.kubernetes import Toleration
 from jobyard.model.resources import Resources
 
 Object = dict[str, Any]
-KEPT_SECONDS = 7 * 86400  # a finished object waits so long for a yard that was away, as on a laptop over a weekend
+KEPT_SECONDS = 7 * 86400  # a finished object stays so long: the yard may be on a laptop that is off over a weekend
 CONTAINERS = {"PyTorchJob": "pytorch"}  # names that operators look for
 TABLES = "tables"  # the volume, and the end of the ConfigMap's name
 
@@ -36,7 +36,7 @@ def pod_template(pod: Pod) -> Object:
     inside: Object = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": math.ceil(spec.policy.grace_seconds),
-        "automountServiceAccountToken": False,  # a task has no business with the API server
+        "automountServiceAccountToken": False,  # a task needs no access to the API server
         "enableServiceLinks": False,  # or every service of the namespace puts its variables among ours
         **({"initContainers": [reporting.sidecar(spec.container.image)]} if pod.is_training else {}),
         "containers": [container],

@@ -44,7 +44,7 @@ def sidecar(image: str) -> Object:
         "image": image,
         "restartPolicy": "Always",
         "command": ["sh", "-c", unexpanded(FOLLOW)],
-        "resources": {"requests": {"cpu": "0", "memory": "0"}},  # it sleeps, and a task has what it asked for, no less
+        "resources": {"requests": {"cpu": "0", "memory": "0"}},  # it sleeps, and takes nothing of the task's share
         "volumeMounts": [{"name": VOLUME, "mountPath": REPORTS}],
     }
 

@@ -96,7 +96,7 @@ async def _is_allowed(api: Api, right: Right) -> bool:
     try:
         answer = await api.create(REVIEWS, body)
     except Refused:
-        return True  # then whatever is refused is told when it is
+        return True  # then a refusal is reported when it happens
     return bool(answer["status"]["allowed"])
 
 
@@ -130,7 +130,7 @@ async def has_kind(api: Api, kind: Kind) -> bool:
 
 
 async def _check_namespace(api: Api) -> None:
-    """Who may not look at namespaces hears of it when something is made there."""
+    """Without the right to look at namespaces, a missing one is noticed when an object is made there."""
     try:
         await api.get(object_path("v1", "namespaces", "", api.namespace))
     except Refused as refused:

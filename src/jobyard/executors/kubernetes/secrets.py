@@ -36,7 +36,7 @@ async def refuse_taken(api: Api, spec: JobSpec) -> None:
 
 
 async def are_kept(api: Api, spec: JobSpec, job_id: str) -> bool:
-    """Whatever object goes, they stay for the job's next attempt. False: they are gone already."""
+    """They stay for the job's next attempt, whichever object is deleted. False: they are gone already."""
     try:
         for path in _paths(api, spec):
             await api.patch(path, {"metadata": {"labels": {names.JOB: job_id}, "ownerReferences": None}})

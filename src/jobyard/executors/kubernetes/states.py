@@ -198,7 +198,7 @@ def meaning_of_pod(pod: Object) -> Meaning:
 def _told_of_pod(pod: Object) -> Iterable[tuple[str, str, str]]:
     """All that is said, as (where, reason, message)."""
     status = pod.get("status", {})
-    has_failed = status.get("phase") == "Failed"  # who is asked to go may still end well
+    has_failed = status.get("phase") == "Failed"  # a pod that is being evicted may still succeed
     for condition in status.get("conditions", []):
         if condition["type"] == "DisruptionTarget" and condition["status"] == "True" and has_failed:
             yield "disruption", condition.get("reason", ""), condition.get("message", "")

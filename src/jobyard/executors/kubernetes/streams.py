@@ -16,7 +16,7 @@ from jobyard.kubernetes.refusals import Refused
 log = logging.getLogger(__name__)
 
 BACKOFF = Backoff(0.2, 5.0)
-# A pod that has ended and whose node does not give its output any more: so many tries, then without.
+# After so many tries the output of an ended pod is given up: its node does not give it any more.
 LAST_TRIES = 6
 KEPT_BYTES = 8 << 20  # a kubelet begins a new file after ten million bytes, unless it is told otherwise
 CUT_NOTE = b"\n[yard: the node has cut this output; lines before this one may be missing, or follow again]\n"

@@ -202,7 +202,7 @@ class _Teller:
         return is_head and each.is_running and (pod is None or not self._observed.is_here(pod))
 
     def _vanished(self, each: LiveAttempt) -> End:
-        """Its pod is nowhere, and nobody saw it end."""
+        """Its pod is gone, and its end was not seen."""
         return End(each, None, self._lost(each, _unseen(each)))
 
     def _lost(self, each: LiveAttempt, message: str) -> Outcome:
@@ -240,7 +240,7 @@ class _Teller:
     def _reason_of(self, meaning: Meaning) -> Meaning:
         if words := self._observed.queue_words.get(self._unit.name):
             return Meaning(State.PENDING, Reason.QUOTA, f"it waits in Kueue's queue: {words}")
-        if meaning.state is State.RUNNING:  # others of it do
+        if meaning.state is State.RUNNING:  # other tasks of it run
             return Meaning(State.STARTING, None, "its pod is still to be made")
         return meaning
 

@@ -18,7 +18,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    # Go's YAML takes an id like 5e711111 for a number where Python's does not: better too many quotes than one too few.
+    # Go's YAML takes an id like 5e711111 for a number where Python does not: text that begins like a number is quoted.
     style = "|" if "\n" in text else "'" if text[:1] in _NUMERIC else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 

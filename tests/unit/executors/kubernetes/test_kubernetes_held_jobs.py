@@ -35,9 +35,9 @@ def jobs(tmp_path: Path) -> HeldJobs:
 
 @asynccontextmanager
 async def working(
-    jobs: HeldJobs, settle: Callable[[HeldJob], Awaitable[None]], several: int = 2
+    jobs: HeldJobs, reconcile: Callable[[HeldJob], Awaitable[None]], several: int = 2
 ) -> AsyncIterator[None]:
-    workers = [asyncio.create_task(jobs.work(settle)) for _ in range(several)]
+    workers = [asyncio.create_task(jobs.work(reconcile)) for _ in range(several)]
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             yield
@@ -48,7 +48,7 @@ async def working(
 
 
 class Turns:
-    """Settles a job when the test says so."""
+    """Reconciles a job when the test says so."""
 
     def __init__(self) -> None:
         self.begun: asyncio.Queue[str] = asyncio.Queue()
@@ -63,7 +63,7 @@ class Turns:
         self.at_once -= 1
 
 
-async def test_what_changes_while_a_job_is_settled_gives_it_one_more_turn(jobs: HeldJobs) -> None:
+async def test_what_changes_while_a_job_is_reconciled_gives_it_one_more_turn(jobs: HeldJobs) -> None:
     turns = Turns()
     jobs.touch("a")
     jobs.touch("a")
@@ -85,20 +85,20 @@ async def test_what_changes_while_a_job_is_settled_gives_it_one_more_turn(jobs: 
 async def test_what_fails_is_tried_again_and_others_go_on(
     jobs: HeldJobs, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    settled: asyncio.Queue[str] = asyncio.Queue()
+    reconciled: asyncio.Queue[str] = asyncio.Queue()
     errors = [error]
 
-    async def settle(held: HeldJob) -> None:
+    async def reconcile(held: HeldJob) -> None:
         if held.id == "bad" and errors:
             raise errors.pop()
-        settled.put_nowait(held.id)
+        reconciled.put_nowait(held.id)
 
     again = jobs.again
     monkeypatch.setattr(jobs, "again", lambda job_id: again(job_id, 0.0))
     jobs.touch("bad")
     jobs.touch("good")
-    async with working(jobs, settle, several=1):
-        assert [await settled.get(), await settled.get()] == ["good", "bad"]
+    async with working(jobs, reconcile, several=1):
+        assert [await reconciled.get(), await reconciled.get()] == ["good", "bad"]
 
 
 def test_a_slot_that_opens_or_closes_makes_it_its_jobs_turn(jobs: HeldJobs) -> None:

@@ -35,7 +35,7 @@ def ended_pod(code: int, finished: str = "2026-01-01T12:00:05Z") -> dict[str, An
 
 def outcome(code: int, order: StopRequest | None, directory: Path) -> Outcome:
     files = records.paths(str(directory), "j.0.1")
-    return outcome_of(ended_pod(code), gone=False, at=NOON + 8, fold=None, order=order, files=files)
+    return outcome_of(ended_pod(code), gone=False, at=NOON + 8, reducer=None, order=order, files=files)
 
 
 def an_order(signalled_at: float, at_once: bool = False) -> StopRequest:

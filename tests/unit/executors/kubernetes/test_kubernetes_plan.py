@@ -16,12 +16,12 @@ from tests.unit.engine.driving import Yard
 from tests.unit.executors.kubernetes.played_cluster import Object, PlayedCluster, number_of
 
 from jobyard.errors import Unavailable
-from jobyard.executors.kubernetes import carrying_out, last_words, settling
+from jobyard.executors.kubernetes import carrying_out, last_words, reconciler
 from jobyard.executors.kubernetes.done import Now
 from jobyard.executors.kubernetes.held_job import HeldJob
 from jobyard.executors.kubernetes.kinds import KINDS, kind_of
 from jobyard.executors.kubernetes.plan import SURE_SECONDS
-from jobyard.executors.kubernetes.settling import Settling
+from jobyard.executors.kubernetes.reconciler import Reconciler
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import Executor
 from jobyard.kubernetes.refusals import Refused
@@ -69,7 +69,7 @@ class World:
         """It knows what its journal holds, and lists what is there."""
         self.inbox.clear()
         self.held = HeldJob(self.job.id, Mirror(self.directory), self.inbox.extend, lambda job: None)
-        self.settling = Settling(
+        self.reconciler = Reconciler(
             ClusterConfig("k", namespace="ns"),
             "y1",
             cast(Any, self.view),
@@ -104,12 +104,12 @@ class World:
             else:
                 self.held.observed.object_changed(KINDS[seen["kind"]], seen, gone)
 
-    async def settle(self) -> None:
+    async def reconcile(self) -> None:
         for what in self.cluster.news:  # one watch may be behind the other, but not for long
             while self.cluster.age_of_news(what) >= SURE_SECONDS:
                 self.watch(what)
         with suppress(Unavailable, Refused):
-            await self.settling.settle(cast(Any, self.cluster), self.held)
+            await self.reconciler.reconcile(cast(Any, self.cluster), self.held)
         await self.held.last_words.all_told()
 
     def hear(self) -> None:
@@ -180,7 +180,7 @@ class World:
                 case 2 | 3:
                     self.watch(self.dice.choice(["objects", "pods"]))
                 case 4 | 5:
-                    await self.settle()
+                    await self.reconcile()
                 case 6:
                     self.hear()
                 case _:
@@ -193,7 +193,7 @@ class World:
             self.cluster.control()
             self.run_pods(0.7)
             self.watch_all()
-            await self.settle()
+            await self.reconcile()
             self.hear()
             self.cluster.second += 5
             if self.job.is_final and not self.running() and self.held.observed.pods.keys() == self.cluster.pods.keys():
@@ -222,7 +222,7 @@ GANGS = {
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def begin(shape: str, seed: int) -> World:
         world = World((SHAPES | GANGS)[shape], tmp_path, seed)
-        for module in (settling, carrying_out, last_words):
+        for module in (reconciler, carrying_out, last_words):
             monkeypatch.setattr(module, "clocks", lambda: world.clocks())
         return world
 
@@ -254,7 +254,7 @@ def test_a_task_whose_pod_nobody_touched_runs_once(shape: str, seed: int, play: 
 @pytest.mark.parametrize("shape", SHAPES | GANGS)
 def test_an_object_that_is_deleted_before_anything_began_is_made_again(shape: str, play: Any) -> None:
     async def story(world: World) -> None:
-        await world.settle()
+        await world.reconcile()
         world.cluster.control()
         world.watch("pods")
         (name,) = world.cluster.objects
@@ -270,7 +270,7 @@ def test_one_lost_pod_costs_one_task(shape: str, play: Any) -> None:
     """Its JobSet stays, and so do those that have ended and those that run."""
 
     async def story(world: World) -> None:
-        await world.settle()
+        await world.reconcile()
         world.cluster.control()
         world.run_pods(1.0)
         first, lost, *_ = world.cluster.pods.values()

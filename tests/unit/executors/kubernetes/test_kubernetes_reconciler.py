@@ -1,4 +1,4 @@
-"""Jobs are settled as what the cluster tells comes in the orders that are rare there: a stand-in says it in these."""
+"""What does the yard make of events of a cluster that come in a rare order? A played cluster tells them so."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.builders import a_group, a_job
 from jobyard.executors.kubernetes.executor import KubernetesExecutor
 from jobyard.executors.kubernetes.held_job import HeldJob
 from jobyard.executors.kubernetes.kinds import KINDS, merged
-from jobyard.executors.kubernetes.settling import Settling
+from jobyard.executors.kubernetes.reconciler import Reconciler
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import JobFacts, LiveAttempt, SubmittedJob
 from jobyard.kubernetes.api import Api
@@ -72,7 +72,7 @@ class Play:
         self.api = PlayedApi()
         self.held = HeldJob(JOB, Mirror(directory), self.told.extend, lambda job: None)
         yard = cast(Any, self)
-        self._settling = Settling(
+        self._reconciler = Reconciler(
             ClusterConfig("k"),
             "y1",
             yard,
@@ -103,11 +103,11 @@ class Play:
     def count_error(self, what: str, sentence: str, error: Exception | None = None) -> None:
         self.troubles.append(sentence)
 
-    async def settle(self, *live: LiveAttempt) -> list[Event]:
+    async def reconcile(self, *live: LiveAttempt) -> list[Event]:
         """Answers with what the yard is told of, but for what is awaited."""
         self.live = list(live)
         self.told.clear()
-        await self._settling.settle(cast(Api, self.api), self.held)
+        await self._reconciler.reconcile(cast(Api, self.api), self.held)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         return [event for event in self.told if not isinstance(event, AttemptsAwaited)]
@@ -142,14 +142,14 @@ async def test_the_last_of_a_grown_gang_runs_on_when_its_first_has_ended(tmp_pat
         elastic=Elastic(workers=(1, 2)),
     )
     play = Play(tmp_path, small)
-    await play.settle(live(0))
+    await play.reconcile(live(0))
     old = play.newest
     failed = {"conditions": [{"type": "Failed", "status": "True", "reason": "FailedIndexes"}]}
     play.held.observed.objects[old] = {**play.held.observed.objects[old], "status": failed}
     # 1. It grows: task 0 begins its second attempt, task 1 its first.
     play.spec = small.sized(Size(2, 1))
     play.now = JobFacts(False, attempt=2)
-    await play.settle(live(0, 2), live(1, 1))
+    await play.reconcile(live(0, 2), live(1, 1))
     grown = play.newest
     assert grown != old
     # 2. The pod of task 1 has the number of the whole, and the task begins for the first time.
@@ -162,18 +162,18 @@ async def test_the_last_of_a_grown_gang_runs_on_when_its_first_has_ended(tmp_pat
         "jobyard.dev/attempt": "2",
     }
     play.held.observed.pod_changed(a_pod(pod, "Running", labels), False)
-    (begun,) = await play.settle(live(0, 2), live(1, 1))
+    (begun,) = await play.reconcile(live(0, 2), live(1, 1))
     assert isinstance(begun, AttemptsStarted)
     # 3. Task 0 has ended, and task 1 is about to.
     play.held.observed.pod_changed(a_pod(pod, "Running", labels), False)
-    assert await play.settle(live(1, 1, pod)) == []
+    assert await play.reconcile(live(1, 1, pod)) == []
     assert grown not in play.api.deleted
 
 
 async def test_a_rayjob_runs_when_its_command_is_handed_in_and_says_what_it_waits_for_before(tmp_path: Path) -> None:
     spec = with_kind(a_job(groups=(a_group(count=1),), cluster="k", on="k", image="i", kind="RayJob"))
     play = Play(tmp_path, spec)
-    await play.settle(live(0), live(1))
+    await play.reconcile(live(0), live(1))
     name = play.newest
 
     def seen(pod: str, phase: str, **labels: str) -> None:
@@ -184,16 +184,16 @@ async def test_a_rayjob_runs_when_its_command_is_handed_in_and_says_what_it_wait
     seen("head", "Running", **{"ray.io/node-type": "head"})
     group = {"ray.io/node-type": "worker", "ray.io/group": "worker", "ray.io/worker-group-replica-index": "0"}
     seen("worker", "Running", **group)
-    assert await play.settle(live(0), live(1)) == []
+    assert await play.reconcile(live(0), live(1)) == []
     assert awaited(play.told) == {"its Ray cluster is up, and its command is still to be handed in"}
     submitter = {"batch.kubernetes.io/job-name": name}
     seen("submitter", "Pending", **submitter)
-    assert await play.settle(live(0), live(1)) == []
+    assert await play.reconcile(live(0), live(1)) == []
     (sentence,) = awaited(play.told)
     assert sentence.startswith("the pod that hands its command to Ray: ")
     # 2. It runs.
     seen("submitter", "Running", **submitter)
-    events = await play.settle(live(0), live(1))
+    events = await play.reconcile(live(0), live(1))
     assert [item.unit for event in events if isinstance(event, AttemptsStarted) for item in event.items] == [
         "head",
         "worker",
@@ -203,17 +203,17 @@ async def test_a_rayjob_runs_when_its_command_is_handed_in_and_says_what_it_wait
 async def test_a_rayjob_whose_head_is_lost_is_lost_and_begins_anew(tmp_path: Path) -> None:
     spec = with_kind(a_job(groups=(a_group(count=1),), cluster="k", on="k", image="i", kind="RayJob"))
     play = Play(tmp_path, spec)
-    await play.settle(live(0), live(1))
+    await play.reconcile(live(0), live(1))
     name = play.newest
     labels = {"jobyard.dev/object": name, "ray.io/originated-from-cr-name": name, "ray.io/node-type": "head"}
     play.held.observed.pod_changed(a_pod("head", "Running", labels), False)
     running = [live(0, 1, "head"), live(1, 1, "worker")]
     # 1. It may be about to say that it has ended: then its head goes too.
     play.held.observed.pod_changed(a_pod("head", "Running", labels), True)
-    assert await play.settle(*running) == []
+    assert await play.reconcile(*running) == []
     # 2. It says nothing.
     play.held.done.since[f"head of {name}"] = 0.0
-    await play.settle(*running)
+    await play.reconcile(*running)
     await play.held.last_words.all_told()
     (ended,) = [item for event in play.told if isinstance(event, AttemptsFinished) for item in event.items]
     assert (ended.attempt.task, ended.outcome.reason) == (0, Reason.NODE_LOST)
@@ -228,7 +228,7 @@ async def test_pods_whose_object_is_gone_end_when_they_do(tmp_path: Path, monkey
         monkeypatch.setattr(f"jobyard.executors.kubernetes.followers.{pause}", 0.05)
     gang = a_job(groups=(a_group(count=2),), gang=True, cluster="k", image="i", kind="PyTorchJob", training=Training())
     play = Play(tmp_path, gang, is_simulated=False)
-    await play.settle(live(0), live(1))
+    await play.reconcile(live(0), live(1))
     name = play.newest
     pods = [f"{name}-master-0", f"{name}-worker-0"]
 
@@ -243,15 +243,15 @@ async def test_pods_whose_object_is_gone_end_when_they_do(tmp_path: Path, monkey
 
     changed("Running", False)
     going = [live(task, 1, pod, is_stopping=True, is_yielding=True, at_once=True) for task, pod in enumerate(pods)]
-    await play.settle(*going)
+    await play.reconcile(*going)
     assert play.api.deleted == [name]
     # 1. The object goes at once, and its pods have their grace.
     play.held.observed.object_changed(KINDS["PyTorchJob"], play.held.observed.objects[name], True)
     changed("Running", False, deletionTimestamp="2026-01-01T01:00:00Z")
-    assert await play.settle(*going) == []
+    assert await play.reconcile(*going) == []
     # 2. Only then the attempts are over: they were preempted.
     changed("Running", True, deletionTimestamp="2026-01-01T01:00:00Z")
-    await play.settle(*going)
+    await play.reconcile(*going)
     await play.held.last_words.all_told()
     (first, second) = [item for event in play.told if isinstance(event, AttemptsFinished) for item in event.items]
     assert {first.outcome.reason, second.outcome.reason} == {Reason.PREEMPTED}
@@ -263,7 +263,7 @@ async def test_a_gang_whose_object_went_while_nobody_looked_is_lost(tmp_path: Pa
     gang = a_job(groups=(a_group(count=2),), gang=True, cluster="k", image="i", kind="PyTorchJob", training=Training())
     play = Play(tmp_path, gang, sees_all=sees_all)
     play.now = JobFacts(False, attempt=1)
-    await play.settle(live(0, 1, "a-master-0"), live(1, 1, "a-worker-0"))
+    await play.reconcile(live(0, 1, "a-master-0"), live(1, 1, "a-worker-0"))
     await play.held.last_words.all_told()
     told = [item for event in play.told if isinstance(event, AttemptsFinished) for item in event.items]
     assert [item.outcome.reason for item in told] == [Reason.NODE_LOST] * lost
@@ -273,7 +273,7 @@ async def test_a_gang_whose_object_went_while_nobody_looked_is_lost(tmp_path: Pa
 async def test_who_never_had_a_pod_is_lost_with_the_one_that_was_deleted_or_evicted(tmp_path: Path, harm: str) -> None:
     gang = a_job(groups=(a_group(count=2),), gang=True, cluster="k", image="i", kind="PyTorchJob", training=Training())
     play = Play(tmp_path, gang)
-    await play.settle(live(0), live(1))
+    await play.reconcile(live(0), live(1))
     name = play.newest
     labels = {
         "training.kubeflow.org/job-name": name,
@@ -292,9 +292,9 @@ async def test_who_never_had_a_pod_is_lost_with_the_one_that_was_deleted_or_evic
     seen = play.held.observed.objects[name]
     play.held.observed.object_changed(KINDS["PyTorchJob"], {**seen, "status": {"conditions": [failed]}}, False)
     if harm == "deleted unheard":  # of the object we hear before we do of the pod
-        assert await play.settle(live(1)) == []
+        assert await play.reconcile(live(1)) == []
         play.held.observed.pod_changed(master, False)
-    await play.settle(live(0, 1, f"{name}-master-0"), live(1))
+    await play.reconcile(live(0, 1, f"{name}-master-0"), live(1))
     await play.held.last_words.all_told()
     ended = {
         item.attempt.task: item.outcome
@@ -309,28 +309,28 @@ async def test_tasks_of_a_training_that_is_no_gang_stay_when_one_of_them_is_trie
     several = a_job(groups=(a_group(count=2),), cluster="k", image="i", training=Training(), retries=2)
     play = Play(tmp_path, several)
     play.now = JobFacts(False, is_fresh=True)
-    await play.settle(live(0), live(1))
+    await play.reconcile(live(0), live(1))
     name = play.newest
     labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/job-index": "0"}
     play.held.observed.pod_changed(a_pod(f"{name}-0", "Running", labels), False)
     play.now = JobFacts(False, attempt=1)
-    assert await play.settle(live(0, 1, f"{name}-0"), live(1, 2)) == []
+    assert await play.reconcile(live(0, 1, f"{name}-0"), live(1, 2)) == []
     assert play.api.deleted == []
 
 
 async def test_a_task_that_is_cancelled_before_its_pod_began_is_let_go_when_that_is_gone(tmp_path: Path) -> None:
     play = Play(tmp_path, a_job(3, cluster="k", image="i"))
-    await play.settle(*map(live, range(3)))
+    await play.reconcile(*map(live, range(3)))
     array = play.newest
     labels = {"batch.kubernetes.io/job-name": array, "batch.kubernetes.io/job-completion-index": "2"}
     pod = a_pod(f"{array}-2-x", "Pending", labels)
     play.held.observed.pod_changed(pod, False)
     stopping = live(2, is_stopping=True)
-    assert await play.settle(live(0), live(1), stopping) == []
+    assert await play.reconcile(live(0), live(1), stopping) == []
     # Its failure and its going are heard of at once.
     play.held.observed.pod_changed(pod, True)
     play.held.observed.objects[array] = {**play.held.observed.objects[array], "status": {"failedIndexes": "2"}}
-    (told,) = await play.settle(live(0), live(1), stopping)
+    (told,) = await play.reconcile(live(0), live(1), stopping)
     assert isinstance(told, AttemptsWithdrawn)
     assert told.attempts == (stopping.attempt,)
 
@@ -341,9 +341,9 @@ async def test_a_job_that_cannot_be_written_for_the_cluster_fails_with_the_sente
     def broken(*_: Any, **__: Any) -> list[Object]:
         raise ValueError("MASTER_PORT is no number")
 
-    monkeypatch.setattr(Settling, "build", broken)
+    monkeypatch.setattr(Reconciler, "build", broken)
     play = Play(tmp_path, a_job(groups=(a_group(count=2),), cluster="k"))
-    (ended,) = await play.settle(live(0), live(1))
+    (ended,) = await play.reconcile(live(0), live(1))
     assert isinstance(ended, AttemptsFinished)
     assert {item.outcome.reason for item in ended.items} == {Reason.REFUSED}
     assert "it cannot be written for the cluster (MASTER_PORT is no number)" in ended.items[1].outcome.message
@@ -353,7 +353,7 @@ async def test_a_job_that_cannot_be_written_for_the_cluster_fails_with_the_sente
 async def test_nothing_of_a_job_in_quarantine_is_made_or_removed(tmp_path: Path) -> None:
     play = Play(tmp_path, a_job(groups=(a_group(count=2),), cluster="k"))
     play.now = play.now._replace(is_held=True)
-    assert await play.settle(live(0), live(1)) == []
+    assert await play.reconcile(live(0), live(1)) == []
     assert (play.api.made, play.api.deleted) == ({}, [])
 
 
@@ -380,7 +380,7 @@ async def test_a_job_that_ended_while_its_cluster_was_away_is_looked_at_when_it_
     executor = an_executor(tmp_path)
     executor._link.is_away = True
     executor.perform([JobEnded("b", JOB)])
-    working = asyncio.create_task(executor._jobs.work(executor._settle))
+    working = asyncio.create_task(executor._jobs.work(executor._reconcile))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     working.cancel()

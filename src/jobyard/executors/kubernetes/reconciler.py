@@ -28,7 +28,7 @@ EXPLAIN_SECONDS = 5.0  # an object without a pod for so long has a reason, which
 PLANS_AT_ONCE = 3  # one makes an object, the next lets it in
 
 
-class Settling:
+class Reconciler:
     """Brings single jobs to where the yard wants them. `again` has a job looked at once more after some seconds."""
 
     def __init__(
@@ -48,12 +48,12 @@ class Settling:
         self._is_simulated = is_simulated
         self._carrying = CarryingOut(tell, again)
 
-    async def settle(self, api: Api, held: HeldJob) -> None:
+    async def reconcile(self, api: Api, held: HeldJob) -> None:
         for _ in range(PLANS_AT_ONCE):
-            if not await self._settle_once(api, held):
+            if not await self._reconcile_once(api, held):
                 return
 
-    async def _settle_once(self, api: Api, held: HeldJob) -> bool:
+    async def _reconcile_once(self, api: Api, held: HeldJob) -> bool:
         """True: another plan is due at once."""
         facts = self._yard.facts(held.id)
         if facts.is_over:
@@ -68,7 +68,7 @@ class Settling:
             wanted = self._wanted(api, job, facts, live, held)
         except Unavailable:
             raise
-        except Exception as error:  # nothing of it was sent, and nothing ever can be
+        except Exception as error:  # it was not sent, and never can be
             sentence = f"it cannot be written for the cluster ({error})"
             self._yard.count_error("launch", f"job {held.id} on {self._config.id}: {sentence}", error)
             self._carrying.give_up([each for each in live if not each.is_stopping], sentence, Reason.REFUSED)
