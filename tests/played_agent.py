@@ -65,3 +65,17 @@ class PlayedAgent:
 
 def said(message: dict[str, Any]) -> bytes:
     return json.dumps(message).encode() + b"\n"
+
+
+class Wire:
+    """As much of a StreamWriter as a link needs."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.is_closed = False
+
+    def write(self, data: bytes) -> None:
+        self.messages += map(json.loads, data.splitlines())
+
+    def close(self) -> None:
+        self.is_closed = True

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any, cast
 
 import pytest
-from tests.played_agent import WELCOME
+from tests.played_agent import WELCOME, Wire
 
 from jobyard.errors import Unavailable
 from jobyard.executors.agent_link import AgentLink, line, read
 from jobyard.executors.heard import LARGEST_LINE
-
-
-class Wire:
-    def __init__(self) -> None:
-        self.messages: list[dict[str, Any]] = []
-        self.is_closed = False
-
-    def write(self, data: bytes) -> None:
-        self.messages += map(json.loads, data.splitlines())
-
-    def close(self) -> None:
-        self.is_closed = True
 
 
 def open_link() -> tuple[AgentLink, Wire]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from tests.builders import a_job
+from tests.played_agent import Wire
 from tests.played_yard import PlayedYard
 
 from jobyard.errors import Unavailable
@@ -31,14 +31,6 @@ class Yard(PlayedYard):
         if self.is_away:
             raise Unavailable("not now")
         return super().job(job_id)
-
-
-class Wire:
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-
-    def write(self, data: bytes) -> None:
-        self.lines += map(json.loads, data.splitlines())
 
 
 def a_slot(number: int, job: str) -> Slot:
@@ -71,7 +63,7 @@ async def test_a_launch_that_cannot_be_written_fails_its_attempts_and_no_others(
     yard = Yard(good=a_job(), bad=POISON)
     executor, wire = connected(yard)
     executor.perform([a_launch(1, "bad"), a_launch(2, "good")])
-    assert [(line["op"], line["job"]) for line in wire.lines] == [("job", "good"), ("launch", "good")]
+    assert [(line["op"], line["job"]) for line in wire.messages] == [("job", "good"), ("launch", "good")]
     (ended,) = seen(executor)
     assert isinstance(ended, AttemptsFinished)
     ((attempt, outcome),) = ended.items
@@ -85,7 +77,7 @@ async def test_a_launch_that_is_unavailable_now_ends_nothing() -> None:
     yard.is_away = True
     executor, wire = connected(yard)
     executor.perform([a_launch(1, "good")])
-    assert (wire.lines, seen(executor)) == ([], [])
+    assert (wire.messages, seen(executor)) == ([], [])
 
 
 async def test_after_a_reconnection_the_poisoned_job_fails_and_the_others_begin() -> None:
@@ -93,7 +85,7 @@ async def test_after_a_reconnection_the_poisoned_job_fails_and_the_others_begin(
     yard.believe(*(LiveAttempt(AttemptId(job, 0, 1), a_slot(i, job), False) for i, job in enumerate(("bad", "good"))))
     executor, wire = connected(yard)
     executor._hear({"ev": "reconciled", "absent": ["bad.0.1", "good.0.1"]})
-    assert [line["job"] for line in wire.lines if line["op"] == "launch"] == ["good"]
+    assert [line["job"] for line in wire.messages if line["op"] == "launch"] == ["good"]
     assert [type(event) for event in seen(executor)] == [AttemptsFinished]
 
 
@@ -103,10 +95,10 @@ async def test_nothing_of_a_job_in_quarantine_is_begun_or_stopped_again() -> Non
     yard.held = ("odd",)
     executor, wire = connected(yard)
     executor._stop_again(yard.live_attempts("here"))
-    assert [line["ids"] for line in wire.lines] == [["good.0.1"]]
+    assert [line["ids"] for line in wire.messages] == [["good.0.1"]]
     yard.believe(*(item._replace(is_stopping=False) for item in yard.live.values()))
     executor._hear({"ev": "reconciled", "absent": ["odd.0.1", "good.0.1"]})
-    assert [line["job"] for line in wire.lines if line["op"] == "launch"] == ["good"]
+    assert [line["job"] for line in wire.messages if line["op"] == "launch"] == ["good"]
 
 
 async def test_what_the_agent_refuses_fails_with_its_sentence() -> None:
@@ -125,4 +117,4 @@ async def test_without_a_link_nothing_is_done(effects: list[Effect]) -> None:
     executor._link.closed()
     executor.perform(effects)
     await asyncio.sleep(0)
-    assert (wire.lines, seen(executor)) == ([], [])
+    assert (wire.messages, seen(executor)) == ([], [])

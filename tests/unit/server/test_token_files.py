@@ -8,17 +8,11 @@ import pytest
 from sqlalchemy import Engine
 
 from jobyard.errors import UserError
-from jobyard.server.database import open_database
 from jobyard.server.rights import Caller, TokenKind
 from jobyard.server.token_files import adopt_tokens
 from jobyard.server.tokens import create_token, hash_of, holder_of, list_tokens
 
 ALICE, BOB = "a" * 64, "yard_" + "b" * 43
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return open_database(f"sqlite:///{tmp_path / 'yard.db'}")
 
 
 @pytest.fixture

@@ -15,14 +15,8 @@ from starlette.types import Receive, Scope, Send
 
 from jobyard.errors import NotFound, UserError
 from jobyard.server.access import NeedsToken, Revocations
-from jobyard.server.database import open_database
 from jobyard.server.rights import Caller, TokenKind, caller_of
 from jobyard.server.tokens import create_token, holder_of, list_tokens, revoke_token
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return open_database(f"sqlite:///{tmp_path / 'yard.db'}")
 
 
 def test_a_token_holder_of_until_it_is_revoked(engine: Engine) -> None:
