@@ -34,7 +34,7 @@ class Reach:
         self.cluster = cluster
         self.namespace = namespace
         self.kubeconfig = yard.root / "kubeconfig"
-        self._standin = stand_in
+        self._stand_in = stand_in
         self.use(cluster.api)
         self.point_at("the-pod")
 
@@ -54,7 +54,7 @@ class Reach:
             kubeconfig=str(self.kubeconfig),
             context="test",
         )
-        self._standin.on("GET /jobs/j1/unit", Said(data=unit))
+        self._stand_in.on("GET /jobs/j1/unit", Said(data=unit))
 
     def start_pod(self, script: str = "exec tail -f /dev/null") -> None:
         container = {"name": "task", "image": SMALL, "imagePullPolicy": "Never", "command": ["sh", "-c", script]}

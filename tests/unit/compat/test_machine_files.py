@@ -28,7 +28,7 @@ class Yard:
     def __init__(self, stand_in: StandIn, *nodes: NodeView) -> None:
         self.nodes = {node.id: node for node in nodes}
         self.added: list[dict[str, Any]] = []
-        self._standin = stand_in
+        self._stand_in = stand_in
         stand_in.on("GET /nodes", lambda asked: Said(data=tuple(self.nodes.values())))
         stand_in.on("POST /nodes", self._add)
         stand_in.on("GET /jobs", Said(data=()))
