@@ -66,7 +66,7 @@ def test_tasks_that_run_out_of_memory_together_learn_one_lesson() -> None:
     attempts = yard.active(job)
     yard.start(*attempts)
     yard.finish(*attempts, exit_code=1, reason=Reason.OUT_OF_GPU_MEMORY, peak_gpu_memory_mib=8 * GIB)
-    assert (job.counts[State.FAILED], job.memory_requeues) == (0, 1)
+    assert (job.tasks.counts[State.FAILED], job.memory.requeues) == (0, 1)
 
 
 def test_who_was_alone_on_a_small_device_is_alone_on_the_largest() -> None:

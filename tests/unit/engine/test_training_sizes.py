@@ -32,7 +32,7 @@ def test_a_finishing_job_makes_its_neighbour_grow_at_a_checkpoint() -> None:
     assert [effect.attempts for effect in yard.found(Yield)] == [(attempt,)]
     yard.stop_at_checkpoint(job, report(3, 100))
     assert job.spec.training_size == Size(1, 4)
-    assert (len(gpus_of(yard, job)), job.resizes) == (4, 1)
+    assert (len(gpus_of(yard, job)), job.preemption.resizes) == (4, 1)
 
 
 def test_an_arriving_job_makes_an_elastic_one_smaller() -> None:

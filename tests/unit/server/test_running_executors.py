@@ -17,7 +17,6 @@ from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import AttemptId, Slot
 from jobyard.server.error_counts import ErrorCounts
 from jobyard.server.running_executors import RunningExecutors
-
 from tests.waiting import PATIENCE_SECONDS
 
 
