@@ -12,10 +12,11 @@ from jobyard.cli.feed import Feed, StreamBroken, StreamEnded
 from jobyard.cli.group import command_of
 from jobyard.cli.interrupts import Interrupts
 from jobyard.cli.main import INTERRUPTED, exit_with, guarded, silence
+from jobyard.cli.output.harmless import harmless
 from jobyard.cli.output.summary import exit_code_of
 from jobyard.cli.output.table import print_table
 from jobyard.cli.output.tasklog import DirectLog
-from jobyard.cli.output.text import echo, echo_text, harmless, local_time, run_time, state_text, warn
+from jobyard.cli.output.text import echo, echo_text, local_time, run_time, state_text, warn
 from jobyard.cli.output.training import eta_text, progress_text, seconds_text
 from jobyard.cli.session import Session, user_here
 

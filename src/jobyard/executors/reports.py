@@ -31,7 +31,7 @@ class Reports:
         for name, seen in message["attempts"].items():
             attempt, progress = AttemptId.parse(name), progress_of(seen, ahead)
             if self._is_milestone(attempt, progress, at):
-                milestones.append(Progressed(attempt, self._news(attempt, progress, at)))
+                milestones.append(Progressed(attempt, self._since_last(attempt, progress, at)))
             else:
                 between.append(Progressed(attempt, progress))
         events: list[Event] = [AttemptsProgressed(tuple(milestones), at)] if milestones else []
@@ -45,7 +45,7 @@ class Reports:
             progress = replace(progress, saved_at=written.saved_at)
         return progress.milestones != written.milestones
 
-    def _news(self, attempt: AttemptId, progress: Progress, at: float) -> Progress:
+    def _since_last(self, attempt: AttemptId, progress: Progress, at: float) -> Progress:
         """Without epochs that are in the journal already: a full history each time would fill it."""
         history = progress.history
         _, _, last = self._written.get(attempt, (0.0, progress, None))

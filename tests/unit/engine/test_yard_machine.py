@@ -303,7 +303,7 @@ class YardMachine(RuleBasedStateMachine):
     def only_what_has_not_begun_is_awaited(self) -> None:
         for attempt in self.world.yard.cluster_waits:
             task = self.world.yard.jobs[attempt.job].task(attempt.task)
-            assert (task.attempt, task.started_at) == (attempt.number, 0.0)
+            assert (task.attempt, task.started_at) == (attempt.number, None)
             assert task.state.is_active
 
     @invariant()

@@ -119,9 +119,9 @@ class Follower:
         attempt.is_contained = record.container is not None
         claim, start = record.claim, record.start
         if start is not None:
-            is_news = attempt.start is None
+            has_just_started = attempt.start is None
             attempt.take_start(start)
-            if is_news and record.ending is None:
+            if has_just_started and record.ending is None:
                 self._lifecycle.has_begun(attempt)
                 self._outbox.flush()
         if record.ending is not None:

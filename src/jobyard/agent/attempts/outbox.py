@@ -89,7 +89,7 @@ class Outbox:
 
     def flush(self) -> None:
         """Send what there is, unless a batch has just gone: then a little later, with what comes until then."""
-        if not self._has_news or self._timer is not None:
+        if not self._has_unsent or self._timer is not None:
             return
         wait = self._last + BATCH_SECONDS - time.monotonic()
         if wait <= 0:
@@ -104,7 +104,7 @@ class Outbox:
         self._send()
 
     @property
-    def _has_news(self) -> bool:
+    def _has_unsent(self) -> bool:
         return bool(self._started or self._withdrawn) or not self.is_settled
 
     def _send(self) -> None:

@@ -22,14 +22,14 @@ _MOST_AT_END = 16 << 20
 class Spool:
     """One spool, read as far as it goes."""
 
-    __slots__ = ("_offset", "_path", "_started_at", "is_news", "reducer")
+    __slots__ = ("_offset", "_path", "_started_at", "is_unsent", "reducer")
 
     def __init__(self, path: str, started_at: Optional[float]) -> None:
         self._path = path
         self._started_at = started_at
         self._offset = 0
         self.reducer = ProgressReducer(started_at)
-        self.is_news = False  # the server has not been told of all that was read
+        self.is_unsent = False  # the server has not been told of all that was read
 
     def look(self) -> None:
         """Read what is new, a bounded piece of it."""
@@ -81,7 +81,7 @@ class Spool:
             if not data:
                 return
             self._offset += len(data)
-            self.is_news = True
+            self.is_unsent = True
             self.reducer.feed(data)
 
 
@@ -125,7 +125,7 @@ class Spools:
     def tell_all(self) -> None:
         """A new server is connected: report everything."""
         for spool in self._spools.values():
-            spool.is_news = True
+            spool.is_unsent = True
         self._look(time.time())
 
     def ended(self, attempt: Attempt, path: str) -> Optional[ProgressReducer]:
@@ -151,7 +151,7 @@ class Spools:
 
     def _look(self, begun_before: float) -> bool:
         """Look at those that began before this moment; is there anything that runs?"""
-        does_any_run, news = False, {}
+        does_any_run, unsent = False, {}
         for attempt in self._attempts.values():
             if attempt.state != RUNNING:
                 continue
@@ -159,20 +159,20 @@ class Spools:
             if attempt.started_at is not None and attempt.started_at < begun_before and not attempt.is_superseded:
                 self.of(attempt)
                 spool = self._spools.get(attempt.id)
-                if spool is not None and spool.is_news:
-                    news[attempt.id] = spool
-        self._tell(news)
+                if spool is not None and spool.is_unsent:
+                    unsent[attempt.id] = spool
+        self._tell(unsent)
         return does_any_run
 
-    def _tell(self, news: Dict[str, Spool]) -> None:
+    def _tell(self, unsent: Dict[str, Spool]) -> None:
         progress: Dict[str, Any] = {}
-        for attempt_id, spool in news.items():
+        for attempt_id, spool in unsent.items():
             found = spool.reducer.progress()
             if found is not None:
                 progress[attempt_id] = found
         if progress and self._outbox.progressed(progress):
-            for spool in news.values():
-                spool.is_news = False
+            for spool in unsent.values():
+                spool.is_unsent = False
 
 
 def _opened(path: str) -> Optional[int]:

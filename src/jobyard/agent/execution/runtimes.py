@@ -35,7 +35,7 @@ class Runtimes:
         self._environ = environ
         self._question: Optional[_Question] = None
         self._others: List[List[str]] = []  # that are asked if this one does not answer
-        self._troubles: List[Runtime] = []
+        self._unusable: List[Runtime] = []
         self.current: Optional[Runtime] = None  # None: nobody has asked yet
 
     @property
@@ -51,14 +51,14 @@ class Runtimes:
         except ValueError as error:
             self.current = Runtime(problem="has a %s that cannot be read: %s" % (VARIABLE, error))
             return
-        self._troubles = []
+        self._unusable = []
         self._ask_next()
 
     def _ask_next(self) -> None:
         self._question = _Question(self._others.pop(0)) if self._others else None
         if self._question is None:
             nothing = Runtime(problem="has neither docker nor podman in its PATH")
-            self.current = self._troubles[0] if self._troubles else nothing
+            self.current = self._unusable[0] if self._unusable else nothing
 
     def poll(self) -> Optional[Runtime]:
         """What is known now; the first runtime that answers counts."""
@@ -67,7 +67,7 @@ class Runtimes:
             if answer.kind:
                 self._question, self.current = None, answer
             else:
-                self._troubles.append(answer)
+                self._unusable.append(answer)
                 self._ask_next()
         return self.current
 

@@ -131,7 +131,7 @@ class KubernetesExecutor:
         while True:
             await self._room.changed.wait()
             placements = [live.slot.placement for live in self._yard.live_attempts(self._config.id)]
-            self._tell(self._room.news(placements, time.time()))
+            self._tell(self._room.changes(placements, time.time()))
             await asyncio.sleep(0.25)  # pods come and go by the hundred
 
     async def _explain(self, api: Api) -> None:

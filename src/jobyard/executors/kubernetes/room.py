@@ -107,7 +107,7 @@ class ClusterRoom:
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
-    def news(self, placements: Iterable[Placement], at: float) -> list[Event]:
+    def changes(self, placements: Iterable[Placement], at: float) -> list[Event]:
         """What differs from what was told; `placements` are the yard's own."""
         self.changed.clear()
         events: list[Event] = []
@@ -120,14 +120,14 @@ class ClusterRoom:
             for placement in placements:
                 ours[placement.node].update(piece.index for piece in placement.devices)
         for name in dirty:
-            events += self._news_of(name, ours, at)
+            events += self._changes_of(name, ours, at)
         quota = quota_of(self._quotas.values(), self._ours)
         if quota != self._told_quota:
             self._told_quota = quota
             events.append(QuotaMeasured(self._cluster, quota, at))
         return events
 
-    def _news_of(self, name: str, ours: dict[str, set[int]], at: float) -> list[Event]:
+    def _changes_of(self, name: str, ours: dict[str, set[int]], at: float) -> list[Event]:
         node_id = f"{self._cluster}/{name}"
         if name not in self._nodes:
             is_known = self._told.pop(name, None) is not None or name in self._believed

@@ -67,16 +67,16 @@ def a_room() -> ClusterRoom:
 def test_room_is_told_once_and_again_when_it_changes() -> None:
     room = a_room()
     room.node_changed(a_node_object(), False)
-    assert [type(event) for event in room.news([], 1.0)] == [NodeJoined, NodeMeasured, QuotaMeasured]
-    assert room.news([], 1.0) == []
+    assert [type(event) for event in room.changes([], 1.0)] == [NodeJoined, NodeMeasured, QuotaMeasured]
+    assert room.changes([], 1.0) == []
     room.pod_changed(a_pod("other", gpus=1), False)
-    assert room.news([], 2.0) == [NodeMeasured("prod/n1", Foreign(500, 1024, whole_devices=(3,)), 2.0)]
+    assert room.changes([], 2.0) == [NodeMeasured("prod/n1", Foreign(500, 1024, whole_devices=(3,)), 2.0)]
     room.pod_changed(a_pod("ours", gpus=1, job="j"), False)
-    assert room.news([], 3.0) == []  # the yard has it in its own books
+    assert room.changes([], 3.0) == []  # the yard has it in its own books
     room.pod_changed(a_pod("other", gpus=1), True)
-    assert room.news([], 4.0) == [NodeMeasured("prod/n1", Foreign(), 4.0)]
+    assert room.changes([], 4.0) == [NodeMeasured("prod/n1", Foreign(), 4.0)]
     room.node_changed(a_node_object(), True)
-    assert [type(event) for event in room.news([], 5.0)] == [NodeLost]
+    assert [type(event) for event in room.changes([], 5.0)] == [NodeLost]
 
 
 def test_a_quota_is_told_with_our_own_pods_in_it() -> None:
@@ -85,9 +85,9 @@ def test_a_quota_is_told_with_our_own_pods_in_it() -> None:
     status = {"hard": hard, "used": {"requests.nvidia.com/gpu": "3"}}
     room.pod_changed(a_pod("ours", gpus=1, job="j"), False)
     room.quota_changed({"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": status}, False)
-    assert room.news([], 1.0) == [QuotaMeasured("prod", Quota(gpus=2), 1.0)]
+    assert room.changes([], 1.0) == [QuotaMeasured("prod", Quota(gpus=2), 1.0)]
     room.quota_changed({"metadata": {"name": "q"}}, True)
-    assert room.news([], 2.0) == [QuotaMeasured("prod", Quota(), 2.0)]
+    assert room.changes([], 2.0) == [QuotaMeasured("prod", Quota(), 2.0)]
 
 
 def test_pods_of_ours_that_have_no_node_yet_are_not_taken_for_those_of_others() -> None:
@@ -98,16 +98,16 @@ def test_pods_of_ours_that_have_no_node_yet_are_not_taken_for_those_of_others() 
     del waiting["spec"]["nodeName"]
     room.pod_changed(waiting, False)
     room.quota_changed({"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": status}, False)
-    assert room.news([], 1.0) == [QuotaMeasured("prod", Quota(gpus=8), 1.0)]
+    assert room.changes([], 1.0) == [QuotaMeasured("prod", Quota(gpus=8), 1.0)]
 
 
 def test_a_yard_that_slept_hears_of_what_has_gone_meanwhile() -> None:
     room = a_room()
     room.node_changed(a_node_object(), False)
     room.tell_all(["n1", "n7"])  # and n1 was full of other people's pods
-    events = room.news([], 1.0)
+    events = room.changes([], 1.0)
     assert [event.node for event in events if isinstance(event, NodeLost)] == ["prod/n7"]
     assert NodeMeasured("prod/n1", Foreign(), 1.0) in events
     assert QuotaMeasured("prod", Quota(), 1.0) in events
     room.tell_all(["n1"])
-    assert [type(event) for event in room.news([], 2.0)] == [NodeJoined, NodeMeasured, QuotaMeasured]
+    assert [type(event) for event in room.changes([], 2.0)] == [NodeJoined, NodeMeasured, QuotaMeasured]

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from tests.waiting import PATIENCE_SECONDS
 
+from jobyard.backoff import Backoff
 from jobyard.errors import Unavailable
 from jobyard.executors.kubernetes import streams
 from jobyard.executors.kubernetes.streams import CUT_NOTE, LAST_TRIES, LogFile, Stream
@@ -38,7 +39,7 @@ class PlayedApi:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "AGAIN_SECONDS", (0.0,))
+    monkeypatch.setattr(streams, "BACKOFF", Backoff(0.0, 0.0))
 
 
 async def read(stream: Stream, api: PlayedApi) -> None:
