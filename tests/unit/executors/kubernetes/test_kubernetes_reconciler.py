@@ -372,7 +372,7 @@ async def test_pods_of_another_entry_of_the_same_cluster_take_room(tmp_path: Pat
     pod = a_pod("p", "Running", {"jobyard.dev/yard": "y1", "jobyard.dev/job": JOB}, namespace="ns")
     pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "2"}}
     executor._watches.pod_changed(pod, False)
-    told = [event.foreign for event in executor._room.news([], 0.0) if hasattr(event, "foreign")]
+    told = [event.foreign for event in executor._room.changes([], 0.0) if hasattr(event, "foreign")]
     assert [len(foreign.whole_devices) for foreign in told] == [others]
 
 
