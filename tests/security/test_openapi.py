@@ -109,17 +109,10 @@ def tame(body: Any, work: str) -> dict[str, Any]:
     """A submit that this yard takes, as far as it can be said: for one group, on a machine, with little of it."""
     group = {**body["spec"]["groups"][0], "command": {"argv": ["true"]}, "resources": {"cpu_millis": 10}}
     alone = {**group, "array": None, "count": 1}
-    plain: dict[str, Any] = {
-        "after": [],
-        "on": "",
-        "kind": "",
-        "manifest": "",
-        "secrets": [],
-        "volumes": [],
-        "elastic": None,
-    }
-    paths = {"workdir": work, "copy_forward": [], "copy_back": [], "subdir": "", "results_dir": ""}
-    return {**body, "dry_run": False, "spec": {**body["spec"], **plain, **paths, "groups": [alone], "build": None}}
+    container = {**body["spec"].get("container", {}), "build": None}
+    plain: dict[str, Any] = {"after": [], "on": "", "kubernetes": {}, "elastic": None, "workdir": work, "staging": {}}
+    spec = {**body["spec"], **plain, "groups": [alone], "container": container}
+    return {**body, "dry_run": False, "spec": spec}
 
 
 def sent(yard: TemporaryYard, case: schemathesis.Case[Any]) -> Response:

@@ -52,15 +52,15 @@ def test_a_directory_whose_name_is_not_utf8_works_all_the_way(make_yard: MakeYar
     [
         ({"array": {"pieces": [[0, 1, 0]]}, "completions": 2}, {}, "pieces[0][2]: 0 is out of range"),
         ({"array": {"pieces": []}}, {}, "pieces: 0 items; give 1 to"),
-        ({}, {"timeout_seconds": -5}, "timeout_seconds: -5.0 is out of range"),
-        ({}, {"timeout_seconds": 1e999}, "JSON does not know"),
-        ({}, {"timeout_seconds": 10**400}, "timeout_seconds"),
+        ({}, {"policy": {"timeout_seconds": -5}}, "timeout_seconds: -5.0 is out of range"),
+        ({}, {"policy": {"timeout_seconds": 1e999}}, "JSON does not know"),
+        ({}, {"policy": {"timeout_seconds": 10**400}}, "timeout_seconds"),
         ({"count": 1_000_000, "resources": {"cpu_millis": 0}}, {"gang": True}, "at most 4096"),
         ({}, {"name": "\x1b[31mred"}, "control character"),
         ({}, {"name": BYTES}, "is not UTF-8"),
         ({}, {"env": {"A": "\0"}}, "NUL"),
         ({}, {"env": {"YARD_TASK": "7"}}, "set by the yard"),
-        ({}, {"copy_forward": ["../../etc"]}, "not inside the working directory"),
+        ({}, {"staging": {"copy_forward": ["../../etc"]}}, "not inside the working directory"),
     ],
 )
 def test_what_would_hurt_is_refused_in_one_sentence_before_the_journal_has_it(

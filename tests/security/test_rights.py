@@ -104,7 +104,7 @@ def test_a_key_of_the_servers_machine_is_taken_from_its_owner_alone(team: TeamSe
 def test_a_job_with_a_token_names_no_files_of_the_server(
     team: TeamServer, field: str, value: object, shown: str
 ) -> None:
-    said = _submit(team, team.token("boss", "--admin"), **{field: value})
+    said = _submit(team, team.token("boss", "--admin"), staging={field: value})
     assert (said.status, said.json["code"]) == (403, "not_allowed")
     assert said.sentence.startswith(f"{shown}: files of the server's machine are its owner's alone")
 
@@ -127,7 +127,7 @@ def test_a_job_with_a_token_does_not_run_on_the_servers_own_machine(team: TeamSe
 
 
 def test_a_request_cannot_say_that_it_is_the_owners(team: TeamServer) -> None:
-    said = _submit(team, team.token("member"), user="root", submitted_with="")
+    said = _submit(team, team.token("member"), submitter={"user": "root", "submitted_with": ""})
     assert said.status == 400
     assert "takes only its owner's jobs" in said.sentence
 

@@ -79,8 +79,9 @@ def _as_an_older_yard_wrote_it(yard: TemporaryYard) -> None:
             events = json.loads(body)
             for kind, event in events:
                 if kind == "JobSubmitted":
-                    name = event["spec"].pop("environment")
-                    event["spec"]["inherited_env"] = json.loads((yard.directory / "environments" / name).read_bytes())
+                    submitter = event["spec"]["submitter"]
+                    file = yard.directory / "environments" / submitter.pop("environment")
+                    submitter["inherited_env"] = json.loads(file.read_bytes())
             changed = json.dumps(events, separators=(",", ":"))
             row = (changed, row_checksum(version, at, changed), seq)
             database.execute("UPDATE journal SET events = ?, checksum = ? WHERE seq = ?", row)
