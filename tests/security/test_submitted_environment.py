@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 import stat
 from pathlib import Path
 
-from jobyard.server.checksums import row_checksum
 from tests.conftest import MakeYard
-from tests.waiting import until
 from tests.yards import TemporaryYard
 
 SHELL = {"SHELL_SECRET": "s3cret-of-the-shell", "YARD_TOKEN": "s3cret-token"}
@@ -56,33 +52,3 @@ def test_a_retry_after_its_time_is_refused_in_one_sentence(make_yard: MakeYard) 
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "submit it again" in refused.err
     assert files_with(yard, "s3cret-of-the-shell") == []
-
-
-def test_a_journal_of_an_older_yard_that_has_it_still_works(make_yard: MakeYard) -> None:
-    yard = make_yard()
-    first = yard.submit("--", "bash", "-c", "until test -e go; do sleep 0.01; done", env=SHELL)
-    waiting = yard.submit("--after", first, "--", "bash", "-c", 'echo "$SHELL_SECRET"', env=SHELL)
-    yard.wait_state(first, "RUNNING")
-    yard.ok("server", "stop", "--force")
-    _as_an_older_yard_wrote_it(yard)
-    yard.write("go", "")
-    yard.ok("wait", waiting)
-    assert yard.logs(waiting) == "s3cret-of-the-shell\n"
-    assert until(lambda: not list((yard.directory / "environments").iterdir()))
-
-
-def _as_an_older_yard_wrote_it(yard: TemporaryYard) -> None:
-    """With the variables in the spec."""
-    (yard.directory / "snapshot.json").unlink()
-    with sqlite3.connect(yard.directory / "yard.db") as database:
-        for seq, version, at, body in database.execute("SELECT seq, version, at, events FROM journal").fetchall():
-            events = json.loads(body)
-            for kind, event in events:
-                if kind == "JobSubmitted":
-                    submitter = event["spec"]["submitter"]
-                    file = yard.directory / "environments" / submitter.pop("environment")
-                    submitter["inherited_env"] = json.loads(file.read_bytes())
-            changed = json.dumps(events, separators=(",", ":"))
-            row = (changed, row_checksum(version, at, changed), seq)
-            database.execute("UPDATE journal SET events = ?, checksum = ? WHERE seq = ?", row)
-    database.close()

@@ -28,7 +28,7 @@ from jobyard.model.task import AttemptId
 
 
 def submit(state: YardState, event: JobSubmitted) -> list[Effect]:
-    job = JobRecord(event.job, event.number, state.sharing_environment(event.spec), event.at)
+    job = JobRecord(event.job, event.number, event.spec, event.at)
     state.jobs[job.id] = state.unfinished[job.id] = job
     state.last_number = max(state.last_number, event.number)
     if event.key:

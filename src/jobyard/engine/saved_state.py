@@ -161,7 +161,7 @@ def load(data: Any) -> YardState:
     """Raises UserError where `data` is no saved state."""
     saved, state = decode(SavedState, data), YardState()
     for each in saved.jobs:
-        job = _job(each, state.sharing_environment(each.spec))
+        job = _job(each)
         state.jobs[job.id] = job
         if each.quarantine:
             state.quarantined[job.id] = each.quarantine
@@ -205,8 +205,8 @@ def _saved_job(job: JobRecord, quarantine: str) -> SavedJob:
     )
 
 
-def _job(saved: SavedJob, spec: JobSpec) -> JobRecord:
-    job = JobRecord(saved.id, saved.number, spec, saved.submitted_at)
+def _job(saved: SavedJob) -> JobRecord:
+    job = JobRecord(saved.id, saved.number, saved.spec, saved.submitted_at)
     for part, names in _PARTS.items():
         target = _part(job, part)
         for field_name, name in names.items():

@@ -7,13 +7,12 @@ these come again with the next measurement. What a planner works out is not here
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 
 from jobyard.engine.changes import Changes
 from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.places import Places
 from jobyard.engine.training import Trainings
-from jobyard.model.job import JobSpec, Reason
+from jobyard.model.job import Reason
 from jobyard.model.task import AttemptId, Task
 
 
@@ -32,7 +31,6 @@ class YardState:
         # Measured: why attempts that were handed to a cluster do not run yet, in the cluster's words.
         self.cluster_waits: dict[AttemptId, tuple[Reason | None, str]] = {}
         self.changes = Changes()  # for the planner
-        self._last_environment: Mapping[str, str] = {}
 
     def current(self, attempt: AttemptId) -> tuple[JobRecord, Task] | None:
         """The task whose current attempt this is; None where it was superseded, ended or never heard of."""
@@ -50,10 +48,3 @@ class YardState:
 
     def jobs_with_slots(self) -> list[JobRecord]:
         return list({job.id: job for job, _ in self.slots.values()}.values())
-
-    def sharing_environment(self, spec: JobSpec) -> JobSpec:
-        """Jobs of one shell bring the same environment: a thousand of them keep it once."""
-        if spec.submitter.inherited_env == self._last_environment:
-            return spec.with_shell(self._last_environment, spec.submitter.environment)
-        self._last_environment = spec.submitter.inherited_env
-        return spec

@@ -42,9 +42,8 @@ class StateView(ABC):
         return SubmittedJob(record.id, record.number, record.spec)
 
     def inherited_env(self, spec: JobSpec) -> Mapping[str, str]:
-        """An older yard journalled it with the job."""
         if not spec.submitter.environment:
-            return spec.submitter.inherited_env
+            return {}
         if self.environments is None:
             raise Rejected("this server keeps no environments")
         return self.environments.read(spec.submitter.environment)
