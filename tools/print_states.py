@@ -17,7 +17,7 @@ one of them runs, and has ended when all have. Then it is `CANCELLED` if a perso
 `SUCCEEDED` if all tasks did: the first of these that is true.
 """
 TAIL = """\
-Every arrow is one `case` of `advance` in `engine/lifecycle.py`; two tests hold the drawing and the behaviour together.
+Every arrow is made by `advance` in `engine/lifecycle.py`; tests hold the drawing and the behaviour together.
 An attempt number is taken on the way from `PENDING` to `STARTING` and never used again: words about an older attempt
 change nothing.
 """

@@ -1,4 +1,4 @@
-"""The tables in docs/compat: does the test that a row names exist?"""
+"""Tables of promises in the docs: does the test that a row names exist?"""
 
 from __future__ import annotations
 
@@ -47,3 +47,19 @@ def test_every_promise_has_a_test_or_says_why_not(page: Path) -> None:
 def test_every_page_has_one_table_of_promises() -> None:
     assert sorted((ROOT / "docs/compat").glob("*.md")) == PAGES
     assert [len(HEADER.findall(page.read_text())) for page in PAGES] == [1] * len(PAGES)
+
+
+PROMISES = [ROOT / "docs/reliability.md", ROOT / "docs/security.md"]
+PROMISED = re.compile(r"`([\w/]*test_\w+\.py)`((?::?,? \*[^*]+\*)*)")
+
+
+@pytest.mark.parametrize("page", PROMISES, ids=lambda path: path.stem)
+def test_every_test_that_a_promise_names_is_there(page: Path) -> None:
+    named = PROMISED.findall(page.read_text())
+    assert len(named) > 20
+    for path, sentences in named:
+        (file,) = [each for each in (ROOT / "tests").rglob(path.rpartition("/")[2]) if str(each).endswith(f"/{path}")]
+        tests = re.findall(r"def test_(\w+)", file.read_text())
+        for sentence in re.findall(r"\*([^*]+)\*", sentences):
+            name = re.sub(r"\W+", "_", sentence.lower().replace("'", "")).strip("_")
+            assert any(name in test for test in tests), f"{path} has no test of {sentence!r}"

@@ -88,7 +88,7 @@ def after_end(state: YardState, job: JobRecord, task: Task, at: float, *, is_in_
     effects: list[Effect] = []
     if task.state is State.PENDING:
         state.changes.plan = True
-        if job.spec.gang and (task.reason not in REQUEUED or not _stops_together(state, job)):
+        if job.spec.gang and (task.reason not in REQUEUED or not _stops_together(job)):
             effects += _restart_gang(state, job, task.message or "one of its tasks was given back")
     elif task.state is State.SUCCEEDED and job.spec.gang and job.stop is None and job.tasks.counts[State.PENDING]:
         effects += _restart_gang(state, job, "a part of it was done before the rest stopped")
@@ -128,7 +128,7 @@ def _restart_gang(state: YardState, job: JobRecord, message: str) -> list[Effect
     return stop_tasks(state, job, list(job.active_tasks()), StopAsked(Reason.PREEMPTED, message), 0.0)
 
 
-def _stops_together(state: YardState, job: JobRecord) -> bool:
+def _stops_together(job: JobRecord) -> bool:
     """Are all other tasks of a gang being preempted, as this one is?"""
     return job.tasks.counts[State.PENDING] + job.tasks.counts[State.STOPPING] == job.spec.size
 

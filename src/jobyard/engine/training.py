@@ -370,6 +370,13 @@ def has_overrun(job: JobRecord, now: float) -> bool:
     return busy_seconds(job, now) > max(OVERRUN * estimate, estimate + OVERRUN_SECONDS)
 
 
+def trusted_rest(job: JobRecord, trainings: Trainings, now: float) -> float | None:
+    """GPU seconds by which a short job goes first; None: not known, or it was sent to the back of the queue."""
+    if job.spec.training is None or job.age != job.number:
+        return None
+    return gpu_seconds(job, trainings.profile_of(job), now)
+
+
 def gpu_seconds(job: JobRecord, profile: Profile | None, now: float) -> float | None:
     """What it will still take, where that is known; a job that overran its estimate is not believed any more."""
     if has_overrun(job, now):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from jobyard.engine.blaming import blaming
 from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.queries import member_of
-from jobyard.engine.training import Bounds, gpu_seconds, pinned_to, running, sizes_of
+from jobyard.engine.training import Bounds, pinned_to, running, sizes_of, trusted_rest
 from jobyard.engine.yard_state import YardState
 from jobyard.model.training import Size
 from jobyard.scheduling.placement import Room
@@ -100,8 +100,8 @@ class Wants:
             pin = ""  # it needs more than the node of its checkpoint has: it starts from the beginning elsewhere
         if pin:
             request = replace(request, members=(*_beside(pin, request.members[0]), *request.members[1:]))
-        if job.spec.training is not None and job.age == job.number:  # not after it was sent to the back
-            request = replace(request, gpu_seconds=gpu_seconds(job, state.trainings.profile_of(job), now))
+        if (rest := trusted_rest(job, state.trainings, now)) is not None:
+            request = replace(request, gpu_seconds=rest)
         sizes = sizes_of(job, self._bounds_of(job.spec.cluster))
         largest = job.preemption.next_size
         sizes = tuple(size for size in sizes if largest is None or _fits(size, largest))

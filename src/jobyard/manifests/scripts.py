@@ -21,10 +21,6 @@ from jobyard.model.limits import SCRIPT_BYTES_MOST
 _SBATCH = re.compile(r"#SBATCH\s+(.*)")
 
 
-def is_script(text: str) -> bool:
-    return text.startswith("#!")
-
-
 def spec_from_script(
     text: str, file: str, arguments: Sequence[str], overrides: Overrides, context: SubmitContext
 ) -> JobSpec:

@@ -14,10 +14,11 @@ def rank(item: Request | HeldSlot | Running) -> tuple[int, int]:
     return (-item.priority, item.age)
 
 
-def is_short(request: Request) -> bool:
-    """Is it estimated to be short? After an overrun the estimate is not used any more (None)."""
-    return request.gpu_seconds is not None and request.gpu_seconds < SHORT_GPU_SECONDS
+def queue_position(priority: int, gpu_seconds: float | None, age: int) -> tuple[int, bool, int]:
+    """Smaller comes first. `gpu_seconds` is the estimated rest; None: not known, or not reliable after an overrun."""
+    is_short = gpu_seconds is not None and gpu_seconds < SHORT_GPU_SECONDS
+    return (-priority, not is_short, age)
 
 
 def order_requests(requests: Iterable[Request]) -> list[Request]:
-    return sorted(requests, key=lambda request: (-request.priority, not is_short(request), request.age))
+    return sorted(requests, key=lambda each: queue_position(each.priority, each.gpu_seconds, each.age))

@@ -77,7 +77,7 @@ class _Making:
             helpers += [each.running for each in self._able if each.running.job in self._stopped_for(request)]
             if helpers:
                 self.notes[request.job] = who_makes_room(helpers)
-        allowance.take(whole)
+        allowance.give_amounts(whole)
 
     def _stopped_for(self, request: Request) -> set[str]:
         return {order.job for order in self.stops if order.stops_for == request.job}
@@ -127,7 +127,7 @@ class _Making:
     def _is_enough(self, request: Request, changes: Iterable[Change], wanted: Amounts) -> bool:
         trial = self._allowances[request.cluster].copy()
         for change in changes:
-            trial.take(_freed(change), -1)
+            trial.take_back_amounts(_freed(change))
         return not trial.lacking(wanted)
 
     def _fits(self, items: Sequence[Missing], changes: Sequence[Change]) -> bool:
@@ -145,7 +145,7 @@ class _Making:
 
     def _give_back(self, change: Change) -> None:
         if change.has and (allowance := self._allowances.get(cluster_of(change.has[0].node))):
-            allowance.take(_freed(change), -1)
+            allowance.take_back_amounts(_freed(change))
 
 
 def _freed(change: Change) -> Amounts:

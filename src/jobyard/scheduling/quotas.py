@@ -43,20 +43,17 @@ class Allowance:
         self._ahead = ""  # the first of them
 
     def give(self, resources: Resources, slots: int = 1) -> None:
-        """Take what so many slots hold out of it."""
-        left = self._left
-        left["cpu_millis"] -= slots * resources.cpu_millis
-        left["memory_mib"] -= slots * resources.memory_mib
-        left["gpus"] -= slots * resources.gpus
-        left["tasks"] -= slots
+        """So many slots get what they hold."""
+        self.give_amounts(amounts_of([(resources, slots)]))
 
     def take_back(self, resources: Resources) -> None:
         self.give(resources, -1)
 
-    def take(self, amounts: Amounts, times: int = 1) -> None:
-        """The same in amounts; `times` -1 gives them back."""
-        for name, amount in amounts.items():
-            self._left[name] -= times * amount
+    def give_amounts(self, amounts: Amounts) -> None:
+        self._left.subtract(amounts)
+
+    def take_back_amounts(self, amounts: Amounts) -> None:
+        self._left.update(amounts)
 
     def copy(self) -> Allowance:
         other = Allowance(self.cluster, Quota())

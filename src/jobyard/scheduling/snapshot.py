@@ -39,7 +39,7 @@ class Request:
 
     job: str
     priority: int
-    age: int  # the job's number: smaller is older
+    age: int  # smaller is older; a job that gave its place up is younger than its number
     members: tuple[Member, ...]
     gang: bool = False
     on: str = ""

@@ -1,4 +1,4 @@
-"""Access over TCP (authentication): does a request hold a token, and does it not come from a page in a browser?"""
+"""Token check (authentication over TCP): has a request a token, and does it not come from a page in a browser?"""
 
 from __future__ import annotations
 

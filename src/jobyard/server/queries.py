@@ -99,7 +99,9 @@ def job_page(loop: YardLoop, wanted: JobFilter, before: int | None, limit: int) 
     jobs = sorted(known.values(), key=lambda job: -job.number)
     found = [job for job in jobs if _is_wanted(job, wanted)]
     if not wanted.with_all_ended:
-        found = [job for index, job in enumerate(found) if not job.is_final or index < ENDED_SHOWN]
+        ended = sorted((job for job in found if job.is_final), key=lambda job: -(job.times.finished_at or 0.0))
+        shown = {job.id for job in ended[:ENDED_SHOWN]}
+        found = [job for job in found if not job.is_final or job.id in shown]
     left = [job for job in found if before is None or job.number < before]
     page = left[:limit]
     return JobPage([job.id for job in page], page[-1].number if page and len(left) > len(page) else None)

@@ -31,7 +31,7 @@ def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> T
     seconds = seconds or predict_epoch_seconds(measured, spec.training_size)
     has_said_nothing = job.is_final and not job.training.progress  # it may have done them all without a report
     asked = spec.training.epochs if spec.training and not has_said_nothing else None
-    low, eta, high = _eta(job, progress, seconds, now)
+    low, eta, high = _eta(job, progress, seconds)
     used = [use.gpu_memory_mib for use in job.use.used.values() if use.gpu_memory_mib]
     return TrainingView(
         epochs_done=progress.epochs_done,
@@ -76,7 +76,7 @@ def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> T
 
 
 def _eta(
-    job: JobRecord, progress: Progress, epoch_seconds: float | None, now: float
+    job: JobRecord, progress: Progress, epoch_seconds: float | None
 ) -> tuple[float | None, float | None, float | None]:
     """Low, likely, high: epochs that remain, times how long they took; the range is that of the epochs seen."""
     if job.is_final or not job.slots:

@@ -10,12 +10,13 @@ from dataclasses import replace
 
 from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.planner import Planner
-from jobyard.engine.training import given_more, idle_seconds
+from jobyard.engine.training import given_more, idle_seconds, trusted_rest
 from jobyard.engine.yard_state import YardState
 from jobyard.model.job import Reason, State
 from jobyard.model.node import Node, place_of
 from jobyard.model.task import AttemptId, Task
 from jobyard.model.units import show_seconds
+from jobyard.scheduling.ordering import queue_position
 from jobyard.server.training_view import training_view
 from jobyard.wire.views import (
     Counts,
@@ -301,6 +302,11 @@ def _is_limited(job: JobRecord) -> bool:
     return is_by_group or (job.spec.policy.limit is not None and job.spec.policy.limit < job.spec.size)
 
 
+def _position(state: YardState, job: JobRecord) -> tuple[int, bool, int]:
+    """Its place in the queue, as the scheduler orders it."""
+    return queue_position(job.priority, trusted_rest(job, state.trainings, time.time()), job.age)
+
+
 def why_view(planner: Planner, job: JobRecord) -> WhyView:
     """Why it is not running, or what it is doing instead."""
     state, (reason, message) = planner.state, reason_of_job(planner, job)
@@ -308,7 +314,8 @@ def why_view(planner: Planner, job: JobRecord) -> WhyView:
     if message:
         sentences.append(message)
     if job.state is State.PENDING and reason not in (Reason.DEPENDENCY, None) and job.id not in state.quarantined:
-        ahead = sum((-o.priority, o.number) < (-job.priority, job.number) for o in state.unfinished.values())
+        own = _position(state, job)
+        ahead = sum(_position(state, other) < own for other in state.unfinished.values())
         line = f"{ahead} unfinished job{'s are' if ahead != 1 else ' is'} ahead of it"
         place = line if ahead else "it is the next in line"
         sentences.append(f"{place} (priority {job.priority})")

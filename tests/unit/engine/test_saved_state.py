@@ -39,7 +39,7 @@ def test_every_field_of_a_job_is_saved_or_named_as_not_lasting() -> None:
 
 def test_every_field_of_the_yard_is_saved_or_named_as_not_lasting() -> None:
     kept = {field.name for field in fields(SavedState)} - {"profiles", "storages"}  # both are in `trainings`
-    worked_out = {"trainings", "quarantined", "changes", "_last_environment"}
+    worked_out = {"trainings", "quarantined", "changes"}
     state = YardState()
     names = (names_of(state) - {"places"}) | names_of(state.places)
     assert names == kept | worked_out | {"quotas", "cluster_waits"}

@@ -36,6 +36,21 @@ async def test_every_unfinished_job_is_listed(tmp_path: Path) -> None:
             await yard.cancel(job, force=True)
 
 
+async def test_what_ended_last_is_listed_beside_many_newer_jobs(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        late = await yard.submit("sleep 60")
+        ended = [await yard.submit("true") for _ in range(12)]
+        for job in ended:
+            await yard.ended(job)
+        await yard.cancel(late, force=True)
+        await yard.ended(late)
+        newer = [await yard.submit("sleep 60") for _ in range(12)]
+        found = [job["id"] for job in json.loads(bytes((await list_jobs(a_request(yard))).body))]
+        assert set(found) == {*newer, *ended[-9:], late}, "what has not ended, and the ten that ended last"
+        for job in newer:
+            await yard.cancel(job, force=True)
+
+
 async def test_tasks_come_in_pages_whatever_is_asked_for(tmp_path: Path) -> None:
     async with a_yard(tmp_path) as yard:
         size = 2 * PAGE_MOST + 5

@@ -17,6 +17,8 @@ from jobyard.model.events import AttemptsStarted, JobSubmitted, NodeMeasured, St
 from jobyard.model.job import Reason, State
 from jobyard.model.node import Foreign, place_of
 from jobyard.model.task import AttemptId
+from jobyard.model.training import Training
+from jobyard.scheduling.ordering import order_requests
 from jobyard.server.commands import checked_spec
 from jobyard.server.dry_run import dry_run
 from jobyard.server.routes.events import without_secrets
@@ -112,6 +114,17 @@ def test_a_waiting_job_says_why_and_who_is_ahead() -> None:
     why = why_view(planner, planner.state.jobs["cd"])
     assert why.reason is Reason.RESOURCES
     assert why.sentences == ("needs 4 cpus; here has 0 of 4 cpus free", "1 unfinished job is ahead of it (priority 0)")
+
+
+def test_who_is_ahead_is_told_as_the_scheduler_orders_them() -> None:
+    short = a_job(cpus=4, training=Training(epochs=9, estimated_seconds=10.0))
+    planner = a_planner(submitted("ab", 1, a_job(cpus=4)), submitted("cd", 2, a_job(cpus=4)), submitted("ef", 3, short))
+    planner.state.jobs["ab"].age = 9  # it was sent to the back
+    planner.state.jobs["ab"].revision += 1
+    waiting = [request.job for request in order_requests(planner.snapshot(1.0).requests)]
+    assert waiting == ["cd", "ab"], "the short one has started"
+    told = [why_view(planner, planner.state.jobs[job]).sentences[-1] for job in waiting]
+    assert told == ["1 unfinished job is ahead of it (priority 0)", "2 unfinished jobs are ahead of it (priority 0)"]
 
 
 @pytest.mark.parametrize(("parallelism", "is_said"), [(2, True), (8, False), (None, False)])

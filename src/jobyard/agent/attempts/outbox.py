@@ -1,4 +1,4 @@
-"""Outbox: which news goes to the server, and when?"""
+"""Outbox: what happened to attempts that the server does not know yet, and when is it sent?"""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MOST_WAITING = 1 << 20
 
 
 class Outbox:
-    """Gathers what happened to attempts and sends it in batches; the first news after a quiet time goes at once.
+    """Gathers what happened to attempts and sends it in batches; the first after a quiet time goes at once.
 
-    Without a server that has reconciled, news is dropped: records have it, and `reconcile` asks for it.
+    Without a server that has reconciled it is dropped: records have it, and `reconcile` asks for it.
     """
 
     def __init__(self, timers: Timers) -> None:

@@ -38,10 +38,6 @@ class Runtimes:
         self._unusable: List[Runtime] = []
         self.current: Optional[Runtime] = None  # None: nobody has asked yet
 
-    @property
-    def is_asking(self) -> bool:
-        return self._question is not None
-
     def look(self) -> None:
         """Begin to ask, unless that goes on already or one is known."""
         if self._question is not None or (self.current is not None and self.current.kind):
