@@ -43,7 +43,7 @@ class PlayedYard:
     def nodes_of(self, cluster: str) -> Sequence[str]:
         return ()
 
-    def held_jobs(self) -> Sequence[str]:
+    def quarantined_jobs(self) -> Sequence[str]:
         return self.held
 
     def is_ended(self, job_id: str, task: int) -> bool:

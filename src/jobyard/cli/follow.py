@@ -153,7 +153,7 @@ class JobFollower:
     def _give_up_without_image(self) -> None:
         """Cancels a job whose pods cannot pull their image; the job's message then says why."""
         job, now = self._job, time.monotonic()
-        if not self._needs_image_soon or job.reason is not Reason.HELD or " image " not in job.message:
+        if not self._needs_image_soon or job.reason is not Reason.HELD or not speaks_of_image(job.message):
             self._without_image_since = None
             return
         self._without_image_since = self._without_image_since or now
@@ -166,6 +166,11 @@ class JobFollower:
         if source == "job":
             raise error
         warn(f"{source}: {error}")
+
+
+def speaks_of_image(message: str) -> bool:
+    """Is it one of the sentences of `executors/kubernetes/states.py` about an image that a node cannot get?"""
+    return " image " in message
 
 
 def choose_display(session: Session, options: FollowOptions, *, is_streamed: bool) -> QuietDisplay:

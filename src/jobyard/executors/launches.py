@@ -55,7 +55,7 @@ class Launches:
 
     def launch_absent(self, absent: Iterable[str]) -> None:
         """Launch attempts that the agent has no record of; withdraw those that were asked to stop meanwhile."""
-        held = set(self._yard.held_jobs())
+        held = set(self._yard.quarantined_jobs())
         missing = {attempt for text in absent if (attempt := AttemptId.parse(text)).job not in held}
         by_slot: defaultdict[Slot, list[AttemptId]] = defaultdict(list)
         withdrawn = []

@@ -134,14 +134,14 @@ class MachineExecutor:
         self._link.open(writer, welcome)
         faults.point("server-reconciling")
         have = self._collector.have(item.attempt for item in live) if self._collector else {}
-        ids, held = [str(item.attempt) for item in live], list(self._yard.held_jobs())
+        ids, held = [str(item.attempt) for item in live], list(self._yard.quarantined_jobs())
         self._link.send({"op": "reconcile", "live": ids, "have": have, "held": held})
         self._stop_again(live)
         self.announce(self._yard.is_busy)
 
     def _stop_again(self, live: Iterable[LiveAttempt]) -> None:
         """The stop may never have reached an agent."""
-        held = set(self._yard.held_jobs())
+        held = set(self._yard.quarantined_jobs())
         for item in live:
             if item.attempt.job in held:
                 continue

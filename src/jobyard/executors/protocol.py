@@ -41,7 +41,7 @@ class JobFacts(NamedTuple):
     slots: int = 0  # so many of its tasks may run at once
     waiting: int = 0  # so many have no slot
     attempt: int = 0  # the latest of its first task, also if that has ended
-    is_held: bool = False  # in quarantine: nothing of it is begun, stopped or removed
+    is_quarantined: bool = False  # in quarantine: nothing of it is begun, stopped or removed
 
 
 class YardView(Protocol):
@@ -65,7 +65,7 @@ class YardView(Protocol):
     def nodes_of(self, cluster: str) -> Sequence[str]:
         """Those that the yard believes to be there."""
 
-    def held_jobs(self) -> Sequence[str]:
+    def quarantined_jobs(self) -> Sequence[str]:
         """Jobs in quarantine: their attempts are left alone, also those that the yard does not know."""
 
     def is_ended(self, job_id: str, task: int) -> bool:

@@ -88,14 +88,16 @@ class StateView(ABC):
         if job is None or job.is_final:
             return JobFacts(is_over=True, is_stopping=job is None or job.stop is not None)
         latest = job.task(0).attempt
-        waiting, is_held = len(job.tasks.pending), job_id in self.state.quarantined
-        return JobFacts(False, job.stop is not None, job.tasks.are_fresh, len(job.slots), waiting, latest, is_held)
+        waiting, is_quarantined = len(job.tasks.pending), job_id in self.state.quarantined
+        return JobFacts(
+            False, job.stop is not None, job.tasks.are_fresh, len(job.slots), waiting, latest, is_quarantined
+        )
 
     def nodes_of(self, cluster: str) -> Sequence[str]:
         nodes = self.state.places.nodes_of(cluster)
         return [node.id for node in nodes if node.state is not NodeState.DOWN]
 
-    def held_jobs(self) -> Sequence[str]:
+    def quarantined_jobs(self) -> Sequence[str]:
         return list(self.state.quarantined)
 
     def is_ended(self, job_id: str, task: int) -> bool:

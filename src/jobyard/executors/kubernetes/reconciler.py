@@ -60,7 +60,7 @@ class Reconciler:
             await self._clear(api, held, facts)
             return False
         job = self._yard.job(held.id)
-        if facts.is_held or job.spec.cluster != self._config.id:
+        if facts.is_quarantined or job.spec.cluster != self._config.id:
             return False  # in quarantine, or of another entry of the same cluster
         live = self._yard.live_of(held.id)
         held.prune(live)

@@ -352,7 +352,7 @@ async def test_a_job_that_cannot_be_written_for_the_cluster_fails_with_the_sente
 
 async def test_nothing_of_a_job_in_quarantine_is_made_or_removed(tmp_path: Path) -> None:
     play = Play(tmp_path, a_job(groups=(a_group(count=2),), cluster="k"))
-    play.now = play.now._replace(is_held=True)
+    play.now = play.now._replace(is_quarantined=True)
     assert await play.reconcile(live(0), live(1)) == []
     assert (play.api.made, play.api.deleted) == ({}, [])
 

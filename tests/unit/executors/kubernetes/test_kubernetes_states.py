@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jobyard.cli.follow import speaks_of_image
 from jobyard.executors.kubernetes.states import (
     JOBS,
     JOBSETS,
@@ -123,3 +124,10 @@ def test_a_condition_that_is_not_true_counts_for_nothing() -> None:
 def test_no_row_hides_behind_an_earlier_one(rows: tuple[Row, ...]) -> None:
     for index, row in enumerate(rows):
         assert not any(earlier.fits(row.where, row.reason) for earlier in rows[:index])
+
+
+def test_who_follows_a_job_tells_the_sentences_about_an_image_from_the_others() -> None:
+    held = [row for row in PODS if row.where == "waiting" and row.our_reason is Reason.HELD]
+    about_images = {row.reason for row in held if speaks_of_image(row.sentence)}
+    assert about_images == {row.reason for row in held if "Image" in row.reason or "Registry" in row.reason}
+    assert len(about_images) == 5
