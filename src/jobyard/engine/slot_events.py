@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobyard.engine.clusters import devices_for
+from jobyard.engine.pod_gpus import devices_for
 from jobyard.engine.job_record import SlotRecord
 from jobyard.engine.lifecycle import Assigned
 from jobyard.engine.stopping import advance_task
