@@ -87,7 +87,7 @@ def test_it_reports_over_the_link_yields_and_goes_on_where_its_checkpoint_is(
     until(lambda: training(lab, job)["epochs_done"] >= 2)
     (before,) = lab.tasks(job)
     lab.ok("cancel", "--checkpoint", job)
-    lab.ok("wait", "--timeout", "120s", job)
+    lab.ok("wait", "--timeout", "240s", job, seconds=300.0)
     (after,) = lab.tasks(job)
     assert (after["attempt"], after["node"]) == (2, before["node"])
     assert training(lab, job)["preemptions"] == 1
@@ -101,10 +101,10 @@ def test_a_drained_machine_is_soon_free_and_gives_the_job_back_when_it_is_resume
     until(lambda: training(lab, job)["epochs_done"] >= 2)
     node = lab.tasks(job)[0]["node"]
     lab.ok("nodes", "drain", node)
-    until(lambda: lab.job(job)["state"] == "PENDING")
+    until(lambda: lab.job(job)["state"] == "PENDING", 240.0)
     assert node in lab.ok("why", job).out
     lab.ok("nodes", "resume", node)
-    lab.ok("wait", "--timeout", "120s", job)
+    lab.ok("wait", "--timeout", "240s", job, seconds=300.0)
     assert lab.tasks(job)[0]["node"] == node
     assert story(tmp_path) == list(range(12))
 
@@ -114,6 +114,6 @@ def test_the_ranks_of_a_gang_on_two_machines_find_each_other(lab: TemporaryYard,
     (tmp_path / "meet.py").write_text(MEET)
     cpus = str(lab.json("nodes")[0]["cpu_millis"] // 1000)  # all of a machine, so that each has one
     job = lab.submit("--on", "lab", "--cpus", cpus, "--workers", "2", "--", "python3", "meet.py")
-    lab.ok("wait", "--timeout", "120s", job)
+    lab.ok("wait", "--timeout", "240s", job, seconds=300.0)
     assert len({task["node"] for task in lab.tasks(job)}) == 2
     assert "hello from rank 0" in lab.logs(job)

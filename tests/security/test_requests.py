@@ -103,3 +103,8 @@ def test_bodies_that_are_nearly_json_get_one_sentence_each(yard: TemporaryYard) 
         refused = ask(yard, "POST", "jobs/last/priority", body)
         assert refused.status == 400, body[:40]
         assert json.loads(refused.body.decode("ascii"))["title"].count("\n") == 0
+
+
+def test_no_request_is_sent_on_to_where_its_host_header_says(yard: TemporaryYard) -> None:
+    yard.ok("ls")
+    assert ask(yard, "GET", "jobs/").status == 404

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobyard.engine.pod_gpus import devices_for
 from jobyard.engine.job_record import SlotRecord
 from jobyard.engine.lifecycle import Assigned
+from jobyard.engine.pod_gpus import devices_for
 from jobyard.engine.stopping import advance_task
 from jobyard.engine.yard_state import YardState
 from jobyard.model.effects import CloseSlot, Effect, Launch, Reserve

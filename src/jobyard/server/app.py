@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def make_app(yard: Yard) -> FastAPI:
-    app = FastAPI(title="Jobyard", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(title="Jobyard", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.yard = yard
     app.openapi = declaring(app, ALL_ROUTERS, API)  # type: ignore[method-assign]
     for router in ALL_ROUTERS:

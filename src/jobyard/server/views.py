@@ -315,7 +315,7 @@ def why_view(planner: Planner, job: JobRecord) -> WhyView:
         sentences.append(message)
     if job.state is State.PENDING and reason not in (Reason.DEPENDENCY, None) and job.id not in state.quarantined:
         own = _position(state, job)
-        ahead = sum(_position(state, other) < own for other in state.unfinished.values())
+        ahead = sum(_position(state, o) < own and not state.waits_for(o) for o in state.unfinished.values())
         line = f"{ahead} unfinished job{'s are' if ahead != 1 else ' is'} ahead of it"
         place = line if ahead else "it is the next in line"
         sentences.append(f"{place} (priority {job.priority})")

@@ -14,7 +14,7 @@ from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
 from jobyard.model import codec
 from jobyard.model.events import AttemptsStarted, JobSubmitted, NodeMeasured, Started
-from jobyard.model.job import Reason, State
+from jobyard.model.job import Dependency, Reason, State
 from jobyard.model.node import Foreign, place_of
 from jobyard.model.task import AttemptId
 from jobyard.model.training import Training
@@ -125,6 +125,15 @@ def test_who_is_ahead_is_told_as_the_scheduler_orders_them() -> None:
     assert waiting == ["cd", "ab"], "the short one has started"
     told = [why_view(planner, planner.state.jobs[job]).sentences[-1] for job in waiting]
     assert told == ["1 unfinished job is ahead of it (priority 0)", "2 unfinished jobs are ahead of it (priority 0)"]
+
+
+def test_who_waits_for_another_job_is_not_ahead() -> None:
+    blocked = a_job(cpus=4, priority=9, after=(Dependency("cd"),))
+    planner = a_planner(
+        submitted("ab", 1, a_job(cpus=4)), submitted("cd", 2, a_job(cpus=4)), submitted("ef", 3, blocked)
+    )
+    why = why_view(planner, planner.state.jobs["cd"])
+    assert why.sentences[-1] == "1 unfinished job is ahead of it (priority 0)"
 
 
 @pytest.mark.parametrize(("parallelism", "is_said"), [(2, True), (8, False), (None, False)])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jobyard.errors import UserError
 from jobyard.executors.kubernetes import states
 from jobyard.executors.kubernetes.names import ADMISSION_GATE, OBJECT, TASK, kind_name
 from jobyard.executors.kubernetes.states import Meaning
@@ -100,10 +101,11 @@ def merged(seen: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kind_of(spec: JobSpec) -> Kind:
-    """Of the object that a job becomes."""
-    if spec.kubernetes.kind:
-        return KINDS[spec.kubernetes.kind]
-    return KINDS["JobSet" if needs_jobset(spec) else "Job"]
+    """Of the object that a job becomes. Raises UserError where REST was told of a kind that nobody knows."""
+    name = spec.kubernetes.kind or ("JobSet" if needs_jobset(spec) else "Job")
+    if name not in KINDS:
+        raise UserError(f"unknown kind {name!r}; the yard knows {', '.join(KINDS)}")
+    return KINDS[name]
 
 
 def needs_jobset(spec: JobSpec) -> bool:

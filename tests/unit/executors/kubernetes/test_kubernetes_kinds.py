@@ -8,6 +8,7 @@ import pytest
 from tests.builders import a_group, a_job
 from tests.unit.executors.kubernetes.written import written
 
+from jobyard.errors import UserError
 from jobyard.executors.kubernetes.kinds import KINDS, kind_of
 from jobyard.manifests.kinds import with_kind
 from jobyard.model.job import JobSpec, State
@@ -132,3 +133,8 @@ def test_each_kind_says_in_its_own_way_how_it_is(kind: str, seen: dict[str, Any]
 def test_a_ray_job_that_failed_says_why_in_the_operators_words() -> None:
     status = {"jobDeploymentStatus": "Failed", "reason": "DeadlineExceeded", "message": "too\n long"}
     assert KINDS["RayJob"].meaning({"status": status}).sentence == "it ran longer than its deadline: too long"
+
+
+def test_a_kind_that_nobody_knows_is_refused_in_a_sentence() -> None:
+    with pytest.raises(UserError, match=r"unknown kind 'Nonsense'; the yard knows .*PyTorchJob"):
+        kind_of(a_job(kind="Nonsense"))
