@@ -11,7 +11,7 @@ from jobyard.errors import Rejected, Unavailable
 from jobyard.executors.agent_link import BACKOFF, AgentLink, Transport
 from jobyard.executors.protocol import YardView
 
-TRIES = 5  # to send a tree
+TRIES = 8  # to send a tree, over some ten seconds: a disk may be freed meanwhile
 log = logging.getLogger(__name__)
 
 

@@ -43,8 +43,12 @@ class Allowance:
         self._ahead = ""  # the first of them
 
     def give(self, resources: Resources, slots: int = 1) -> None:
-        """So many slots get what they hold."""
-        self.give_amounts(amounts_of([(resources, slots)]))
+        """So many slots get what they hold. Asked for each slot in each plan: no counter is made for it."""
+        left = self._left
+        left["cpu_millis"] -= slots * resources.cpu_millis
+        left["memory_mib"] -= slots * resources.memory_mib
+        left["gpus"] -= slots * resources.gpus
+        left["tasks"] -= slots
 
     def take_back(self, resources: Resources) -> None:
         self.give(resources, -1)

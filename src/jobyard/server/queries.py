@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from heapq import nlargest
 from typing import NamedTuple
 
 from jobyard.engine.job_record import JobRecord
@@ -99,8 +100,8 @@ def job_page(loop: YardLoop, wanted: JobFilter, before: int | None, limit: int) 
     jobs = sorted(known.values(), key=lambda job: -job.number)
     found = [job for job in jobs if _is_wanted(job, wanted)]
     if not wanted.with_all_ended:
-        ended = sorted((job for job in found if job.is_final), key=lambda job: -(job.times.finished_at or 0.0))
-        shown = {job.id for job in ended[:ENDED_SHOWN]}
+        ended = (job for job in found if job.is_final)
+        shown = {job.id for job in nlargest(ENDED_SHOWN, ended, key=lambda job: job.times.finished_at or 0.0)}
         found = [job for job in found if not job.is_final or job.id in shown]
     left = [job for job in found if before is None or job.number < before]
     page = left[:limit]
