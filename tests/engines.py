@@ -79,7 +79,7 @@ class Engine:
             self.call("rm", "--force", name, check=False)
         self.process.terminate()
         try:
-            self.process.wait(30)
+            self.process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -26,7 +26,7 @@ from jobyard.client.address import Address
 from jobyard.client.api import YardClient
 from jobyard.model import codec
 from jobyard.settings import ClientKnobs
-from tests.waiting import PATIENCE_SECONDS, until
+from tests.waiting import PATIENCE_SECONDS, pause, until
 
 SOURCE = Path(jobyard.__file__).resolve().parents[1]
 ROOT = Path(__file__).resolve().parents[1]
@@ -219,15 +219,15 @@ class TemporaryYard:
             shutil.rmtree(self.root, ignore_errors=True)
 
     def end_processes(self) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        began = time.monotonic()
         while pids := list(self.processes()):
             for pid in pids:
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     continue
-            assert time.monotonic() < deadline, f"processes {pids} do not end"
-            time.sleep(0.01)
+            assert time.monotonic() < began + PATIENCE_SECONDS, f"processes {pids} do not end"
+            pause(began)
 
     def processes(self) -> Iterator[int]:
         """Everything that was started from here carries our mark in its environment."""

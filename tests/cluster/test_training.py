@@ -27,8 +27,8 @@ def names_of(yard: ClusterYard, job: str) -> set[str]:
 
 
 def test_training_reports_its_epochs_stops_at_a_checkpoint_and_goes_on_from_there(yard: ClusterYard) -> None:
-    job = yard.submit(*ON, "--epochs", "8", "--", "python3", "/app/train.py", "8", "1")
-    until(lambda: epochs_of(yard, job) >= 2, 120)
+    job = yard.submit(*ON, "--epochs", "8", "--", "python3", "/app/train.py", "8", "0.3", "3")
+    until(lambda: epochs_of(yard, job) >= 3, 120)
     (first,) = names_of(yard, job)
     yard.ok("cancel", job, "--checkpoint")
     until(lambda: names_of(yard, job) - {first}, 120)  # one object for each attempt; an ended one may be gone by now

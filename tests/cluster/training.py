@@ -24,10 +24,13 @@ SCRIPT = dedent(
     path = os.path.join(job.checkpoint_dir, "epochs")
     done = int(open(path).read()) if os.path.exists(path) else 0
     rank, world = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    held = int(sys.argv[3]) if sys.argv[3:] and not job.resumed else None  # this epoch lasts until we are to stop
     for epoch in job.epochs(int(sys.argv[1]), start=done):
         for step in range(3):
             time.sleep(float(sys.argv[2]) / 3)
             job.step()
+        while epoch == held and not job.should_stop:
+            time.sleep(0.05)
         if rank == "0":
             with open(path + ".new", "w") as file:
                 file.write(str(epoch + 1))

@@ -13,6 +13,7 @@ from jobyard.executors.protocol import LiveAttempt
 from jobyard.model.job import Reason
 from jobyard.model.task import AttemptId
 from tests.conformance.places import NODE, ConformanceYard, Place, a_launch, linked
+from tests.waiting import PATIENCE_SECONDS
 
 STUBBORN = "trap '' TERM; echo deaf; sleep 60; sleep 60"
 
@@ -376,7 +377,7 @@ async def test_effects_for_what_is_unknown_do_nothing(place: Place, yard: Confor
 
 async def _has_said(path: str | Path, word: str) -> None:
     """Wait for a word in an output file: no event tells of it."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while word not in _read(path):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.processes import free_port
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 from tests.yards import TemporaryYard
 
 pytestmark = pytest.mark.slow
@@ -56,7 +56,7 @@ class Manager:
         data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30) as response:
+            with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:
                 return Answer(response.status, json.load(response), response.headers.get("X-Jobyard-Reason", ""))
         except urllib.error.HTTPError as error:
             with error:

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 from tests.yards import TemporaryYard, is_alive
 
 
@@ -116,7 +116,7 @@ def test_following_a_log_shows_lines_as_they_come_and_ends_with_the_job(yard: Te
         assert following.poll() is None
         yard.write("go-on", "")
         assert following.stdout.read() == b"two\n"
-        assert following.wait(30) == 0
+        assert following.wait(PATIENCE_SECONDS) == 0
 
 
 def test_following_an_array_brings_every_line_once(yard: TemporaryYard) -> None:

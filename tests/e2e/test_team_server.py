@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.hosts import Hosts
-from tests.waiting import listens, until
+from tests.waiting import PATIENCE_SECONDS, listens, until
 from tests.yards import TemporaryYard
 
 CALLS = [
@@ -51,7 +51,7 @@ class Team:
         self.env = {"YARD_URL": self.url, "YARD_TOKEN": token["secret"], "YARD_DIR": str(served.root / "elsewhere")}
 
     def ask(self, method: str, path: str, token: str = "", headers: dict[str, str] | None = None) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         sent = {"Authorization": f"Bearer {token}"} if token else {}
         try:
             connection.request(method, path, headers={**sent, **(headers or {})})
@@ -85,7 +85,7 @@ def _serving(served: TemporaryYard) -> Iterator[Team]:
             yield Team(served, port, token)
         finally:
             process.terminate()
-            _, err = process.communicate(timeout=30)
+            _, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, err
     assert b"Traceback" not in err
     assert f"clients need YARD_URL=http://127.0.0.1:{port}".encode() in err
@@ -184,7 +184,7 @@ def test_secrets_are_named_and_never_shown(lab: Team) -> None:
         assert "hush-hush" not in lab.served.ok(*call, env=lab.env).out
     assert "API_TOKEN=(hidden)" in lab.served.ok("show", job, env=lab.env).out
     assert "MODE=fast" in lab.served.ok("show", job, env=lab.env).out
-    connection = http.client.HTTPConnection("127.0.0.1", lab.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", lab.port, timeout=PATIENCE_SECONDS)
     connection.request("GET", "/api/v1/events", headers={"Authorization": f"Bearer {lab.token['secret']}"})
     stream = connection.getresponse()
     seen = b""

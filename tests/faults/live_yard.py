@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.waiting import LONG_PATIENCE_SECONDS, POLL_SECONDS, long_until
+from tests.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS, long_until, pause
 
 import jobyard
 from jobyard.agent.system import processes
@@ -159,8 +159,8 @@ class LiveYard:
 
     def stop(self) -> list[Process]:
         """End server and agent in good order, as often as a late starter brings them back; the rest is left over."""
-        deadline = time.monotonic() + 30
-        while (left := self.processes()) and time.monotonic() < deadline:
+        began = time.monotonic()
+        while (left := self.processes()) and time.monotonic() < began + PATIENCE_SECONDS:
             if server := self.server():
                 with suppress(YardError):  # gone in between
                     self.client.stop_server(force=True)
@@ -169,7 +169,7 @@ class LiveYard:
             for process in left:
                 if process.pid == self._noted_agent():
                     processes.send(process.pid, signal.SIGTERM)
-            time.sleep(POLL_SECONDS)
+            pause(began)
         return left
 
     def _await_end_of(self, server: int) -> None:
@@ -189,10 +189,11 @@ class LiveYard:
 
     def remove(self) -> None:
         """However the test ended: no process and no file stays."""
+        began = time.monotonic()
         while left := self.processes():
             for process in left:
                 processes.send(process.pid, signal.SIGKILL)
-            time.sleep(POLL_SECONDS)
+            pause(began)
         for child in self._children:
             child.wait()
             for stream in (child.stdout, child.stderr):

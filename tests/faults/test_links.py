@@ -411,7 +411,7 @@ class Round:
             yield "its output at home is not whole"
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", [1, *long(0, *range(2, ROUNDS))])
 def test_whatever_goes_nothing_is_lost_and_nothing_counted_twice(
     number: int, hosts: Hosts, tmp_path_factory: pytest.TempPathFactory

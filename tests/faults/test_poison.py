@@ -18,7 +18,7 @@ import pytest
 from tests.faults import poison_specs
 from tests.faults.live_yard import LiveYard
 from tests.marks import long
-from tests.waiting import long_until
+from tests.waiting import PATIENCE_SECONDS, long_until
 
 from jobyard.errors import YardError
 from jobyard.model.job import Reason, State
@@ -124,7 +124,7 @@ class _Unix(http.client.HTTPConnection):
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(60)
+        self.sock.settimeout(PATIENCE_SECONDS)
         self.sock.connect(self._path)
 
 

@@ -13,6 +13,7 @@ from typing import ClassVar
 from tests.hosts import processes, sshd
 from tests.hosts.host import Host, Options, Unsupported
 from tests.hosts.processes import Process
+from tests.waiting import PATIENCE_SECONDS
 
 MARKER = "YARD_TEST_HOST"  # in the environment of every login, and so of what it starts
 
@@ -50,13 +51,13 @@ class LoopbackHost(Host):
     def stop_sshd(self) -> None:
         if self._sshd is not None:
             self._sshd.send_signal(signal.SIGTERM)
-            self._sshd.wait(10)
+            self._sshd.wait(PATIENCE_SECONDS)
         self._sshd = self._listener = None
 
     def kill_sshd(self) -> None:
         super().kill_sshd()
         if self._sshd is not None:
-            self._sshd.wait(10)
+            self._sshd.wait(PATIENCE_SECONDS)
         self._sshd = None
 
     def start(self) -> None:

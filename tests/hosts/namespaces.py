@@ -16,6 +16,7 @@ from tests.hosts.host import DEFAULT_PATH, Host, Options, empty, new_boot_id
 from tests.hosts.network import Link, Network
 from tests.hosts.packages import SEARCH
 from tests.hosts.processes import Process
+from tests.waiting import PATIENCE_SECONDS
 
 BOOT = Path(__file__).with_name("boot.sh")
 NSENTER = shutil.which("nsenter", path=SEARCH) or "nsenter"
@@ -66,7 +67,7 @@ class NamespaceHost(Host):
         for stream in (self._machine.stdin, self._machine.stdout):
             assert stream is not None
             stream.close()
-        self._machine.wait(10)
+        self._machine.wait(PATIENCE_SECONDS)
         self._machine = self._listener = None
         for part in ("tmp", "var-tmp"):
             empty(self.directory / part)
@@ -100,7 +101,7 @@ class NamespaceHost(Host):
         assert machine.stdout is not None
         pids = machine.stdout.readline().split()
         if len(pids) != 2:
-            machine.communicate(timeout=10)
+            machine.communicate(timeout=PATIENCE_SECONDS)
             raise RuntimeError(f"host {self.name} did not boot: {console.read_text().strip()}")
         self._machine, self._init, self._watch = machine, int(pids[0]), int(pids[1])
 
@@ -162,7 +163,7 @@ class NamespaceHost(Host):
         pid_file.unlink(missing_ok=True)
         words = [sshd.PROGRAM, "-f", "/etc/ssh/sshd_config", "-E", "/etc/ssh/sshd.log"]
         env = {"PATH": self._login_environment()["PATH"]}
-        subprocess.run([*self._enter(as_root=True), *words], check=True, env=env, cwd="/", timeout=10)
+        subprocess.run([*self._enter(as_root=True), *words], check=True, env=env, cwd="/", timeout=PATIENCE_SECONDS)
         inner_pid = sshd.wait_for_pid(pid_file)
         return next(process.pid for process in self.processes() if process.inner_pid == inner_pid)
 

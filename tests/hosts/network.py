@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.hosts.packages import SEARCH
+from tests.waiting import PATIENCE_SECONDS
 
 WIRE = Path(__file__).with_name("wire.py")
 RANGE = "10.199"
@@ -160,7 +161,7 @@ class Link:
             assert self._wire.stdin is not None
             assert self._wire.stdout is not None
             self._wire.stdin.close()
-            self._wire.wait(10)
+            self._wire.wait(PATIENCE_SECONDS)
             self._wire.stdout.close()
             self._wire = None
 

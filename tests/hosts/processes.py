@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.waiting import PATIENCE_SECONDS
+
 
 @dataclass(frozen=True)
 class Process:
@@ -52,7 +54,7 @@ def is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def end(pids: Iterable[int], sign: int = signal.SIGKILL, seconds: float = 10.0) -> None:
+def end(pids: Iterable[int], sign: int = signal.SIGKILL, seconds: float = PATIENCE_SECONDS) -> None:
     """Signal each and wait until all are gone. Gone already: nothing."""
     handles = []
     for pid in pids:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.waiting import PATIENCE_SECONDS
+
 PROGRAM = "/usr/sbin/sshd"
 POLL_SECONDS = 0.005
 
@@ -51,7 +53,7 @@ Subsystem sftp /usr/lib/openssh/sftp-server
 """
 
 
-def wait_for_banner(address: str, port: int, seconds: float = 10.0) -> None:
+def wait_for_banner(address: str, port: int, seconds: float = PATIENCE_SECONDS) -> None:
     """Return once an sshd has said who it is."""
     deadline = time.monotonic() + seconds
     heard = ""
@@ -67,7 +69,7 @@ def wait_for_banner(address: str, port: int, seconds: float = 10.0) -> None:
     raise TimeoutError(f"no sshd answered at {address}:{port} for {seconds:g} s (last: {heard!r})")
 
 
-def wait_for_pid(pid_file: Path, seconds: float = 10.0) -> int:
+def wait_for_pid(pid_file: Path, seconds: float = PATIENCE_SECONDS) -> int:
     """The pid an sshd wrote, which it does once it listens."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

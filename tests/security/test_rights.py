@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.security.servers import Said, TeamServer, team_server
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 from tests.yards import TemporaryYard
 
 ADMINS_ALONE: list[tuple[str, str, Any]] = [
@@ -71,7 +71,7 @@ def test_the_command_line_says_which_kind_a_token_is(team: TeamServer) -> None:
 def test_an_admin_token_stops_the_server(own_yard: TemporaryYard) -> None:
     with team_server(own_yard) as team:
         assert team.ask("POST", "server/stop", token=team.token("boss", "--admin")).status == 200
-        team.process.wait(30)
+        team.process.wait(PATIENCE_SECONDS)
 
 
 def test_a_kubeconfig_of_the_servers_machine_is_taken_from_its_owner_alone(team: TeamServer, tmp_path: Path) -> None:

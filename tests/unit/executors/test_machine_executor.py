@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.builders import a_job
+from tests.waiting import PATIENCE_SECONDS
 
 from jobyard.executors.machines import MachineExecutor
 from jobyard.executors.protocol import SubmittedJob
@@ -37,7 +38,7 @@ async def test_the_servers_own_account_starts_nothing_that_came_with_a_token(
     executor.perform([Launch("here", slot, (attempt,))])
     assert bool(sent) is is_sent
     if not is_sent:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             (event,) = await anext(aiter(executor.observations()))
         assert isinstance(event, AttemptsWithdrawn)
         assert event.attempts == (attempt,)

@@ -309,6 +309,7 @@ def test_without_root_the_hosts_are_loopback_ports(make_hosts: MakeHosts) -> Non
     """These tests once more, as somebody without root: ben, who lives in a host of ours."""
     host = make_hosts(1, user="ben")[0]
     shutil.copytree(ROOT / "tests" / "hosts", host.home / "tests" / "hosts")
+    shutil.copy(ROOT / "tests" / "waiting.py", host.home / "tests")
     (host.home / "check.py").write_text(
         "from tests.hosts import Hosts, Unsupported\n"
         "with Hosts(2) as hosts:\n"

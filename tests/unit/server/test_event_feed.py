@@ -7,6 +7,7 @@ import asyncio
 from jobyard.model.events import AttemptsFinished, Event, Finished
 from jobyard.model.task import AttemptId, Outcome
 from jobyard.server.event_feed import WAITING_MOST, Subscription
+from tests.waiting import PATIENCE_SECONDS
 
 
 def a_batch_of(attempts: int) -> list[Event]:
@@ -45,6 +46,6 @@ async def test_one_that_waits_for_news_is_woken_when_it_is_cut() -> None:
     await asyncio.sleep(0)
     for seq in range(3):
         subscription.offer(seq, a_batch_of(WAITING_MOST))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await waiting
     assert subscription.is_cut

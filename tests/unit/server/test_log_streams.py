@@ -19,6 +19,7 @@ from jobyard.server.lifetime import Lifetime
 from jobyard.server.logs import LogRequest, LogStream, Reader, open_log, tail_lines
 from jobyard.server.routes.logs import _pieces
 from tests.unit.server.running import RunningYard, a_yard
+from tests.waiting import PATIENCE_SECONDS
 
 DEEP = base64.b64encode(b"[" * 5000).decode()  # Python counts this deep no more
 TEXT = "grün 😀 \u2028 漢字\n"
@@ -107,7 +108,7 @@ async def test_all_that_was_written_is_in_the_stream(tmp_path: Path) -> None:
 async def test_following_brings_what_comes_until_the_job_ends(tmp_path: Path) -> None:
     async with a_yard(tmp_path) as yard:
         job = await yard.submit("echo one; sleep 0.15; echo two; exit 1", "sleep 0.05; echo three", retries=1)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             found = await read_all(LogStream(yard.loop, wanted(yard, job), follow=True))
         assert yard.job(job).is_final
         per_attempt = {(task, attempt): "" for task, attempt, _, _ in found}
@@ -146,7 +147,7 @@ async def test_a_cursor_resumes_inside_a_file_that_grows_by_half_characters(tmp_
             async for chunk in _what_is_there(stream):
                 text += chunk
             cursor = stream.cursor()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(text) < len(TEXT):  # what a busy machine has not brought within a moment
                 stream = LogStream(yard.loop, wanted(yard, job), follow=True, cursor=cursor)
                 text += "".join([chunk async for chunk in _what_is_there(stream)])
@@ -227,7 +228,7 @@ async def test_a_tail_is_of_what_is_there_and_not_of_what_begins_later(tmp_path:
         while not path.exists() or path.read_bytes() != b"1\n2\n3\n":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         chunks = LogStream(yard.loop, wanted(yard, job, tail=1), follow=True).chunks()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             found = [chunk async for chunk in chunks]
         assert "".join(chunk.data for chunk in found if chunk.attempt == 1) == "3\n"
         assert "".join(chunk.data for chunk in found if chunk.attempt == 2) == "1\n2\n3\n"
@@ -238,7 +239,7 @@ async def test_a_cursor_names_only_what_was_read(tmp_path: Path) -> None:
         job = await yard.submit(*["sleep 60"] * 20)
         await yard.until(lambda: yard.job(job).tasks.counts[State.RUNNING] == 20)
         stream = LogStream(yard.loop, wanted(yard, job), follow=True)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(stream._open) < 20:  # a busy machine takes more than a moment
                 assert [text async for text in _what_is_there(stream)] == []
         assert len(stream._open) == 20
@@ -253,7 +254,7 @@ async def test_a_stream_that_does_not_keep_up_ends_and_says_so(tmp_path: Path, m
         await yard.running(job)
         stream = LogStream(yard.loop, wanted(yard, job), follow=True)
         chunks = stream.chunks()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert (await anext(chunks)).data == "one\n"
             await yard.ended(await yard.submit("true"))
             assert [chunk async for chunk in chunks] == []

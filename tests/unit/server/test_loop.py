@@ -29,6 +29,7 @@ from jobyard.server.snapshots import Snapshots
 from jobyard.server.views import job_view, task_views
 from jobyard.wire.requests import RetryJob, SubmitJob
 from tests.unit.server.running import a_batch, a_yard, an_array
+from tests.waiting import PATIENCE_SECONDS
 
 
 async def test_a_job_runs_to_its_end(tmp_path: Path) -> None:
@@ -175,7 +176,7 @@ async def test_a_snapshot_is_made_beside_the_loop_while_commands_go_on(
     go_on, whole = threading.Event(), Snapshots.save
 
     def slow(self: Snapshots, restored: Restored) -> None:
-        assert go_on.wait(20.0)
+        assert go_on.wait(PATIENCE_SECONDS)
         whole(self, restored)
 
     monkeypatch.setattr(recording, "SNAPSHOT_EVERY_ROWS", 1)
