@@ -201,10 +201,6 @@ def task_view(job: JobRecord, task: Task) -> TaskView:
     )
 
 
-def task_views(state: YardState, job: JobRecord, states: Iterable[State], limit: int, offset: int) -> list[TaskView]:
-    return [awaited_view(state, job, number) for number in task_numbers(job, states, limit, offset)]
-
-
 def task_numbers(job: JobRecord, states: Iterable[State], limit: int, offset: int) -> list[int]:
     """The tasks in these states (none: all), in order, from the offset on. It costs what it answers, not the offset."""
     wanted = list(states)
@@ -222,12 +218,8 @@ def task_numbers(job: JobRecord, states: Iterable[State], limit: int, offset: in
 
 def awaited_view(state: YardState, job: JobRecord, number: int) -> TaskView:
     """A task, with the cluster's words where it was handed over and does not run yet."""
-    return _with_awaited(state, job, task_view(job, job.task(number)))
-
-
-def _with_awaited(state: YardState, job: JobRecord, view: TaskView) -> TaskView:
-    """With the cluster's words, where it was handed over and does not run yet."""
-    reason, sentence = state.cluster_waits.get(AttemptId(job.id, view.number, view.attempt), (None, ""))
+    view = task_view(job, job.task(number))
+    reason, sentence = state.cluster_waits.get(AttemptId(job.id, number, view.attempt), (None, ""))
     return replace(view, reason=reason, message=sentence) if sentence and view.state.is_active else view
 
 

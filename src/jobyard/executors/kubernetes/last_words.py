@@ -72,10 +72,6 @@ class LastWords:
     def forget_told(self) -> None:
         self._done.ending.intersection_update(self._tasks)
 
-    async def all_told(self) -> None:
-        while self._tasks:
-            await asyncio.gather(*self._tasks.values())
-
     async def _try(self, api: Api, end: End) -> None:
         attempt = end.live.attempt
         try:
