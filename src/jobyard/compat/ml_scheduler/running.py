@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jobyard.client.api import YardClient
+from jobyard.client.events import events
 from jobyard.compat.ml_scheduler.batch import Run
 from jobyard.compat.ml_scheduler.console import say, tell
 from jobyard.compat.ml_scheduler.story import Story
@@ -64,7 +65,7 @@ def run_to_end(
             pressed(1)
         # 2. Tell.
         story = Story(jobs, shows_gpus=shows_gpus)
-        feed.read("events", lambda: client.events(since))
+        feed.read("events", lambda: events(client, since))
         if show is not None and len(jobs) == 1:
             feed.read("logs", lambda: client.logs(next(iter(jobs)), follow=True))
         ended = _follow(client, feed, story, tell if tells else _keep, list(jobs), show)
