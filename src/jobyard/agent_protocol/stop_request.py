@@ -46,7 +46,7 @@ class StopRequest:
 
 
 def read(path: str) -> Optional[StopRequest]:
-    """The order in a stop file; None when there is no file. Words that are missing are taken as those of a patient."""
+    """The request in a stop file; None: there is no file. What cannot be read of it counts as the longest deadline."""
     try:
         with open(path, "rb") as file:
             content = json.loads(file.read(4096))

@@ -101,9 +101,9 @@ class Connection:
             try:
                 answer = ask()
             except Unreachable as error:
-                is_patient = self._has_answered or self._revive is not None
+                may_return = self._has_answered or self._revive is not None
                 is_safe = is_repeatable or isinstance(error, NotSent)
-                if not is_patient or not is_safe or time.monotonic() >= deadline:
+                if not may_return or not is_safe or time.monotonic() >= deadline:
                     raise
             else:
                 self._has_answered = True
