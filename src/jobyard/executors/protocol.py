@@ -28,8 +28,8 @@ class LiveAttempt(NamedTuple):
     is_yielding: bool = False  # stopping at its next checkpoint
     yield_seconds: float = YIELD_SECONDS  # how long it may take to that checkpoint
     at_once: bool = False  # yielding, but ended now: it cannot stop at a checkpoint by itself
-    unit: str = ""  # the pod of the newest attempt that began, be it this one or the one before
-    is_running: bool = False  # this one has begun, and so `unit` is its own
+    pod: str = ""  # of the newest attempt that began, be it this one or the one before
+    is_running: bool = False  # this one has begun, and so `pod` is its own
 
 
 class JobFacts(NamedTuple):

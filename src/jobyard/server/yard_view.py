@@ -60,7 +60,7 @@ class StateView(ABC):
     def _live(self, job: JobRecord, task: Task, slot: Slot) -> LiveAttempt:
         attempt = AttemptId(job.id, task.number, task.attempt)
         live = LiveAttempt(
-            attempt, slot, task.state is State.STOPPING, unit=task.unit, is_running=task.started_at is not None
+            attempt, slot, task.state is State.STOPPING, pod=task.unit, is_running=task.started_at is not None
         )
         if not task.is_yielding:
             return live

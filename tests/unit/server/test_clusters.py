@@ -408,7 +408,7 @@ async def test_a_restarted_server_finds_its_clusters_nodes_and_pods_again(
     async with a_server(tmp_path) as server:
         server.machines.add_cluster(server.loop.state.places.clusters["lab"])
         (live,) = server.loop.live_attempts("lab")
-        assert (live.unit, live.is_running, live.slot.placement.node[:4]) == ("pod-0-1", True, "lab/")
+        assert (live.pod, live.is_running, live.slot.placement.node[:4]) == ("pod-0-1", True, "lab/")
         assert (server.loop.live_attempts("here"), server.loop.facts(view["id"]).is_over) == ([], False)
         assert await server.loop.has_joined("lab", 20)
         await server.running.cancel(view["id"], force=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jobyard.agent_protocol.stop_request import StopRequest
+from jobyard.executors.kubernetes.object_keys import ObjectKey
 from jobyard.executors.kubernetes.outcomes import deleted_at
-from jobyard.executors.kubernetes.units import UnitKey
 from jobyard.executors.protocol import LiveAttempt
 from jobyard.model.events import AttemptsAwaited, AttemptsStarted, Event
 from jobyard.model.task import AttemptId
@@ -33,7 +33,7 @@ class Done:
     deleted: set[str] = field(default_factory=set)
     patched: dict[str, Object] = field(default_factory=dict)  # the last that let an object in
     secrets_owner: str | None = None  # the object; None: nobody, they are to stay
-    since: dict[UnitKey | str, float] = field(default_factory=dict)  # what is waited for, and since when
+    since: dict[ObjectKey | str, float] = field(default_factory=dict)  # what is waited for, and since when
     begun: dict[AttemptId, str] = field(default_factory=dict)  # told, with the pod
     words: dict[AttemptId, str] = field(default_factory=dict)  # what they wait for, as told
     followed: set[AttemptId] = field(default_factory=set)  # their output is being read
@@ -66,7 +66,7 @@ class Done:
             order.at_once, order.signalled_at = each.at_once, deleted_at(pod) or 0.0
         return order
 
-    def has_waited(self, what: UnitKey | str, seconds: float, now: Now) -> bool:
+    def has_waited(self, what: ObjectKey | str, seconds: float, now: Now) -> bool:
         """Is this waited for, and so long? The event loop may ring a little early."""
         return now.up - self.since.get(what, now.up) >= seconds * 0.9
 

@@ -20,10 +20,10 @@ from jobyard.executors.kubernetes.carrying_out import RETRY_SECONDS
 from jobyard.executors.kubernetes.held_job import HeldJob
 from jobyard.executors.kubernetes.held_jobs import HeldJobs
 from jobyard.executors.kubernetes.link import ClusterLink
+from jobyard.executors.kubernetes.object_keys import ObjectKey, Scope
 from jobyard.executors.kubernetes.reconciler import Reconciler
 from jobyard.executors.kubernetes.room import ClusterRoom
 from jobyard.executors.kubernetes.text import text_of
-from jobyard.executors.kubernetes.units import Scope, UnitKey
 from jobyard.executors.kubernetes.watches import Watches
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import AgentStatus, SubmittedJob, YardView
@@ -183,7 +183,7 @@ class KubernetesExecutor:
         await self._admission.check(job)
 
     def preview(self, job: SubmittedJob, launch: Launch) -> str:
-        objects = self._reconciler.build(job, UnitKey(Scope.WHOLE, 1), self._config.namespace)
+        objects = self._reconciler.build(job, ObjectKey(Scope.WHOLE, 1), self._config.namespace)
         return text_of(job, objects, self._config.queue)
 
     def log_path(self, attempt: AttemptId, stream: str) -> str:

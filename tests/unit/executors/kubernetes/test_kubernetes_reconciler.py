@@ -118,10 +118,10 @@ class Play:
         return list(self.held.observed.objects)[-1]
 
 
-def live(task: int, number: int = 1, unit: str = "", **more: Any) -> LiveAttempt:
+def live(task: int, number: int = 1, pod: str = "", **more: Any) -> LiveAttempt:
     slot = Slot(str(task + 1), JOB, 0, Placement("k/n1", Resources(cpu_millis=1000)))
     is_stopping = more.pop("is_stopping", False)
-    return LiveAttempt(AttemptId(JOB, task, number), slot, is_stopping, unit=unit, is_running=bool(unit), **more)
+    return LiveAttempt(AttemptId(JOB, task, number), slot, is_stopping, pod=pod, is_running=bool(pod), **more)
 
 
 def a_pod(name: str, phase: str, labels: dict[str, str], **metadata: Any) -> Object:
