@@ -211,14 +211,14 @@ class _Planning(_Tidying):
 
     def _waits_for(self, each: LiveAttempt) -> bool:
         """Is it asked to stop at a checkpoint, and has it time left? Asks it, where nobody has."""
-        order, pod = self._done.orders.get(each.attempt), self._pods.get(each)
-        if order is None:
+        request, pod = self._done.stop_requests.get(each.attempt), self._pods.get(each)
+        if request is None:
             if pod is None or started_at(pod) is None or not has_sidecar(pod):
                 return False  # nothing of it can stop by itself
             if deleted_at(pod) is None:  # else an earlier server ended it
                 self.steps.append(AskToStop(each, pod))
             return True
-        due = order.due_in(self._now.up)
+        due = request.due_in(self._now.up)
         if due > 0:
             self.steps.append(LookAgain("", max(0.1, due)))
         return due > 0
