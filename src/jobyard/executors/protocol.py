@@ -81,7 +81,7 @@ class YardView(Protocol):
     def is_busy(self) -> bool:
         """Whether any work is pending."""
 
-    async def settled(self) -> None:
+    async def journalled(self) -> None:
         """Returns when all that the yard holds is on disk: only that may be launched."""
 
     def count_error(self, what: str, sentence: str, error: Exception | None = None) -> None:

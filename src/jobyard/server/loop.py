@@ -47,8 +47,8 @@ class YardLoop(StateView):
         self._inbox: asyncio.Queue[Item] = asyncio.Queue()
         self._executors = RunningExecutors(self._inbox.put_nowait, self.error_counts)
         self.feed = EventFeed()
-        self._settled = asyncio.Event()  # set: what memory holds is on disk
-        self._settled.set()
+        self._journalled = asyncio.Event()  # set: what memory holds is on disk
+        self._journalled.set()
         self._is_finishing = False
         self._again: list[Item] = []  # of a round that was spoiled, to be taken up before anything else
         self._ignored = IgnoredEvents()
@@ -57,10 +57,10 @@ class YardLoop(StateView):
         for each in self.damages:
             self.count_error("journal", each.sentence)
 
-    async def settled(self) -> None:
+    async def journalled(self) -> None:
         """Returns when everything that the state holds is on disk; true until the caller waits again."""
-        while not self._settled.is_set():
-            await self._settled.wait()
+        while not self._journalled.is_set():
+            await self._journalled.wait()
 
     # -- for routes ----------------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class YardLoop(StateView):
                     if isinstance(item, Asked):
                         item.refuse(Unwritable(self.read_only))
                 continue
-            self._settled.clear()
+            self._journalled.clear()
             done = rounds.Round()
             try:
                 done = rounds.run(self.planner, batch, time.time(), self._ignored, self.error_counts)
@@ -173,7 +173,7 @@ class YardLoop(StateView):
                     asked.answer.set_result(result)
             self._executors.perform(done.effects)
             self._executors.announce(self.is_busy)
-            self._settled.set()
+            self._journalled.set()
             self.feed.publish(self.seq, done.events)
             if done.ends_quarantine:
                 self._reconcile()
@@ -224,7 +224,7 @@ class YardLoop(StateView):
         self._again += [item for item in asked if not item.answer.done()]
         await asyncio.sleep(self._ignored.pause())
         self._reconcile()
-        self._settled.set()
+        self._journalled.set()
 
     async def _restore(self) -> None:
         self._take_up(await self._recording.restore())
@@ -248,7 +248,7 @@ class YardLoop(StateView):
                 each.refuse(error)
         await asyncio.sleep(1)
         self._reconcile()
-        self._settled.set()
+        self._journalled.set()
 
     def _reconcile(self) -> None:
         """Observations come again with the reconnection; who asked meanwhile gets an answer of his own."""

@@ -59,7 +59,7 @@ async def test_the_same_key_is_the_same_job(tmp_path: Path) -> None:
 
 async def test_a_refused_request_leaves_nothing(tmp_path: Path) -> None:
     async with a_yard(tmp_path) as yard:
-        await yard.loop.settled()  # its node is known a moment before that is written down
+        await yard.loop.journalled()  # its node is known a moment before that is written down
         before = yard.loop.seq
         with pytest.raises(UserError, match="largest node"):
             await yard.submit("true", cpus=1000)

@@ -150,7 +150,7 @@ class KubernetesExecutor:
         api = self._link.api
         if api is None or self._link.is_away:
             return  # all jobs are looked at when the cluster is back
-        await self._yard.settled()  # only what is on disk may be launched
+        await self._yard.journalled()  # only what is on disk may be launched
         await self._reconciler.reconcile(api, held)
         if held.is_empty and self._yard.facts(held.id).is_over:
             self._jobs.let_go(held.id)

@@ -111,7 +111,7 @@ async def _ended(yard: Yard, cluster: str) -> None:
     """Waits until cancelled jobs are gone from the cluster, as long as it is connected."""
     deadline = time.monotonic() + END_SECONDS
     while time.monotonic() < deadline:
-        await yard.loop.settled()  # only then executors are told what has ended
+        await yard.loop.journalled()  # only then executors are told what has ended
         executor = yard.loop.executor_of(cluster)
         if executor is None or not executor.status().is_connected:
             return
