@@ -17,7 +17,7 @@ from jobyard.server import clusters
 from jobyard.server.declarations import answers, takes
 from jobyard.server.problems import problem
 from jobyard.server.rights import admin_of, check_owner
-from jobyard.server.routes.shared import Selector, answer, yard_of
+from jobyard.server.routes.answers import Selector, answer, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import AddCluster
 from jobyard.wire.views import ClusterRemoved, ClusterView

@@ -14,7 +14,7 @@ from jobyard.model.job import State
 from jobyard.server import queries
 from jobyard.server.declarations import EventStream, answers
 from jobyard.server.limits import PAGE_MOST, VIEWS_AT_ONCE
-from jobyard.server.routes.shared import COUNT_MOST, Selector, answer, event, event_stream, yard_of
+from jobyard.server.routes.answers import COUNT_MOST, Selector, answer, event, event_stream, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.views import JobView, TaskView
 
