@@ -119,6 +119,6 @@ class Connection:
             with self._reviving:
                 self._revive()
         except YardError:
-            # A yard that never worked says at once why; one that worked a moment ago gets its time.
+            # A yard that never answered: raise its error at once. One that has answered gets time until the deadline.
             if not self._has_answered or time.monotonic() >= deadline:
                 raise

@@ -81,7 +81,9 @@ def pays(running: Running, size: Size, margin: float = MARGIN) -> bool:
 
 
 def predict_epoch_seconds(measured: Iterable[tuple[Size, float]], size: Size) -> float | None:
-    """As measured, or by a power law from the nearest size that was, its exponent from the two nearest."""
+    """The measured time of this size; else by a power law from the nearest measured size.
+
+    The exponent of that law comes from the two nearest sizes."""
     exact = dict(measured)
     if size in exact:
         return exact[size]

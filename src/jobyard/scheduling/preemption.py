@@ -23,7 +23,7 @@ from jobyard.scheduling.what_if import (
     Change,
     Rooms,
     after,
-    as_ordered,
+    as_asked,
     changes_of,
     devices,
     kept,
@@ -68,7 +68,7 @@ class _Making:
         # What will be free for all; and what will be free but was asked for by a job that still waits: it has the first
         # choice, as in the cycle that asked. Otherwise another job may take it, and one more job is preempted.
         self._coming = [each for each in stopping if each.running.stops_for not in waiting]
-        self._promised = [as_ordered(each) for each in stopping if each.running.stops_for in waiting]
+        self._promised = [as_asked(each) for each in stopping if each.running.stops_for in waiting]
         self._rooms = dict(rooms)
         for placement in snapshot.claims:
             if placement.node in self._rooms:
@@ -252,7 +252,7 @@ def _cheapest(
 def _needed(
     rooms: Rooms, asks: Sequence[Ask], options: Sequence[Change], protected: Sequence[Protected]
 ) -> list[Change] | None:
-    """The same, without making them smaller. The choice does not depend on candidates that were not chosen."""
+    """As `_cheapest`, but no change is made smaller. The choice does not depend on candidates that were not chosen."""
     if place_all(after(rooms, options), asks, protected) is None:
         return None
     chosen = _ask_by_ask(rooms, asks, options, protected)

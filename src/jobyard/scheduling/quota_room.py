@@ -19,7 +19,7 @@ from jobyard.scheduling.snapshot import CheckpointStop, Request, Snapshot
 from jobyard.scheduling.what_if import (
     Change,
     after,
-    as_ordered,
+    as_asked,
     changes_of,
     kept,
     loss,
@@ -61,7 +61,7 @@ class _Making:
             for each in everyone
             if each.has and not (each.running.is_stopping or each.running.is_last_epoch or each.running.job in asked)
         ]
-        self._coming = [as_ordered(each) for each in everyone if each.running.is_stopping]
+        self._coming = [as_asked(each) for each in everyone if each.running.is_stopping]
         self._rooms = after(dict(rooms), self._coming)
         self._allowances = {cluster: allowance.copy() for cluster, allowance in allowances.items()}
         for change in self._coming:

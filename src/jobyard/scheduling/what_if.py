@@ -52,7 +52,7 @@ def smaller_sizes(running: Running) -> list[Size]:
     return found[::-1]
 
 
-def as_ordered(change: Change) -> Change:
+def as_asked(change: Change) -> Change:
     """What a job does that was asked before: it stops, or shrinks to the size that it was told."""
     size = change.running.becomes
     return change._replace(keeps=kept(change.has, size), size=size) if size else change

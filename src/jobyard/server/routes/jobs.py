@@ -118,7 +118,7 @@ async def watch_job(request: Request, selector: Selector) -> Response:
 
 
 async def _pause(yard: Yard, job_id: str) -> None:
-    """Between two views; the last one need not wait."""
+    """Between two views, at most ten a second; the view of a job that has ended is sent at once."""
     with suppress(TimeoutError):
         async with asyncio.timeout(WATCH_SECONDS):
             while not queries.has_ended(yard.loop, job_id):
