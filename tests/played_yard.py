@@ -59,7 +59,7 @@ class PlayedYard:
     def is_busy(self) -> bool:
         return bool(self.live)
 
-    async def settled(self) -> None: ...
+    async def journalled(self) -> None: ...
 
     def count_error(self, what: str, sentence: str, error: Exception | None = None) -> None:
         self.errors.append(sentence)

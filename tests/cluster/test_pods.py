@@ -62,7 +62,7 @@ def run(cluster: Cluster, namespace: str, objects: list[dict[str, Any]]) -> list
     name = first["metadata"]["name"]
     cluster.api.patch(f"{path}/{name}", kind.admission(created))
     cluster.api.until(f"{path}/{name}", has("Complete"))
-    return cluster.api.items(KINDS["Pod"].collection(namespace), labelSelector=kind.pod_selector(name))
+    return cluster.api.items(KINDS["Pod"].collection(namespace), labelSelector=f"{kind.pods_label}={name}")
 
 
 def log(cluster: Cluster, pod: dict[str, Any], container: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from jobyard.client.events import events
 from jobyard.model.events import AttemptsFinished, NodeWentAway
 from tests.hosts import Hosts
 from tests.yards import TemporaryYard
@@ -112,7 +113,7 @@ def test_a_machine_that_is_added_again_keeps_its_link_and_what_runs_there(lab: T
     machines[0].ssh("touch go")
     lab.ok("wait", job)
     assert lab.logs(job) == "through\n"
-    until_end = takewhile(lambda event: not isinstance(event, AttemptsFinished), lab.client.events(since))
+    until_end = takewhile(lambda event: not isinstance(event, AttemptsFinished), events(lab.client, since))
     assert not [event for event in until_end if isinstance(event, NodeWentAway)]
 
 

@@ -62,18 +62,18 @@ def test_a_loop_that_is_told_to_finish_in_a_commit_leaves_memory_and_disk_the_sa
     asyncio.run(story())
 
 
-def test_a_loop_is_not_settled_before_its_commit_has_ended(tmp_path: Path) -> None:
+def test_nothing_is_journalled_before_its_commit_has_ended(tmp_path: Path) -> None:
     async def story() -> None:
         journal = SlowJournal(tmp_path / "yard.db")
         loop = YardLoop(journal, Snapshots(tmp_path / "snapshot", "build", "yard"), History(journal.engine))
         running, asked = asyncio.create_task(loop.run()), asyncio.create_task(loop.ask(a_submit))
         await asyncio.to_thread(journal.is_writing.wait, PATIENCE_SECONDS)
         assert list(loop.state.jobs) == ["job"]
-        settled = asyncio.create_task(loop.settled())
+        journalled = asyncio.create_task(loop.journalled())
         await asyncio.sleep(0)
-        assert not settled.done()
+        assert not journalled.done()
         journal.may_go.set()
-        await asyncio.wait_for(settled, PATIENCE_SECONDS)
+        await asyncio.wait_for(journalled, PATIENCE_SECONDS)
         assert journal.last_seq() == 1
         await asked
         loop.finish()
@@ -83,8 +83,8 @@ def test_a_loop_is_not_settled_before_its_commit_has_ended(tmp_path: Path) -> No
     asyncio.run(story())
 
 
-class UnsettledYard(PlayedYard):
-    """Believes in an attempt that is not on disk, until it is settled: the commit failed, and it is gone."""
+class UncommittedYard(PlayedYard):
+    """Believes in an attempt that is not on disk, until that is asked for: the commit failed, and it is gone."""
 
     def __init__(self) -> None:
         super().__init__(job=a_job())
@@ -92,7 +92,7 @@ class UnsettledYard(PlayedYard):
             LiveAttempt(AttemptId("job", 0, 1), Slot("1", "job", 0, Placement("here", Resources(1000))), False)
         )
 
-    async def settled(self) -> None:
+    async def journalled(self) -> None:
         await asyncio.sleep(0)
         self.live.clear()
 
@@ -100,7 +100,7 @@ class UnsettledYard(PlayedYard):
 def test_a_server_that_meets_its_agent_in_a_commit_names_only_what_is_on_disk(tmp_path: Path) -> None:
     async def story() -> None:
         agent = PlayedAgent(tmp_path)
-        executor = MachineExecutor("local", "here", agent, UnsettledYard(), {"yard": "yard"}, tmp_path)
+        executor = MachineExecutor("local", "here", agent, UncommittedYard(), {"yard": "yard"}, tmp_path)
         async with agent.linked(executor):
             messages = [await agent.heard.get() for _ in range(3)]
         assert [message["op"] for message in messages] == ["hello", "probe", "reconcile"]

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "jobyard"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
+
+
+def names_in(module: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(module.read_text())):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
 
 
 def test_every_package_and_every_module_beside_them_is_in_the_table() -> None:
@@ -25,10 +33,22 @@ def test_every_package_within_a_package_is_in_a_table() -> None:
     assert not [path for path in inner if not any(re.search(rf"\b{path.name}\b", row) for row in rows)]
 
 
-def test_every_file_that_a_walk_names_exists() -> None:
-    named = re.findall(r"`([a-z_]+/[\w/]+\.py)`", PAGE)
-    assert len(named) > 30
-    assert not [path for path in named if not (SOURCE / path).is_file()]
+def test_every_file_that_a_page_names_exists() -> None:
+    pages = {page: re.findall(r"`([a-z_]+/[\w/]+\.py)`", page.read_text()) for page in (ROOT / "docs").rglob("*.md")}
+    assert sum(map(len, pages.values())) > 100
+    places = (SOURCE, ROOT / "src", ROOT, ROOT / "tests")
+    named = {(page.name, path) for page, paths in pages.items() for path in paths}
+    assert not [each for each in named if not any((place / each[1]).is_file() for place in places)]
+
+
+def test_every_class_and_function_that_a_walk_names_exists() -> None:
+    """`CancelJob`, and with its module `job_events.cancel`; a field too, as `policy.retries`."""
+    named = {name.rpartition(".")[2] for name in re.findall(r"`([A-Z][a-z]+[A-Z]\w+|\w+\.\w+)`", PAGE)} - {"py", "json"}
+    assert named >= {"CancelJob", "cancel", "CheckpointStop"}
+    known = {path.parent.name for path in SOURCE.rglob("*.py")}
+    for path in SOURCE.rglob("*.py"):
+        known |= {path.stem, *names_in(path)}
+    assert named - known == set()
 
 
 def test_routes_pass_the_state_on_and_never_look_into_it() -> None:

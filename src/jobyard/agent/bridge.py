@@ -17,7 +17,7 @@ from jobyard.agent.files.places import Place
 EXIT_READ_ONLY = 68
 _CHUNK = 1 << 18
 _MOST_WAITING = 1 << 20
-_PATIENCE_SECONDS = 15.0
+_CALL_SECONDS = 15.0
 _ALREADY_RUNNING = 3
 
 
@@ -44,7 +44,7 @@ def run(yard: str, fake_gpus: str) -> int:
 
 def _reach(place: Place, fake_gpus: str) -> socket.socket:
     """A connection to the agent; one is started if none listens."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + _CALL_SECONDS
     while True:
         stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -92,7 +92,7 @@ def _own_command() -> List[str]:
     return [python, "-m", "jobyard.agent.main"]
 
 
-def _call(command: List[str], seconds: float = _PATIENCE_SECONDS) -> "tuple[int, str]":
+def _call(command: List[str], seconds: float = _CALL_SECONDS) -> "tuple[int, str]":
     """The exit code and the last line of what it said; nothing that it leaves running holds our own output."""
     try:
         done = subprocess.run(

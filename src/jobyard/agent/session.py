@@ -74,7 +74,7 @@ class ServerSession:
     def leave_if_done(self) -> None:
         """Leave if the server wants that and knows everything there is to know."""
         is_sent = self.server is None or self.server.is_flushed
-        if self._is_quitting and not self._workload.attempts and self._outbox.is_settled and is_sent:
+        if self._is_quitting and not self._workload.attempts and self._outbox.has_delivered_all and is_sent:
             self._loop.leave()
 
     # Messages

@@ -26,10 +26,10 @@ _GPU_MEMORY = re.compile(
 )
 
 
-def is_preempted(ending: Ending, reducer: Optional[ProgressReducer], order: StopRequest) -> bool:
+def is_preempted(ending: Ending, reducer: Optional[ProgressReducer], request: StopRequest) -> bool:
     """Did an attempt that was asked to stop do so, or was it made to? Ended by itself, or failed, it was not."""
     # What ended before, and has only been cleared away since, did not end because of our signal.
-    is_ended_by_us = order.signalled_at > 0 and ending.ended_at >= order.signalled_at
+    is_ended_by_us = request.signalled_at > 0 and ending.ended_at >= request.signalled_at
     if ending.reason == "Unknown":  # its status is lost, its last words are not
         return is_ended_by_us or (reducer is not None and reducer.has_yielded)
     if ending.reason not in (None, "OutOfMemory"):
@@ -42,21 +42,21 @@ def is_preempted(ending: Ending, reducer: Optional[ProgressReducer], order: Stop
         # Who ends well at SIGTERM has stopped as well, if its own reports place that in the middle of its work. Without
         # any, it was ended only because nobody waits for its checkpoints: then nothing speaks for its being done.
         return is_ended_by_us and (
-            order.at_once if reducer is None or not reducer.has_an_end else reducer.is_unfinished
+            request.at_once if reducer is None or not reducer.has_an_end else reducer.is_unfinished
         )
     # Launchers have their own codes: torchrun makes 1 of a worker's 85.
     return is_ended_by_us or (reducer is not None and reducer.has_yielded)
 
 
-def missed_stop(ending: Ending, order: StopRequest) -> str:
+def missed_stop(ending: Ending, request: StopRequest) -> str:
     """What is told of an attempt that did not stop by itself; empty: it did, or nobody signalled it."""
-    if not order.signalled_at or ending.exit_code == PREEMPTED_EXIT_CODE:
+    if not request.signalled_at or ending.exit_code == PREEMPTED_EXIT_CODE:
         return ""
     number = ending.signal or _SIGNALLED.get(ending.exit_code or 0, int(signal.SIGTERM))
     name = "SIGKILL" if number == signal.SIGKILL else "SIGTERM"
-    if order.at_once:
+    if request.at_once:
         return "ended by %s: it does not stop at a checkpoint by itself" % name
-    return "did not stop at a checkpoint within %g s; ended by %s" % (round(order.deadline, 1), name)
+    return "did not stop at a checkpoint within %g s; ended by %s" % (round(request.deadline, 1), name)
 
 
 def said_of_gpu_memory(files: Paths) -> str:

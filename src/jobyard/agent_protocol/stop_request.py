@@ -1,6 +1,6 @@
 """Stop request: what was an attempt asked, and how does that survive the agent's death?
 
-The order is the stop file itself: that it exists tells the task, what is in it tells the next agent.
+The request is the stop file itself: that it exists tells the task, what is in it tells the next agent.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class StopRequest:
 
 
 def read(path: str) -> Optional[StopRequest]:
-    """The order in a stop file; None when there is no file. Words that are missing are taken as those of a patient."""
+    """The request in a stop file; None: there is no file. What cannot be read of it counts as the longest deadline."""
     try:
         with open(path, "rb") as file:
             content = json.loads(file.read(4096))
@@ -54,20 +54,20 @@ def read(path: str) -> Optional[StopRequest]:
         return None
     except (OSError, ValueError, RecursionError):
         content = {}
-    return _order_from(content if isinstance(content, dict) else {})
+    return _request_from(content if isinstance(content, dict) else {})
 
 
-def _order_from(content: Dict[str, Any]) -> StopRequest:
+def _request_from(content: Dict[str, Any]) -> StopRequest:
     try:
         deadline, grace = (messages.seconds(content.get(name), name) for name in ("deadline", "grace"))
-        order = StopRequest(_asked_up(content), deadline, grace)
+        request = StopRequest(_asked_up(content), deadline, grace)
     except ValueError:
-        order = StopRequest(clock.seconds(), 365 * 86400.0, 10.0)
-    order.at_once, order.is_overridden = bool(content.get("at_once")), bool(content.get("is_overridden"))
+        request = StopRequest(clock.seconds(), 365 * 86400.0, 10.0)
+    request.at_once, request.is_overridden = bool(content.get("at_once")), bool(content.get("is_overridden"))
     for name in ("signalled_at", "ended_up"):
         with suppress(ValueError):
-            setattr(order, name, messages.seconds(content.get(name), name))
-    return order
+            setattr(request, name, messages.seconds(content.get(name), name))
+    return request
 
 
 def _asked_up(content: Dict[str, Any]) -> float:

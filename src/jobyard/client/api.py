@@ -10,9 +10,9 @@ from urllib.parse import quote, urlencode
 
 from jobyard.client.address import Address
 from jobyard.client.connection import Connection, Revive
+from jobyard.client.sse import ServerEvent
 from jobyard.errors import NotFound, UserError, YardError
 from jobyard.model import codec
-from jobyard.model.events import Event
 from jobyard.model.job import JobSpec
 from jobyard.model.node import ClusterConfig, NodeConfig
 from jobyard.settings import ClientKnobs
@@ -45,7 +45,6 @@ T = TypeVar("T")
 Query = Mapping[str, str | int | bool | None]
 PAGE_MOST = 1000  # jobs or tasks that are asked for at once: a server gives no more
 _LISTED = {"job": "yard ls -a", "node": "yard nodes", "cluster": "yard clusters", "token": "yard token ls"}
-EVENTS = {kind.__name__: kind for kind in Event.__subclasses__()}
 
 
 class OtherVersion(YardError):
@@ -68,11 +67,11 @@ class YardClient:
     def submit(self, spec: JobSpec, *, key: str = "") -> JobView:
         """Returns after the journal has it. A lost answer is asked for again: the key makes that harmless."""
         request = SubmitJob(spec, key=key or uuid.uuid4().hex)
-        return self._view(JobView, self._connection.call("POST", "/jobs", codec.encode(request), is_long=True))
+        return self.decoded(JobView, self._connection.call("POST", "/jobs", codec.encode(request), is_long=True))
 
     def plan(self, spec: JobSpec, *, render: bool = False) -> PlanView:
         request = SubmitJob(spec, dry_run=True, render=render)
-        return self._view(PlanView, self._connection.call("POST", "/jobs", codec.encode(request), is_long=True))
+        return self.decoded(PlanView, self._connection.call("POST", "/jobs", codec.encode(request), is_long=True))
 
     def jobs(
         self, *, all: bool = False, state: str | None = None, limit: int | None = None, unfinished: bool = False
@@ -95,7 +94,7 @@ class YardClient:
 
     def job(self, selector: str, *, live: bool = False) -> JobView:
         """`live`: a name means the job that has not ended, and is refused where several have not."""
-        return self._view(JobView, self._connection.call("GET", _job(selector) + _query({"live": live})))
+        return self.decoded(JobView, self._connection.call("GET", _job(selector) + _query({"live": live})))
 
     def tasks(
         self, selector: str, *, state: str | None = None, limit: int | None = None, offset: int | None = None
@@ -113,19 +112,19 @@ class YardClient:
         return tuple(found)
 
     def why(self, selector: str) -> WhyView:
-        return self._view(WhyView, self._connection.call("GET", _job(selector, "/why")))
+        return self.decoded(WhyView, self._connection.call("GET", _job(selector, "/why")))
 
     def unit(self, selector: str, *, task: str | None = None) -> UnitView:
         """Where a task that runs now is: its pod, or its machine."""
-        return self._view(UnitView, self._connection.call("GET", _job(selector, "/unit") + _query({"task": task})))
+        return self.decoded(UnitView, self._connection.call("GET", _job(selector, "/unit") + _query({"task": task})))
 
     def cancel(self, selector: str, *, tasks: tuple[str, ...] = (), force: bool = False, message: str = "") -> JobView:
         request = CancelJob(tasks=tasks, force=force, message=message)
-        return self._view(JobView, self._connection.call("POST", _job(selector, "/cancel"), codec.encode(request)))
+        return self.decoded(JobView, self._connection.call("POST", _job(selector, "/cancel"), codec.encode(request)))
 
     def yield_job(self, selector: str) -> JobView:
         """Preempts it: asks it to stop at its next checkpoint and to wait again. Refused where it cannot."""
-        return self._view(JobView, self._connection.call("POST", _job(selector, "/yield")))
+        return self.decoded(JobView, self._connection.call("POST", _job(selector, "/yield")))
 
     def scale_job(
         self, selector: str, size: int | None = None, *, gpus: int | None = None, workers: int | None = None
@@ -133,21 +132,21 @@ class YardClient:
         """Of what the job can change, so much; with nothing said the scheduler chooses again."""
         auto = size is None and gpus is None and workers is None
         body = codec.encode(ScaleJob(size, gpus, workers, auto))
-        return self._view(JobView, self._connection.call("POST", _job(selector, "/scale"), body))
+        return self.decoded(JobView, self._connection.call("POST", _job(selector, "/scale"), body))
 
     def retry(self, selector: str, *, tasks: tuple[str, ...] = ()) -> JobView:
         """Not repeated after a lost answer: a second one could retry what failed again in between."""
         body = codec.encode(RetryJob(tasks))
-        return self._view(JobView, self._connection.call("POST", _job(selector, "/retry"), body, is_repeatable=False))
+        return self.decoded(JobView, self._connection.call("POST", _job(selector, "/retry"), body, is_repeatable=False))
 
     def change_priority(self, selector: str, priority: int) -> JobView:
         body = codec.encode(ChangePriority(priority))
-        return self._view(JobView, self._connection.call("POST", _job(selector, "/priority"), body))
+        return self.decoded(JobView, self._connection.call("POST", _job(selector, "/priority"), body))
 
     def annotate(self, selector: str, annotations: Mapping[str, str | None]) -> JobView:
         """Store annotations with a job, for other programs; None removes one."""
         body = codec.encode(AnnotateJob(annotations))
-        return self._view(JobView, self._connection.call("POST", _job(selector, "/annotations"), body))
+        return self.decoded(JobView, self._connection.call("POST", _job(selector, "/annotations"), body))
 
     def watch(self, selector: str) -> Iterator[JobView]:
         """The job at each change, until it has ended; goes on over the death of a server."""
@@ -155,7 +154,7 @@ class YardClient:
         while True:
             for event in self._connection.stream(path):
                 if event.name == "job":
-                    view = self._view(JobView, json.loads(event.data))
+                    view = self.decoded(JobView, json.loads(event.data))
                     yield view
                     if view.state.is_final:
                         return
@@ -184,7 +183,7 @@ class YardClient:
             for event in self._connection.stream(_job(selector, "/logs") + query, last_id):
                 last_id, has_more = event.id or last_id, True
                 if event.name == "log":
-                    chunk = self._view(LogChunk, json.loads(event.data))
+                    chunk = self.decoded(LogChunk, json.loads(event.data))
                     yield chunk
                     if chunk.final:
                         return
@@ -215,21 +214,21 @@ class YardClient:
     def add_node(self, config: NodeConfig, *, force: bool = False) -> NodeView:
         """Returns once the machine has answered; with `force` at once. Adding it again changes how it is reached."""
         body = codec.encode(AddNode(config, force))
-        return self._view(NodeView, self._connection.call("POST", "/nodes", body, is_long=True))
+        return self.decoded(NodeView, self._connection.call("POST", "/nodes", body, is_long=True))
 
     def remove_node(self, node: str, *, force: bool = False) -> None:
         """Refused while tasks run there, unless forced."""
         self._connection.call("DELETE", _node(node) + _query({"force": force}))
 
     def drain_node(self, node: str) -> NodeView:
-        return self._view(NodeView, self._connection.call("POST", _node(node, "/drain")))
+        return self.decoded(NodeView, self._connection.call("POST", _node(node, "/drain")))
 
     def resume_node(self, node: str) -> NodeView:
-        return self._view(NodeView, self._connection.call("POST", _node(node, "/resume")))
+        return self.decoded(NodeView, self._connection.call("POST", _node(node, "/resume")))
 
     def probe_node(self, node: str) -> NodeView:
         """As it is now: it is measured first."""
-        return self._view(NodeView, self._connection.call("POST", _node(node, "/probe")))
+        return self.decoded(NodeView, self._connection.call("POST", _node(node, "/probe")))
 
     def clusters(self) -> tuple[ClusterView, ...]:
         return self._views(ClusterView, self._connection.call("GET", "/clusters"))
@@ -237,7 +236,7 @@ class YardClient:
     def add_cluster(self, config: ClusterConfig, *, force: bool = False) -> ClusterView:
         """Returns once the cluster has answered; with `force` also if it does not. Again: how it is reached changes."""
         body = codec.encode(AddCluster(config, force))
-        return self._view(ClusterView, self._connection.call("POST", "/clusters", body, is_long=True))
+        return self.decoded(ClusterView, self._connection.call("POST", "/clusters", body, is_long=True))
 
     def remove_cluster(self, cluster: str, *, force: bool = False) -> None:
         """Refused while its jobs have not ended; forced, they are cancelled."""
@@ -247,21 +246,17 @@ class YardClient:
             is_long=True,
         )
 
-    def events(self, since: int) -> Iterator[Event]:
-        """Every journalled event after this number, and those to come, without end.
-
-        None comes twice. Where a server dies, those that it had journalled in one go and not all sent may be missing.
-        """
+    def event_stream(self, since: int) -> Iterator[ServerEvent]:
+        """The journalled events as the server sends them; `client.events` decodes them."""
         last_id = str(since)
         while True:
             for event in self._connection.stream(f"/events{_query({'since': since})}", last_id):
                 last_id = event.id or last_id
-                if kind := EVENTS.get(event.name):
-                    yield self._view(kind, json.loads(event.data))
+                yield event
             self._connection.rest()
 
     def server(self) -> ServerView:
-        return self._view(ServerView, self._connection.call("GET", "/server"))
+        return self.decoded(ServerView, self._connection.call("GET", "/server"))
 
     def is_answered(self) -> bool:
         """Whether a server listens there now, whatever it answers. Never waits for a server that is gone."""
@@ -273,21 +268,22 @@ class YardClient:
 
     def accept_row(self, row: int) -> ServerView:
         """Go on without a row of the journal that is damaged."""
-        return self._view(ServerView, self._connection.call("POST", "/server/accept", codec.encode(AcceptRow(row))))
+        return self.decoded(ServerView, self._connection.call("POST", "/server/accept", codec.encode(AcceptRow(row))))
 
     def tokens(self) -> tuple[TokenView, ...]:
         return self._views(TokenView, self._connection.call("GET", "/tokens"))
 
     def create_token(self, name: str, *, admin: bool = False) -> TokenView:
         body = codec.encode(CreateToken(name, admin))
-        return self._view(TokenView, self._connection.call("POST", "/tokens", body, is_repeatable=False))
+        return self.decoded(TokenView, self._connection.call("POST", "/tokens", body, is_repeatable=False))
 
     def revoke_token(self, token: str) -> None:
         self._connection.call("DELETE", f"/tokens/{_quoted('token', token)}")
 
-    # -- below
+    # -- answers
 
-    def _view(self, kind: type[T], data: Any) -> T:
+    def decoded(self, kind: type[T], data: Any) -> T:
+        """Raises OtherVersion where it does not fit."""
         try:
             return codec.decode(kind, data)
         except UserError as error:
@@ -297,7 +293,7 @@ class YardClient:
             ) from error
 
     def _views(self, kind: type[T], data: Any) -> tuple[T, ...]:
-        return self._view(tuple[kind, ...], data)  # type: ignore[valid-type]
+        return self.decoded(tuple[kind, ...], data)  # type: ignore[valid-type]
 
 
 def _quoted(kind: str, name: str) -> str:

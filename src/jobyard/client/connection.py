@@ -101,9 +101,9 @@ class Connection:
             try:
                 answer = ask()
             except Unreachable as error:
-                is_patient = self._has_answered or self._revive is not None
+                may_return = self._has_answered or self._revive is not None
                 is_safe = is_repeatable or isinstance(error, NotSent)
-                if not is_patient or not is_safe or time.monotonic() >= deadline:
+                if not may_return or not is_safe or time.monotonic() >= deadline:
                     raise
             else:
                 self._has_answered = True
@@ -119,6 +119,6 @@ class Connection:
             with self._reviving:
                 self._revive()
         except YardError:
-            # A yard that never worked says at once why; one that worked a moment ago gets its time.
+            # A yard that never answered: raise its error at once. One that has answered gets time until the deadline.
             if not self._has_answered or time.monotonic() >= deadline:
                 raise

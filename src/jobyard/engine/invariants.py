@@ -34,7 +34,7 @@ def check(yard: YardState, *, finished_too: bool = False) -> None:
     _nobody_is_overbooked(yard)
 
 
-def check_settled(planner: Planner) -> None:
+def check_decided(planner: Planner) -> None:
     """What holds when `decide` proposes nothing more: no slot idles, and every unfinished job can still move."""
     yard = planner.state
     for job, record in yard.slots.values():

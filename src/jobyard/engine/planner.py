@@ -168,15 +168,15 @@ class Planner:
         for opening in decided.openings:
             slot = Slot(str(self.state.last_slot + 1), opening.job, opening.group, opening.placement, opening.replica)
             yield SlotOpened(slot, now)
-        for order in decided.stops:
+        for stop in decided.stops:
             yield YieldRequested(
-                order.job,
-                order.reason,
-                order.sentence,
+                stop.job,
+                stop.reason,
+                stop.sentence,
                 now,
-                order.size,
-                stops_for=order.stops_for,
-                claim=order.claim,
+                stop.size,
+                stops_for=stop.stops_for,
+                claim=stop.claim,
             )
 
     def _sized(self, openings: Iterable[Opening], now: float) -> Iterator[Event]:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from jobyard.engine.blaming import blaming
+from jobyard.engine.estimates import trusted_rest
 from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.queries import member_of
-from jobyard.engine.training import Bounds, pinned_to, running, sizes_of, trusted_rest
+from jobyard.engine.training import Bounds, pinned_to, running, sizes_of
 from jobyard.engine.yard_state import YardState
 from jobyard.model.training import Size
 from jobyard.scheduling.placement import Room
@@ -100,7 +101,7 @@ class Wants:
             pin = ""  # it needs more than the node of its checkpoint has: it starts from the beginning elsewhere
         if pin:
             request = replace(request, members=(*_beside(pin, request.members[0]), *request.members[1:]))
-        if (rest := trusted_rest(job, state.trainings, now)) is not None:
+        if (rest := trusted_rest(job, state.trainings.profile_of, now)) is not None:
             request = replace(request, gpu_seconds=rest)
         sizes = sizes_of(job, self._bounds_of(job.spec.cluster))
         largest = job.preemption.next_size

@@ -64,7 +64,7 @@ class AgentLink:
         return welcome
 
     def open(self, writer: asyncio.StreamWriter, welcome: Mapping[str, Any]) -> None:
-        """From now on messages go straight out."""
+        """From now on messages are sent as soon as they are written."""
         self._writer = writer
         self.pid, self.build, self.problem = welcome["pid"], welcome["build"], ""
 
@@ -83,7 +83,7 @@ class AgentLink:
             self._writer.write(line(message))
 
     def write(self, lines: bytes) -> None:
-        """The same, of lines that are made already."""
+        """Send messages that are encoded already."""
         if self._writer is not None:
             self._writer.write(lines)
 

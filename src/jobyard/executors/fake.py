@@ -277,7 +277,7 @@ class FakeExecutor:
         while True:
             await self._machine.reachable.wait()
             self._machine.lost.clear()
-            await self._yard.settled()
+            await self._yard.journalled()
             self._connect()
             await self._machine.lost.wait()
 

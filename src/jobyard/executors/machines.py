@@ -116,7 +116,7 @@ class MachineExecutor:
         self._lease.end()  # before we wait for anything
         # 2. What do we believe of it? Only what is on disk may be named: the agent may start it.
         await self._lease.forgotten(self._yard)
-        await self._yard.settled()
+        await self._yard.journalled()
         live = self._yard.live_attempts(self.node)
         if welcome["build"] != self._transport.build and not live:
             await _send_away(reader, writer)

@@ -28,8 +28,8 @@ class LiveAttempt(NamedTuple):
     is_yielding: bool = False  # stopping at its next checkpoint
     yield_seconds: float = YIELD_SECONDS  # how long it may take to that checkpoint
     at_once: bool = False  # yielding, but ended now: it cannot stop at a checkpoint by itself
-    unit: str = ""  # the pod of the newest attempt that began, be it this one or the one before
-    is_running: bool = False  # this one has begun, and so `unit` is its own
+    pod: str = ""  # of the newest attempt that began, be it this one or the one before
+    is_running: bool = False  # this one has begun, and so `pod` is its own
 
 
 class JobFacts(NamedTuple):
@@ -81,7 +81,7 @@ class YardView(Protocol):
     def is_busy(self) -> bool:
         """Whether any work is pending."""
 
-    async def settled(self) -> None:
+    async def journalled(self) -> None:
         """Returns when all that the yard holds is on disk: only that may be launched."""
 
     def count_error(self, what: str, sentence: str, error: Exception | None = None) -> None:

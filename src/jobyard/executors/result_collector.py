@@ -150,7 +150,7 @@ class ResultCollector:
         """Returns when the end of all attempts with collected results is on disk."""
         while self._placed:
             await asyncio.sleep(CONFIRM_SECONDS)
-            await self._yard.settled()
+            await self._yard.journalled()
             live = self._live()
             self._remote.mirror.unmark(self._placed - live)
             self._placed &= live

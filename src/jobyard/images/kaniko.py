@@ -30,7 +30,7 @@ SOURCE = "/kaniko/source"  # kaniko takes nothing below /kaniko into an image
 GIT_SECRET, REGISTRY_SECRET = "yard-git", "yard-registry"
 GIT_DIRECTORY = "/var/run/yard-git"
 LONGEST_SECONDS = 4 * 3600  # a pod whose builder was killed ends after so long
-PATIENCE_SECONDS = 600.0  # until a pod that has no node is given up
+NO_NODE_SECONDS = 600.0  # until a pod that has no node is given up
 SILENCE_SECONDS = 60.0  # how long a build survives an API server that does not answer
 REMOVE_TRIES = 5
 POLL_SECONDS = 0.5
@@ -198,8 +198,8 @@ class KanikoBuilder:
             if waiting.get("reason") in HOPELESS:
                 raise BuildFailed(f"pod {name} cannot begin: {waiting.get('message') or waiting['reason']}")
             if why := self._why_nowhere(name):
-                if waited >= PATIENCE_SECONDS:
-                    raise BuildFailed(f"pod {name} found no node in {PATIENCE_SECONDS / 60:.0f} minutes: {why}")
+                if waited >= NO_NODE_SECONDS:
+                    raise BuildFailed(f"pod {name} found no node in {NO_NODE_SECONDS / 60:.0f} minutes: {why}")
                 if not is_told:
                     is_told = True
                     say(f"pod {name} waits for a node: {why}")

@@ -18,11 +18,11 @@ from kubernetes.aio.client.api_client import ApiClient
 
 from jobyard.backoff import Backoff
 from jobyard.errors import Unavailable
+from jobyard.kubernetes.call_limits import SERVERS, CallLimits
 from jobyard.kubernetes.channels import STATUS, STDERR, STDOUT, V4, Query, exec_query, exit_code
 from jobyard.kubernetes.identity import Identity, identity_for
-from jobyard.kubernetes.pace import Pace
 from jobyard.kubernetes.paths import collection_in, path_of
-from jobyard.kubernetes.patience import SERVERS, Patience
+from jobyard.kubernetes.rate_limit import RateLimit
 from jobyard.kubernetes.refusals import Refused, refusal, sentence
 from jobyard.model.node import ClusterConfig
 from jobyard.model.units import whole_number
@@ -49,23 +49,23 @@ _LOST = (aiohttp.ClientError, TimeoutError, OSError)
 class Api:
     """One identity at one cluster. `calls` counts requests, by verb and kind of object."""
 
-    def __init__(self, identity: Identity, patience: Patience = SERVERS) -> None:
+    def __init__(self, identity: Identity, limits: CallLimits = SERVERS) -> None:
         self._identity = identity
         self._configuration = identity.configuration
         # For sockets no timeout: they last as long as their users need. Requests have timeouts of their own.
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=patience.connect_seconds)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=limits.connect_seconds)
         self._configuration.client_session_kwargs = {"timeout": timeout}
         self._client = ApiClient(identity.configuration)
-        self._patience = patience
-        self._pace = Pace(QUESTIONS_PER_SECOND, QUESTIONS_AT_ONCE)
+        self._limits = limits
+        self._rate_limit = RateLimit(QUESTIONS_PER_SECOND, QUESTIONS_AT_ONCE)
         self.namespace = identity.namespace
         self.host: str = identity.configuration.host
         self.calls: Counter[str] = Counter()
 
     @classmethod
-    async def connect(cls, config: ClusterConfig, patience: Patience = SERVERS) -> Api:
+    async def connect(cls, config: ClusterConfig, limits: CallLimits = SERVERS) -> Api:
         """Nothing is asked yet. Raises UserError where there is no way to the cluster."""
-        return cls(await identity_for(config), patience)
+        return cls(await identity_for(config), limits)
 
     async def keep_identity(self) -> None:
         """Runs until cancelled; returns at once where no token expires."""
@@ -112,19 +112,19 @@ class Api:
     ) -> Object:
         """`kind` is that of the body; a PATCH merges, unless it says otherwise.
 
-        Retries when told to, or when there was no answer, as often as its patience allows; all our requests may
+        Retries when told to, or when there was no answer, as often as its limits allow; all our requests may
         be sent twice, except those that create. Raises Refused, or Unavailable.
         """
         kind = kind or (MERGE if method == "PATCH" else JSON)
         verb = "apply" if kind == APPLY else _VERBS[method]
         query = {"fieldManager": FIELD_MANAGER, **(query or {})} if method in ("POST", "PATCH") else query
-        for attempt in range(self._patience.tries):
-            is_last = attempt + 1 == self._patience.tries
+        for attempt in range(self._limits.tries):
+            is_last = attempt + 1 == self._limits.tries
             pause = BACKOFF.pause(attempt)
-            await self._pace.turn()
+            await self._rate_limit.turn()
             self.calls[f"{verb} {collection_in(path)}"] += 1
             try:
-                seconds = self._patience.answer_seconds
+                seconds = self._limits.answer_seconds
                 async with await self._open(method, path, body, query, kind, accept, seconds) as response:
                     data = await response.read()
             except _LOST as error:
@@ -223,7 +223,7 @@ class Api:
     async def _no_socket(self, path: str, query: Query, error: aiohttp.WSServerHandshakeError) -> Refused:
         """A failed handshake has only a status; the same request without a websocket returns the message."""
         try:
-            async with await self._open("GET", path, None, query, seconds=self._patience.answer_seconds) as response:
+            async with await self._open("GET", path, None, query, seconds=self._limits.answer_seconds) as response:
                 if response.status == error.status:
                     return refusal(response.status, await response.read(), response.reason)
         except _LOST as lost:
@@ -249,7 +249,7 @@ class Api:
             headers={**await self._headers(), "Accept": accept, "Content-Type": kind},
             data=None if body is None else json.dumps(body, separators=(",", ":")),
             timeout=aiohttp.ClientTimeout(
-                total=seconds, sock_connect=self._patience.connect_seconds, sock_read=silent_seconds
+                total=seconds, sock_connect=self._limits.connect_seconds, sock_read=silent_seconds
             ),
             proxy=self._configuration.proxy,
             server_hostname=self._configuration.tls_server_name or None,

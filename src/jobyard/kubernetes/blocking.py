@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from jobyard.kubernetes.api import Api
-from jobyard.kubernetes.patience import Patience
+from jobyard.kubernetes.call_limits import CallLimits
 from jobyard.model.node import ClusterConfig
 
 Answer = TypeVar("Answer")
@@ -20,10 +20,10 @@ END_SECONDS = 10.0  # how long a call that a signal interrupted may take to end
 class BlockingApi:
     """One Api for several threads at once. Creating it connects nowhere. Its creator closes it."""
 
-    def __init__(self, config: ClusterConfig, patience: Patience) -> None:
+    def __init__(self, config: ClusterConfig, limits: CallLimits) -> None:
         """Raises UserError where there is no way to the cluster."""
         opened: Future[Api] = Future()
-        self._thread = threading.Thread(target=self._live, args=(config, patience, opened), daemon=True, name="cluster")
+        self._thread = threading.Thread(target=self._live, args=(config, limits, opened), daemon=True, name="cluster")
         self._thread.start()
         self.api = opened.result()
 
@@ -51,14 +51,14 @@ class BlockingApi:
             self._loop.call_soon_threadsafe(self._is_over.set)
             self._thread.join()
 
-    def _live(self, config: ClusterConfig, patience: Patience, opened: Future[Api]) -> None:
+    def _live(self, config: ClusterConfig, limits: CallLimits, opened: Future[Api]) -> None:
         with asyncio.Runner() as runner:
-            runner.run(self._serve(config, patience, opened))
+            runner.run(self._serve(config, limits, opened))
 
-    async def _serve(self, config: ClusterConfig, patience: Patience, opened: Future[Api]) -> None:
+    async def _serve(self, config: ClusterConfig, limits: CallLimits, opened: Future[Api]) -> None:
         self._loop, self._is_over = asyncio.get_running_loop(), asyncio.Event()
         try:
-            api = await Api.connect(config, patience)
+            api = await Api.connect(config, limits)
         except BaseException as error:
             opened.set_exception(error)
             return

@@ -34,15 +34,6 @@ def parse_array(text: str, field: str = "--array") -> tuple[ArrayRange, int | No
     return ArrayRange(tuple(_joined(pieces))), limit
 
 
-def show_array(array: ArrayRange, limit: int | None = None) -> str:
-    """The inverse of `parse_array`, up to how pieces are grouped."""
-    shown = ",".join(
-        str(first) if first == last else f"{first}-{last}" + (f":{step}" if step != 1 else "")
-        for first, last, step in array.pieces
-    )
-    return shown if limit is None else f"{shown}%{limit}"
-
-
 def _piece(piece: str, text: str, field: str) -> tuple[int, int, int]:
     match = _PIECE.fullmatch(piece)
     if not match:

@@ -23,7 +23,7 @@ def resources_with(resources: Resources, said: Mapping[str, Any], shown: Callabl
 
 def _with_memory(resources: Resources, said: Mapping[str, Any], shown: Callable[[str], str]) -> Resources:
     if "memory" in said:
-        limit = True if resources.memory_limit is None else resources.memory_limit  # what was asked for is held
+        limit = True if resources.memory_limit is None else resources.memory_limit  # the amount is the limit too
         mib = parse_size_mib(said["memory"], shown("memory"))
         resources = replace(resources, memory_mib=mib, memory_limit=limit)
     if "memory_limit" in said:

@@ -55,7 +55,7 @@ def config_of(target: str, looked: Looked, *, name: str | None = None, labels: S
 
 
 def reached(target: str, looked: Looked) -> NodeConfig:
-    """The same; its name is from the file or the host, and may not be valid for a node."""
+    """As `config_of`, but the name is that of the file or the host: it may not be valid for a node."""
     path = looked.file_of(target) if target and "\0" not in target else None
     if path is not None:
         config = config_from_file(path, target)

@@ -13,7 +13,7 @@ class TooManyRanges(Exception):
 
 
 def first_duplicate(ranges: Iterable[range]) -> int | None:
-    """An id that is in two of the ranges, each of which has one at least. Raises TooManyRanges."""
+    """An id that is in two of the ranges, none of which is empty. Raises TooManyRanges."""
     open_ranges: list[range] = []
     compared = 0
     for here in sorted(ranges, key=lambda each: each[0]):

@@ -9,7 +9,7 @@ from jobyard.model.limits import Line, Path
 
 @dataclass(frozen=True, slots=True)
 class StagingSpec:
-    """Paths are relative to the job's working directory, of which a tree is sent along."""
+    """Paths are relative to the job's working directory. A snapshot of that directory is sent to the machine."""
 
     copy_forward: tuple[Path, ...] = ()  # what is sent; (): all of it
     no_copy: bool = False  # no code is sent, and no results are collected

@@ -19,7 +19,7 @@ from jobyard.scheduling.preemption import make_room
 from jobyard.scheduling.quota_room import make_quota_room
 from jobyard.scheduling.quotas import Allowance, amounts_of
 from jobyard.scheduling.rooms import KnownRooms
-from jobyard.scheduling.snapshot import HeldSlot, Member, Opening, Plan, PreemptionOrder, Request, Snapshot, Wait
+from jobyard.scheduling.snapshot import CheckpointStop, HeldSlot, Member, Opening, Plan, Request, Snapshot, Wait
 from jobyard.scheduling.where import schedulable
 
 
@@ -38,7 +38,7 @@ def plan(snapshot: Snapshot, known: KnownRooms | None = None) -> Plan:
         cycle.place(request)
     cycle.enlarge()
     # 3. Preemption: running jobs that can restart make room for waiting ones. Or they grow into what no job waits for.
-    stops: tuple[PreemptionOrder, ...] = ()
+    stops: tuple[CheckpointStop, ...] = ()
     if snapshot.running:
         rooms = cycle.rooms.by_node
         made = make_room(rooms, snapshot, cycle.missing)

@@ -18,7 +18,7 @@ from jobyard.model.training import Size
 from jobyard.scheduling.missing import Missing
 from jobyard.scheduling.placement import Protected, Room, choose_node
 from jobyard.scheduling.quotas import Allowance, amounts_of
-from jobyard.scheduling.snapshot import PreemptionOrder, Running, Snapshot
+from jobyard.scheduling.snapshot import CheckpointStop, Running, Snapshot
 from jobyard.scheduling.where import Where
 
 MARGIN = 2.0  # the gain must be twice the cost of the restart: predictions are not exact
@@ -32,7 +32,7 @@ def choose_growth(
     snapshot: Snapshot,
     missing: Sequence[Missing] = (),
     allowances: Mapping[str, Allowance] = NO_QUOTAS,
-) -> tuple[PreemptionOrder, ...]:
+) -> tuple[CheckpointStop, ...]:
     """At most one job that stops and restarts larger. It takes nothing that a request in `missing` waits for.
 
     So a job that shrank for a waiting one does not grow back while that one waits.
@@ -56,7 +56,7 @@ def choose_growth(
             claim = _room_to_grow(near, has, running, size, protected)
             if claim and _is_allowed(allowances.get(running.where.cluster), claim):
                 sentence = f"goes from {running.size} to {size} at its next checkpoint: there is room for it"
-                return (PreemptionOrder(running.job, Reason.RESIZING, sentence, size, claim),)
+                return (CheckpointStop(running.job, Reason.RESIZING, sentence, size, claim),)
     return ()
 
 
@@ -81,7 +81,9 @@ def pays(running: Running, size: Size, margin: float = MARGIN) -> bool:
 
 
 def predict_epoch_seconds(measured: Iterable[tuple[Size, float]], size: Size) -> float | None:
-    """As measured, or by a power law from the nearest size that was, its exponent from the two nearest."""
+    """The measured time of this size; else by a power law from the nearest measured size.
+
+    The exponent of that law comes from the two nearest sizes."""
     exact = dict(measured)
     if size in exact:
         return exact[size]

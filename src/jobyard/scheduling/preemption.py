@@ -18,19 +18,19 @@ from jobyard.scheduling.devices import slice_mib
 from jobyard.scheduling.missing import Ask, Missing
 from jobyard.scheduling.ordering import rank
 from jobyard.scheduling.placement import Protected, Room
-from jobyard.scheduling.snapshot import PreemptionOrder, Request, Snapshot
+from jobyard.scheduling.snapshot import CheckpointStop, Request, Snapshot
 from jobyard.scheduling.what_if import (
     Change,
     Rooms,
     after,
-    as_ordered,
+    as_asked,
     changes_of,
     devices,
     kept,
     loss,
-    order_of,
     place_all,
     smaller_sizes,
+    stop_for,
     who_makes_room,
 )
 from jobyard.scheduling.where import Where
@@ -38,7 +38,7 @@ from jobyard.scheduling.where import Where
 
 @dataclass(slots=True)
 class Made:
-    stops: tuple[PreemptionOrder, ...] = ()
+    stops: tuple[CheckpointStop, ...] = ()
     notes: dict[str, str] = field(default_factory=dict)  # by waiting job: which jobs make room for it
 
 
@@ -60,7 +60,7 @@ def make_room(rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[M
 class _Making:
     def __init__(self, rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[Missing]) -> None:
         everyone = changes_of(snapshot)
-        self.stops: list[PreemptionOrder] = []
+        self.stops: list[CheckpointStop] = []
         self.notes: dict[str, str] = {}
         self._able = [each for each in everyone if not (each.running.is_stopping or each.running.is_last_epoch)]
         waiting = {each.request.job for each in missing}
@@ -68,7 +68,7 @@ class _Making:
         # What will be free for all; and what will be free but was asked for by a job that still waits: it has the first
         # choice, as in the cycle that asked. Otherwise another job may take it, and one more job is preempted.
         self._coming = [each for each in stopping if each.running.stops_for not in waiting]
-        self._promised = [as_ordered(each) for each in stopping if each.running.stops_for in waiting]
+        self._promised = [as_asked(each) for each in stopping if each.running.stops_for in waiting]
         self._rooms = dict(rooms)
         for placement in snapshot.claims:
             if placement.node in self._rooms:
@@ -212,7 +212,7 @@ class _Making:
 
     def _order(self, request: Request, changes: list[Change]) -> None:
         asked = {each.running.job for each in changes}
-        self.stops += [order_of(change, request, "make room for") for change in changes]
+        self.stops += [stop_for(change, request, "make room for") for change in changes]
         self._able = [each for each in self._able if each.running.job not in asked]
         self._free(changes)
         self._note_candidates()
@@ -252,7 +252,7 @@ def _cheapest(
 def _needed(
     rooms: Rooms, asks: Sequence[Ask], options: Sequence[Change], protected: Sequence[Protected]
 ) -> list[Change] | None:
-    """The same, without making them smaller. The choice does not depend on candidates that were not chosen."""
+    """As `_cheapest`, but no change is made smaller. The choice does not depend on candidates that were not chosen."""
     if place_all(after(rooms, options), asks, protected) is None:
         return None
     chosen = _ask_by_ask(rooms, asks, options, protected)

@@ -15,17 +15,17 @@ from jobyard.scheduling.missing import Missing
 from jobyard.scheduling.placement import Room
 from jobyard.scheduling.preemption import Made
 from jobyard.scheduling.quotas import Allowance, Amounts, amounts_of
-from jobyard.scheduling.snapshot import PreemptionOrder, Request, Snapshot
+from jobyard.scheduling.snapshot import CheckpointStop, Request, Snapshot
 from jobyard.scheduling.what_if import (
     Change,
     after,
-    as_ordered,
+    as_asked,
     changes_of,
     kept,
     loss,
-    order_of,
     place_all,
     smaller_sizes,
+    stop_for,
     who_makes_room,
 )
 
@@ -35,7 +35,7 @@ def make_quota_room(
     snapshot: Snapshot,
     over_quota: Sequence[Missing],
     allowances: Mapping[str, Allowance],
-    asked: Iterable[PreemptionOrder],
+    asked: Iterable[CheckpointStop],
 ) -> Made:
     """Which jobs to stop for the requests that a quota blocks, in their order. `asked` are stopped already, for others.
 
@@ -43,7 +43,7 @@ def make_quota_room(
     """
     if not over_quota:
         return Made()
-    making = _Making(rooms, snapshot, allowances, {order.job for order in asked})
+    making = _Making(rooms, snapshot, allowances, {stop.job for stop in asked})
     for request, items in groupby(over_quota, key=lambda each: each.request):
         making.serve(request, list(items))
     return Made(tuple(making.stops), making.notes)
@@ -54,14 +54,14 @@ class _Making:
         self, rooms: Mapping[str, Room], snapshot: Snapshot, allowances: Mapping[str, Allowance], asked: set[str]
     ) -> None:
         everyone = changes_of(snapshot)
-        self.stops: list[PreemptionOrder] = []
+        self.stops: list[CheckpointStop] = []
         self.notes: dict[str, str] = {}
         self._able = [
             each
             for each in everyone
             if each.has and not (each.running.is_stopping or each.running.is_last_epoch or each.running.job in asked)
         ]
-        self._coming = [as_ordered(each) for each in everyone if each.running.is_stopping]
+        self._coming = [as_asked(each) for each in everyone if each.running.is_stopping]
         self._rooms = after(dict(rooms), self._coming)
         self._allowances = {cluster: allowance.copy() for cluster, allowance in allowances.items()}
         for change in self._coming:
@@ -80,11 +80,11 @@ class _Making:
         allowance.give_amounts(whole)
 
     def _stopped_for(self, request: Request) -> set[str]:
-        return {order.job for order in self.stops if order.stops_for == request.job}
+        return {stop.job for stop in self.stops if stop.stops_for == request.job}
 
     def _choose(self, request: Request, items: list[Missing], wanted: Amounts) -> list[Change] | None:
         """Is it enough that elastic jobs become smaller? If not, jobs of lower priority stop."""
-        stopped = {order.job for order in self.stops}
+        stopped = {stop.job for stop in self.stops}
         others = [
             each
             for each in self._able
@@ -139,7 +139,7 @@ class _Making:
 
     def _order(self, request: Request, changes: Sequence[Change]) -> None:
         for change in changes:
-            self.stops.append(order_of(change, request, "leave its quota to"))
+            self.stops.append(stop_for(change, request, "leave its quota to"))
             self._give_back(change)
         self._rooms = after(self._rooms, changes)
 

@@ -17,7 +17,7 @@ def with_headroom(peak_mib: int) -> int:
 
 
 def reservation_mib(declared_mib: int, learned_peak_mib: int, is_steady: bool, device_mib: int) -> int:
-    """On each of its GPUs, never more than the device has; 0: nobody knows, and it is alone there.
+    """On each of its GPUs, never more than the device has. 0: how much it needs is not known, so it shares with nobody.
 
     `is_steady`: the peak was seen over whole epochs, so the declared amount counts no more.
     """
@@ -29,7 +29,7 @@ def reservation_mib(declared_mib: int, learned_peak_mib: int, is_steady: bool, d
 def after_oom(reserved_mib: int, peak_mib: int, device_mibs: Iterable[int]) -> int | None:
     """What to reserve after it ran out of GPU memory with `reserved_mib` (all of the device, if it was alone there).
 
-    All that the largest device has means: alone on it. None: that is what it had, so more does not exist.
+    The answer may be all memory of the largest device: then it shares with nobody. None: it had all of that.
     """
     largest = max(device_mibs, default=0)
     if reserved_mib >= largest:

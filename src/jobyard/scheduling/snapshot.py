@@ -105,7 +105,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptionOrder:
+class CheckpointStop:
     """This running job is to stop at its next checkpoint: to make room, or to come back with another size."""
 
     job: str
@@ -121,4 +121,4 @@ class Plan:
     openings: tuple[Opening, ...] = ()
     draining_slots: frozenset[str] = frozenset()  # they take no new task: an earlier job waits for their room
     waits: dict[str, Wait] = field(default_factory=dict)
-    stops: tuple[PreemptionOrder, ...] = ()
+    stops: tuple[CheckpointStop, ...] = ()

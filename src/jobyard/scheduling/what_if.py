@@ -12,7 +12,7 @@ from jobyard.model.training import Size
 from jobyard.scheduling.missing import Ask
 from jobyard.scheduling.ordering import rank
 from jobyard.scheduling.placement import Protected, Room, choose_node
-from jobyard.scheduling.snapshot import PreemptionOrder, Request, Running, Snapshot
+from jobyard.scheduling.snapshot import CheckpointStop, Request, Running, Snapshot
 
 Rooms = dict[str, Room]
 
@@ -35,14 +35,14 @@ def changes_of(snapshot: Snapshot) -> list[Change]:
     ]
 
 
-def order_of(change: Change, request: Request, purpose: str) -> PreemptionOrder:
+def stop_for(change: Change, request: Request, purpose: str) -> CheckpointStop:
     """To stop, or to become smaller, for a request; `purpose` is what for, as in "make room for"."""
     job, now, size = change.running.job, change.running.size, change.size
     if size is None:
         sentence = f"stops at its next checkpoint to {purpose} job {request.job} of higher priority"
-        return PreemptionOrder(job, Reason.PREEMPTED, sentence, stops_for=request.job)
+        return CheckpointStop(job, Reason.PREEMPTED, sentence, stops_for=request.job)
     sentence = f"goes from {now} to {size} at its next checkpoint to {purpose} job {request.job}"
-    return PreemptionOrder(job, Reason.RESIZING, sentence, size, stops_for=request.job)
+    return CheckpointStop(job, Reason.RESIZING, sentence, size, stops_for=request.job)
 
 
 def smaller_sizes(running: Running) -> list[Size]:
@@ -52,7 +52,7 @@ def smaller_sizes(running: Running) -> list[Size]:
     return found[::-1]
 
 
-def as_ordered(change: Change) -> Change:
+def as_asked(change: Change) -> Change:
     """What a job does that was asked before: it stops, or shrinks to the size that it was told."""
     size = change.running.becomes
     return change._replace(keeps=kept(change.has, size), size=size) if size else change

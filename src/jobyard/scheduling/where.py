@@ -55,7 +55,7 @@ def matches(node: Node, on: str) -> bool:
 
 
 def is_meant(on: str, node: str, executor: str, labels: Collection[str], only_named: bool) -> bool:
-    """Whether `on` means a node with this name, executor and labels. To name its executor is not to name it."""
+    """Whether `on` means a node with this name, executor and labels; with `only_named` its executor does not count."""
     if not on:
         return not only_named
     return any(name == node or name in labels or (name == executor and not only_named) for name in on.split(","))

@@ -64,8 +64,8 @@ def _part() -> None:
 def _decide(store: Any, is_asked: bool, can_stop: bool, others: int) -> bool:
     stops = can_stop and (is_asked or store.add(ASKED, 0) > 0)
     store.set(f"jobyard/stop/{_turn}", "1" if stops else "0")
-    patience = time.monotonic() + LEAVE_SECONDS
-    while stops and store.add(f"jobyard/left/{_turn}", 0) < others and time.monotonic() < patience:
+    deadline = time.monotonic() + LEAVE_SECONDS
+    while stops and store.add(f"jobyard/left/{_turn}", 0) < others and time.monotonic() < deadline:
         time.sleep(0.01)
     return stops
 

@@ -41,7 +41,7 @@ class SavedEpochs:
         return [*self.take_held(), self._record(done)]
 
     def take_unless_told(self) -> list[Record]:
-        """A script that goes on without telling has saved what it wanted."""
+        """Of a script that never calls `saved()`: it goes on, so its last epoch counts as saved."""
         return [] if self.are_told else self.take_held()
 
     def take_held(self) -> list[Record]:

@@ -84,7 +84,7 @@ class NeedsToken:
             await self._serve(caller, scope, receive, send)
 
     async def _holder_of(self, secret: str) -> Caller | None:
-        """Valid at the return: the caller can wait for a revocation from then on, and has missed none."""
+        """The holder of a token that is valid when this returns: no revocation was missed until then."""
         while True:
             count = self._revocations.count
             caller = await asyncio.to_thread(holder_of, self._engine, secret)

@@ -56,7 +56,7 @@ def _named(state: YardState, name: str) -> str:
 
 
 def _is_a_machines(state: YardState, name: str) -> bool:
-    """Is it the name or a label of a machine?"""
+    """Is this name that of a machine, or a label of one?"""
     nodes = [node for node in state.places.nodes.values() if node.executor != KUBERNETES]
     names = {*(node.id for node in nodes), *state.places.configs}
     labels = {label for node in nodes for label in node.labels}
@@ -65,7 +65,7 @@ def _is_a_machines(state: YardState, name: str) -> bool:
 
 
 def for_cluster(spec: JobSpec, cluster: str) -> JobSpec:
-    """No code is sent: it is in the image."""
+    """As a cluster runs it. No code is sent, because the code is in the image."""
     for flag, paths in (("--copy-forward", spec.staging.copy_forward), ("--copy-backwards", spec.staging.copy_back)):
         if paths:
             raise UserError(f"{flag}: nothing is copied to or from a cluster; put it into the image, or on a --volume")

@@ -24,7 +24,7 @@ Write = Callable[[Callable[[], T]], T]
 
 
 def compact(journal: Journal, history: History, restored: Restored, write: Write[int | None]) -> None:
-    """From a private copy of the state, so that it does not change while it is read."""
+    """Write a base from a private copy of the state: the live state changes while this runs."""
     bases = journal.base_rows()
     since = bases[0][1] if bases else 0
     if restored.seq - since < BASE_EVERY_ROWS or not all(damage.is_accepted for damage in restored.damages):

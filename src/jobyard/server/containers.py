@@ -25,7 +25,7 @@ def check_container(spec: JobSpec) -> None:
 
 
 def machines_for(state: YardState, spec: JobSpec) -> list[Node]:
-    """Those that `on` names, as far as they are here."""
+    """The known machines that `on` names."""
     up = (node for node in state.places.nodes.values() if not cluster_of(node.id) and node.state is NodeState.UP)
     return [node for node in up if matches(node, spec.on)]
 
@@ -39,7 +39,7 @@ def check_runtime(state: YardState, spec: JobSpec) -> None:
 
 
 def without_container(spec: JobSpec) -> JobSpec:
-    """As a cluster takes it."""
+    """The spec without what only machines need to know of its container."""
     if not spec.container.on_machines:
         return spec
     return replace(spec, container=replace(spec.container, on_machines=False)).with_notes(NOTHING_TO_SAY)

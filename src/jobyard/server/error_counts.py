@@ -22,7 +22,7 @@ class ErrorCounts:
         """`what` it spoiled: a launch, a view, a command, ..."""
         self._counts[what] += 1
         self._last[what] = (sentence, time.time())
-        # In the sentence itself: the log's rate limit counts equal sentences, and many views must not hide the journal.
+        # `what` is part of the format: the log limits equal formats, and many views must not hide the journal.
         log.error(what + ": %s", sentence, exc_info=error)
 
     def views(self) -> tuple[TroubleView, ...]:

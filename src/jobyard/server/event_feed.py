@@ -26,7 +26,7 @@ class Subscription(asyncio.Queue[tuple[int, list[Event]]]):
         if self._weight < WAITING_MOST:
             self.put_nowait((seq, events))
             return
-        # A client that does not read its socket may stay for hours: its queue must not. One empty batch wakes it.
+        # A client that does not read its socket may stay for hours: drop its batches. One empty batch wakes it.
         self.is_cut = True
         while not self.empty():
             self.get_nowait()
@@ -50,7 +50,7 @@ class EventFeed:
         self._changed = asyncio.Event()
 
     def subscribe(self) -> Subscription:
-        """Every journalled batch from now on, until `unsubscribe`; who does not keep up is cut."""
+        """Every journalled batch from now on, until `unsubscribe`. A subscriber that does not keep up is cut off."""
         subscription = Subscription()
         self._subscriptions.add(subscription)
         return subscription
@@ -63,7 +63,7 @@ class EventFeed:
         await self._changed.wait()
 
     async def moment(self) -> None:
-        """Returns after the next change, or soon: links come and go without one."""
+        """Returns after the next change, or soon: links are lost and made again without an event."""
         with suppress(TimeoutError):
             async with asyncio.timeout(0.05):
                 await self.change()

@@ -58,7 +58,7 @@ class History:
         self._engine = engine
 
     def new_of(self, jobs: Iterable[JobRecord], now: float) -> list[dict[str, Any]]:
-        """Rows of those that have ended and may not be written down yet."""
+        """Rows of the jobs that ended lately: those that are not written down yet, and perhaps some that are."""
         ends = history.c.finished_at
         with (
             self._engine.connect() as connection
@@ -77,7 +77,7 @@ class History:
             connection.execute(delete(history).where(history.c.finished_at < before))
 
     def jobs(self, since: float = 0.0) -> Iterator[PastJob]:
-        """In the order in which they ended."""
+        """All of them, in the order in which they ended."""
         query = select(history.c.body).where(history.c.finished_at >= since).order_by(history.c.finished_at)
         with self._engine.connect() as connection:
             for body in connection.execution_options(yield_per=_AT_ONCE).scalars(query):

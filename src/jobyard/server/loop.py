@@ -47,8 +47,8 @@ class YardLoop(StateView):
         self._inbox: asyncio.Queue[Item] = asyncio.Queue()
         self._executors = RunningExecutors(self._inbox.put_nowait, self.error_counts)
         self.feed = EventFeed()
-        self._settled = asyncio.Event()  # set: what memory holds is on disk
-        self._settled.set()
+        self._journalled = asyncio.Event()  # set: what memory holds is on disk
+        self._journalled.set()
         self._is_finishing = False
         self._again: list[Item] = []  # of a round that was spoiled, to be taken up before anything else
         self._ignored = IgnoredEvents()
@@ -57,10 +57,10 @@ class YardLoop(StateView):
         for each in self.damages:
             self.count_error("journal", each.sentence)
 
-    async def settled(self) -> None:
+    async def journalled(self) -> None:
         """Returns when everything that the state holds is on disk; true until the caller waits again."""
-        while not self._settled.is_set():
-            await self._settled.wait()
+        while not self._journalled.is_set():
+            await self._journalled.wait()
 
     # -- for routes ----------------------------------------------------------------------------------------------------
 
@@ -141,17 +141,17 @@ class YardLoop(StateView):
         """Until `finish`. A round: take all that is waiting, apply it, write it down, then act on it."""
         while not self._is_finishing:
             batch = await self._take()
-            if self.read_only:  # no executor speaks, and who asked before it was is told
+            if self.read_only:  # no executor is heard, and those who have asked already are told why
                 for item in batch:
                     if isinstance(item, Asked):
                         item.refuse(Unwritable(self.read_only))
                 continue
-            self._settled.clear()
+            self._journalled.clear()
             done = rounds.Round()
             try:
                 done = rounds.run(self.planner, batch, time.time(), self._ignored, self.error_counts)
                 if done.events:
-                    # Before the commit: who is acknowledged must not depend on our life any more.
+                    # Before the commit: once a request is acknowledged, our death must not lose it.
                     if self.is_busy:
                         self._executors.announce(True)
                     self.seq = await self._recording.append(done.events, done.jobs)
@@ -173,13 +173,13 @@ class YardLoop(StateView):
                     asked.answer.set_result(result)
             self._executors.perform(done.effects)
             self._executors.announce(self.is_busy)
-            self._settled.set()
+            self._journalled.set()
             self.feed.publish(self.seq, done.events)
             if done.ends_quarantine:
                 self._reconcile()
 
     def report(self, events: Sequence[Event]) -> None:
-        """Events that no executor sees, like a machine that is known no longer."""
+        """Events that no executor sees: a machine was removed, say."""
         self._inbox.put_nowait(events)
 
     def finish(self) -> None:
@@ -208,7 +208,7 @@ class YardLoop(StateView):
         error = cause if isinstance(cause, Exception) else None
         self.count_error("command" if spoiled.asked else "round", f"{spoiled} failed{named} ({cause!r})", error)
         asked = [item for item in batch if isinstance(item, Asked)]
-        if spoiled.asked is None and not jobs and spoiled.event is None:  # nobody knows whose it is
+        if spoiled.asked is None and not jobs and spoiled.event is None:  # the error cannot be blamed on anybody
             await self._recover(rounds.failed(cause), asked)
             return
         await self._restore()
@@ -216,7 +216,7 @@ class YardLoop(StateView):
             spoiled.asked.refuse(rounds.failed(cause))
         else:
             held = [job for job in sorted(jobs) if job in self.state.unfinished and job not in self.state.quarantined]
-            # What is held hears nothing anyway, and is to hear all again when it is cancelled.
+            # A quarantined job ignores observations. When it is cancelled, it needs all of them again.
             if spoiled.event is not None and (not held or isinstance(spoiled.event, JobQuarantined)):
                 self._ignored.add(spoiled.event)
             now, sentence = time.time(), f"an error in the server concerned it ({type(cause).__name__}: {cause})"
@@ -224,12 +224,12 @@ class YardLoop(StateView):
         self._again += [item for item in asked if not item.answer.done()]
         await asyncio.sleep(self._ignored.pause())
         self._reconcile()
-        self._settled.set()
+        self._journalled.set()
 
     async def _restore(self) -> None:
         self._take_up(await self._recording.restore())
         if self.read_only:
-            # They would take what a damaged row told of for nobody's, and end it.
+            # They would end attempts that only a damaged row knew: to them these belong to nobody.
             self.count_error("journal", self.read_only)
             await self._executors.stop()
 
@@ -241,17 +241,17 @@ class YardLoop(StateView):
     async def _recover(self, error: YardError, asked: Iterable[Asked]) -> None:
         """What memory holds is not what is on disk: go back to that, and tell those who asked."""
         try:
-            # First of all: until then everybody would see jobs that are not there.
+            # First of all: until then views would show jobs that are not in the journal.
             await self._restore()
         finally:
             for each in asked:
                 each.refuse(error)
         await asyncio.sleep(1)
         self._reconcile()
-        self._settled.set()
+        self._journalled.set()
 
     def _reconcile(self) -> None:
-        """Observations come again with the reconnection; who asked meanwhile gets an answer of his own."""
+        """Drop observations that wait, and connect again: executors then report all that they see. Requests stay."""
         waiting = [self._inbox.get_nowait() for _ in range(self._inbox.qsize())]
         for item in waiting:
             if isinstance(item, Asked):
@@ -264,7 +264,7 @@ class YardLoop(StateView):
         return self._executors.of(node)
 
     def save_snapshot(self) -> None:
-        """At the end, when nobody waits."""
+        """When the server ends: then nobody waits for it."""
         self._recording.save_snapshot(Restored(self.seq, self.state, self.damages))
 
     async def close(self) -> None:

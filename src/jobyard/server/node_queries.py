@@ -30,7 +30,7 @@ def shown_node(loop: YardLoop, node: str, held: Held | None = None) -> NodeView:
     if node in places.clusters:  # as a whole it can be drained and resumed
         state = NodeState.DRAINING if node in places.drained else NodeState.UP
         known = replace(known, executor=KUBERNETES, state=state)
-    # Of a cluster `yard clusters` tells it, once and not for each node.
+    # The problem of a cluster is shown once, by `yard clusters`, and not with each of its nodes.
     problem = executor.status().problem if executor and place_of(node) == node else ""
     host, user, port = config.login if config else ("", "", None)
     return replace(node_view(loop.state, known, held), host=host, user=user, port=port, problem=problem)

@@ -69,7 +69,7 @@ class Recording:
         self._snapshots.save(restored)
 
     def close(self) -> None:
-        self._saver.shutdown()  # it may still want the other
+        self._saver.shutdown()  # first this one: its work may still need the writer
         self._writer.shutdown()
 
     async def _write(self, work: Callable[[], T]) -> T:

@@ -55,7 +55,7 @@ class Round:
     effects: list[Effect] = field(default_factory=list)
     answers: list[tuple[Asked, Any]] = field(default_factory=list)
     jobs: set[str] | None = field(default_factory=set)  # those that the events concern; None: the whole yard
-    ends_quarantine: bool = False  # the true state of a job must be asked again
+    ends_quarantine: bool = False  # executors must report its attempts again
     made: dict[str, Asked] = field(default_factory=dict)  # jobs submitted in this round: not on disk yet
 
 

@@ -47,9 +47,9 @@ class RunningExecutors:
 
     async def restart(self) -> None:
         waiting = dict(self._tasks)
-        await self.stop()  # none runs twice
+        await self.stop()  # so that none runs twice
         for executor, tasks in waiting.items():
-            if self._tasks.get(executor) is tasks:  # it is still here, and nobody else has started it
+            if self._tasks.get(executor) is tasks:  # it was not removed meanwhile, and nobody else has started it
                 self.start(executor)
 
     def remove(self, node: str) -> None:
@@ -60,12 +60,12 @@ class RunningExecutors:
                 task.cancel()
 
     async def stop(self) -> None:
-        """All of them, for now: they stay known."""
+        """Stop all executors; they stay known, so that they can be started again."""
         tasks: Collection[asyncio.Task[None]] = [task for own in self._tasks.values() for task in own]
         while tasks:
             for task in tasks:
                 task.cancel()
-            # Again, where a library took the cancellation for its own: Python 3.11's wait_for does.
+            # Cancel again where a library has swallowed the cancellation, as wait_for of Python 3.11 does.
             _, tasks = await asyncio.wait(tasks, timeout=1.0)
 
     async def _observe(self, executor: Executor) -> None:

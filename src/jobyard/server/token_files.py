@@ -14,7 +14,7 @@ from jobyard.server.tokens import hash_of
 
 ADMIN = ".admin"  # suffix of an admin's file
 ID = "file-"  # prefix of the id of such a token
-LEAST_CHARACTERS = 32  # 128 bits in hexadecimal: a hash without salt hides only what nobody can guess
+LEAST_CHARACTERS = 32  # 128 bits in hexadecimal: its hash has no salt, so a token must be too long to guess
 
 
 def adopt_tokens(engine: Engine, directory: Path) -> None:

@@ -1,16 +1,16 @@
-"""Training view: how far is the training, how long will it take (ETA), and what does it cost?"""
+"""Training view: how far is a training, what was measured of it, and what does it cost?"""
 
 from __future__ import annotations
 
 import time
-from statistics import median
 
+from jobyard.engine.estimates import has_overrun
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.profiles import Profile
-from jobyard.engine.training import can_yield, epochs_left, has_overrun, idle_seconds
+from jobyard.engine.training import can_yield, idle_seconds
 from jobyard.engine.yard_state import YardState
-from jobyard.model.training import ALL, Elastic, Progress
-from jobyard.scheduling.elasticity import predict_epoch_seconds
+from jobyard.model.training import ALL, Elastic
+from jobyard.server.eta import epoch_seconds, slowest_progress, training_eta
 from jobyard.wire.views import SizeView, TrainingView
 
 
@@ -21,29 +21,23 @@ def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> T
         return None
     now = time.time()
     profile = state.trainings.profile_of(job) or Profile()
-    numbers = job.training.progress.keys() | job.training.steps.keys()
-    told = [found for number in numbers if (found := job.training.progress_now(number))]
-    progress = min(told, key=lambda each: each.epochs_done, default=Progress())
-    measured = [(size, at.epoch_seconds) for size, at in profile.by_size.items() if at.epoch_seconds]
-    steps = spec.steps_per_epoch
-    seconds = progress.epoch_seconds if job.slots else None
-    seconds = seconds or dict(measured).get(spec.training_size) or progress.step_seconds * (steps or 0)
-    seconds = seconds or predict_epoch_seconds(measured, spec.training_size)
+    progress = slowest_progress(job)
+    seconds = epoch_seconds(job, profile, progress)
     has_said_nothing = job.is_final and not job.training.progress  # it may have done them all without a report
     asked = spec.training.epochs if spec.training and not has_said_nothing else None
-    low, eta, high = _eta(job, progress, seconds)
+    eta = training_eta(job, progress, seconds)
     used = [use.gpu_memory_mib for use in job.use.used.values() if use.gpu_memory_mib]
     return TrainingView(
         epochs_done=progress.epochs_done,
         epochs_total=progress.epochs_total or asked,
-        epoch_seconds=seconds or None,
+        epoch_seconds=seconds,
         step_seconds=progress.step_seconds or None,
         steps=progress.steps,
-        steps_per_epoch=steps,
+        steps_per_epoch=spec.steps_per_epoch,
         percent=progress.percent,
-        eta_seconds=eta,
-        eta_low_seconds=low,
-        eta_high_seconds=high,
+        eta_seconds=eta.likely,
+        eta_low_seconds=eta.low,
+        eta_high_seconds=eta.high,
         estimated_seconds=job.training.estimate_seconds,
         is_over_estimate=has_overrun(job, job.times.finished_at or now),
         size=str(spec.training_size) if spec.elastic or spec.training_size.devices else "",
@@ -73,25 +67,6 @@ def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> T
         saved_at=progress.saved_at or None,
         restarts=max(0, job.task(0).attempt - 1),
     )
-
-
-def _eta(
-    job: JobRecord, progress: Progress, epoch_seconds: float | None
-) -> tuple[float | None, float | None, float | None]:
-    """Low, likely, high: epochs that remain, times how long they took; the range is that of the epochs seen."""
-    if job.is_final or not job.slots:
-        return None, None, None
-    left = epochs_left(job)
-    if left is not None and not job.spec.gang and job.spec.size > 1:
-        # In an array: tasks without a report count in full, and slots work in parallel.
-        silent = job.tasks.unfinished - sum(not job.task(number).state.is_final for number in job.training.progress)
-        left = (left + silent * (progress.epochs_total or 0)) / len(job.slots)
-    if left is None or not epoch_seconds:
-        told = progress.remaining_seconds
-        return None, told, None
-    seen = sorted(epoch.seconds for epoch in progress.history) or [epoch_seconds]
-    fast, slow = seen[len(seen) // 10], seen[-1 - len(seen) // 10]
-    return left * fast, left * median([fast, epoch_seconds, slow]), left * slow
 
 
 def _range(elastic: Elastic | None) -> str:

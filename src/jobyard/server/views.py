@@ -8,15 +8,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from jobyard.engine.estimates import trusted_rest
 from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.planner import Planner
-from jobyard.engine.training import given_more, idle_seconds, trusted_rest
+from jobyard.engine.training import given_more, idle_seconds
 from jobyard.engine.yard_state import YardState
 from jobyard.model.job import Reason, State
 from jobyard.model.node import Node, place_of
 from jobyard.model.task import AttemptId, Task
 from jobyard.model.units import show_seconds
 from jobyard.scheduling.ordering import queue_position
+from jobyard.server.eta import eta_seconds
 from jobyard.server.training_view import training_view
 from jobyard.wire.views import (
     Counts,
@@ -77,7 +79,7 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         timeout_seconds=spec.policy.timeout_seconds,
         env={name: shown(name, value) for name, value in spec.env.items()} if detail else {},
         notes=spec.submitter.notes,
-        eta_seconds=eta_seconds(state, job),
+        eta_seconds=eta_seconds(job, state.trainings.profile_of),
         exit_code=only.outcome.exit_code if only and only.outcome else None,
         first_failure=failure,
         training=training_view(state, job, detail=detail),
@@ -169,16 +171,6 @@ def held_up(state: YardState, job: JobRecord) -> tuple[Reason | None, str] | Non
     return reason, f"{count} of {job.spec.size} tasks wait{'s' if count == 1 else ''} on {job.spec.cluster}: {sentence}"
 
 
-def eta_seconds(state: YardState, job: JobRecord) -> float | None:
-    """Of training by its epochs; else remaining tasks times the measured mean, over the slots it has now."""
-    if job.training.progress and (training := training_view(state, job, detail=False)):
-        return training.eta_seconds
-    if job.is_final or not job.use.mean_seconds or not job.slots:
-        return None
-    mean = sum(job.use.mean_seconds.values()) / len(job.use.mean_seconds)
-    return job.tasks.unfinished * mean / len(job.slots)
-
-
 def task_view(job: JobRecord, task: Task) -> TaskView:
     placement = job.slots[task.slot].slot.placement if task.active is not None else None
     outcome = task.outcome
@@ -201,10 +193,6 @@ def task_view(job: JobRecord, task: Task) -> TaskView:
     )
 
 
-def task_views(state: YardState, job: JobRecord, states: Iterable[State], limit: int, offset: int) -> list[TaskView]:
-    return [awaited_view(state, job, number) for number in task_numbers(job, states, limit, offset)]
-
-
 def task_numbers(job: JobRecord, states: Iterable[State], limit: int, offset: int) -> list[int]:
     """The tasks in these states (none: all), in order, from the offset on. It costs what it answers, not the offset."""
     wanted = list(states)
@@ -222,12 +210,8 @@ def task_numbers(job: JobRecord, states: Iterable[State], limit: int, offset: in
 
 def awaited_view(state: YardState, job: JobRecord, number: int) -> TaskView:
     """A task, with the cluster's words where it was handed over and does not run yet."""
-    return _with_awaited(state, job, task_view(job, job.task(number)))
-
-
-def _with_awaited(state: YardState, job: JobRecord, view: TaskView) -> TaskView:
-    """With the cluster's words, where it was handed over and does not run yet."""
-    reason, sentence = state.cluster_waits.get(AttemptId(job.id, view.number, view.attempt), (None, ""))
+    view = task_view(job, job.task(number))
+    reason, sentence = state.cluster_waits.get(AttemptId(job.id, number, view.attempt), (None, ""))
     return replace(view, reason=reason, message=sentence) if sentence and view.state.is_active else view
 
 
@@ -304,7 +288,7 @@ def _is_limited(job: JobRecord) -> bool:
 
 def _position(state: YardState, job: JobRecord) -> tuple[int, bool, int]:
     """Its place in the queue, as the scheduler orders it."""
-    return queue_position(job.priority, trusted_rest(job, state.trainings, time.time()), job.age)
+    return queue_position(job.priority, trusted_rest(job, state.trainings.profile_of, time.time()), job.age)
 
 
 def why_view(planner: Planner, job: JobRecord) -> WhyView:

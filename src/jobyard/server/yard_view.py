@@ -60,7 +60,7 @@ class StateView(ABC):
     def _live(self, job: JobRecord, task: Task, slot: Slot) -> LiveAttempt:
         attempt = AttemptId(job.id, task.number, task.attempt)
         live = LiveAttempt(
-            attempt, slot, task.state is State.STOPPING, unit=task.unit, is_running=task.started_at is not None
+            attempt, slot, task.state is State.STOPPING, pod=task.unit, is_running=task.started_at is not None
         )
         if not task.is_yielding:
             return live
@@ -105,11 +105,11 @@ class StateView(ABC):
         return job is None or job.task(task).state.is_final
 
     def resumes_at(self, attempt: AttemptId, node: str) -> int | None:
-        job = self.state.jobs.get(attempt.job)  # None: a trial
+        job = self.state.jobs.get(attempt.job)  # None: a dry run
         return resumes_at(job, attempt.task, node) if job else None
 
     def gang_addresses(self, job_id: str) -> Sequence[str]:
-        job = self.state.jobs.get(job_id)  # None: a trial
+        job = self.state.jobs.get(job_id)  # None: a dry run
         nodes = [job.task(rank).node for rank in range(job.spec.size)] if job else []
         if len(set(nodes)) < 2:
             return ()

@@ -8,7 +8,7 @@ from itertools import chain, count
 
 from jobyard.agent_protocol.exit_codes import PREEMPTED_EXIT_CODE
 from jobyard.engine.handling import handle
-from jobyard.engine.invariants import check, check_settled
+from jobyard.engine.invariants import check, check_decided
 from jobyard.engine.job_record import STUCK_SECONDS
 from jobyard.engine.planner import Planner
 from jobyard.engine.training import resumes_at
@@ -91,7 +91,7 @@ class Simulation:
             if self._check:
                 check(self.yard)
         if self._check:
-            check_settled(self._planner)
+            check_decided(self._planner)
         self._carry_out(self._planner.withdrawals(self.now))
         self._plan_to_wake()
 

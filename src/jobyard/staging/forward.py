@@ -1,4 +1,4 @@
-"""Copied paths: what do the paths of --copy-forward and --copy-backwards name in the tree?"""
+"""Forwarded paths: what do the paths of --copy-forward name in the tree?"""
 
 from __future__ import annotations
 
@@ -14,14 +14,8 @@ def forwarded_paths(root: bytes, given: Sequence[str]) -> list[bytes]:
     return [_existing(root, path) for path in given] or [b""]
 
 
-def returned_paths(workdir: str | os.PathLike[str], given: Sequence[str]) -> tuple[str, ...]:
-    """The same for results, which need not exist yet, as in JobSpec.copy_back: "" is the whole tree."""
-    root = os.fsencode(os.path.abspath(workdir))
-    return tuple(os.fsdecode(_below(root, path, "copy-backwards")) for path in given)
-
-
 def _existing(root: bytes, given: str) -> bytes:
-    below = _below(root, given, "copy-forward")
+    below = _below(root, given)
     if not os.path.lexists(os.path.join(root, below)):
         raise UserError(f"copy-forward: {given!r} does not exist in {os.fsdecode(root)!r}")
     for parent in accumulate(below.split(b"/")[:-1], lambda left, right: left + b"/" + right):
@@ -31,16 +25,16 @@ def _existing(root: bytes, given: str) -> bytes:
     return below
 
 
-def _below(root: bytes, given: str, field: str) -> bytes:
+def _below(root: bytes, given: str) -> bytes:
     if not given:
-        raise UserError(f"{field}: the path is empty; write . for the working directory")
+        raise UserError("copy-forward: the path is empty; write . for the working directory")
     path = os.path.normpath(os.path.join(root, os.fsencode(os.path.expanduser(given))))
     if not _is_within(root, path):  # an absolute path, while the working directory was reached through a link
         root = os.path.realpath(root)
         path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
     if not _is_within(root, path):
         raise UserError(
-            f"{field}: {given!r} lies outside the working directory {os.fsdecode(root)!r}; "
+            f"copy-forward: {given!r} lies outside the working directory {os.fsdecode(root)!r}; "
             "submit from a directory that holds both"
         )
     return b"" if path == root else os.path.relpath(path, root)

@@ -12,9 +12,9 @@ from tests.unit.agent.conftest import MakeAgent
 
 from jobyard.agent.attempts.attempt import Attempt, Slot
 from jobyard.agent.attempts.endings import Endings
-from jobyard.agent.attempts.orders import Orders
 from jobyard.agent.attempts.outbox import Outbox
 from jobyard.agent.attempts.spools import Spools
+from jobyard.agent.attempts.stop_requests import StopRequests
 from jobyard.agent.devices.gpus import Device, NoGpus
 from jobyard.agent.system import kernel_kills, probe
 from jobyard.agent.system.kernel_kills import KernelKills
@@ -67,13 +67,13 @@ def test_the_message_has_the_figure_of_the_device(tmp_path: Path) -> None:
     timers = Timers()
     attempts: dict[str, Attempt] = {}
     spools = Spools(timers, attempts, Outbox(timers), str(tmp_path))
-    orders = Orders(timers, attempts, str(tmp_path), lambda attempts, grace: None)
+    stop_requests = StopRequests(timers, attempts, str(tmp_path), lambda attempts, grace: None)
     attempt = Attempt("j.0.1", Slot("s", "j", {"devices": {"0": 1000}}))
     attempt.seen_on_gpu(70000, 0)
     files = records.paths(str(tmp_path), "j.0.1")
     Path(files.directory).mkdir(parents=True)
     Path(files.err).write_text(TORCH)
-    ended = Endings(str(tmp_path), OneGpu(), spools, orders).describe(attempt, an_end(exit_code=1))
+    ended = Endings(str(tmp_path), OneGpu(), spools, stop_requests).describe(attempt, an_end(exit_code=1))
     assert ended["reason"] == "OutOfGpuMemory"
     assert ended["message"] == f"ran out of GPU memory (it was seen with 70000 of 81920 MiB on GPU 0): {TORCH}"
     assert ended["peak_gpu_memory_mib"] == 70000
@@ -164,11 +164,11 @@ def test_a_lost_status_is_made_up_for_by_last_words() -> None:
 
 @pytest.mark.parametrize(("signalled_at", "expected"), [(4.0, True), (6.0, False), (0.0, False)])
 def test_only_what_ended_after_our_signal_ended_by_it(signalled_at: float, expected: bool) -> None:
-    order = StopRequest(0.0, 1.0, 10.0)
-    order.signalled_at = signalled_at
-    assert is_preempted(an_end(exit_code=1), None, order) is expected
-    assert is_preempted(an_end(number=signal.SIGTERM), None, order) is expected
-    assert is_preempted(an_end(exit_code=85), None, order)
+    request = StopRequest(0.0, 1.0, 10.0)
+    request.signalled_at = signalled_at
+    assert is_preempted(an_end(exit_code=1), None, request) is expected
+    assert is_preempted(an_end(number=signal.SIGTERM), None, request) is expected
+    assert is_preempted(an_end(exit_code=85), None, request)
 
 
 COUNTS = "import os, pathlib, signal; pathlib.Path({path!r}).write_text('oom_kill 1\\n'); {end}"

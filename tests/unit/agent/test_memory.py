@@ -246,7 +246,7 @@ def test_a_systemd_that_gives_no_scope_means_the_watch(
     busctl.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(memory_groups, "_usable", lambda name: "")
-    monkeypatch.setattr(memory_groups, "_PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(memory_groups, "_ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     assert MemoryGroups(str(tmp_path)).make("j.0.1", 100) == ""
     asked = (tmp_path / "asked").read_text()

@@ -9,7 +9,7 @@ from tests.unit.client.views import NODE
 
 from jobyard.compat.ml_scheduler.execute_batch import choices_of
 from jobyard.compat.ml_scheduler.flags import Need, parse_batch
-from jobyard.compat.ml_scheduler.limits import Free, Gpu, free_of, gpu_choices, resources_of
+from jobyard.compat.ml_scheduler.limits import Free, Gpu, filled, free_of, resources_of
 from jobyard.compat.ml_scheduler.machines import Machine
 from jobyard.model.node import NodeState
 from jobyard.model.resources import Resources
@@ -20,6 +20,10 @@ MOST = 10_000
 
 def need(*words: str) -> Need:
     return parse_batch(["jobs.sh", *words, "--machines", "m"]).need
+
+
+def gpu_choices(free: Free, needed: Need, most: int = MOST) -> list[int]:
+    return filled(free, needed, most)[0]
 
 
 def idle_gpus(count: int, mib: int = 24_000) -> tuple[Gpu, ...]:
@@ -34,7 +38,7 @@ def a_machine(gpus: tuple[Gpu, ...] = (), cores: float = 24, memory_mib: int = 6
 @pytest.mark.parametrize("seen", ml_scheduler()["slots"], ids=str)
 def test_the_results_that_were_checked_against_the_seed(seen: dict[str, Any]) -> None:
     free = a_machine(idle_gpus(seen["gpus"]), cores=seen.get("cores", 24))
-    assert gpu_choices(free, need(*seen["words"].split()), MOST) == seen["choices"]
+    assert gpu_choices(free, need(*seen["words"].split())) == seen["choices"]
 
 
 def test_what_one_file_has_taken_of_a_host_another_does_not_have() -> None:
@@ -54,26 +58,26 @@ def test_what_one_file_has_taken_of_a_host_another_does_not_have() -> None:
 def test_a_gpu_that_an_execute_remote_sees_can_be_had_and_one_that_a_batch_has_cannot() -> None:
     seen, taken = a_device_view(0, reserved_mib=1), a_device_view(1, reserved_mib=24_000)
     free = free_of(a_node_view(seen, taken))
-    assert gpu_choices(free, need("--memory-required=10", "--gpu-memory-required=0"), MOST) == [0]
+    assert gpu_choices(free, need("--memory-required=10", "--gpu-memory-required=0")) == [0]
     assert resources_of(need(), [a_node_view(seen)]) == Resources(1000, 6676, 1, 954, 75)
     assert resources_of(need(), [a_node_view(taken)]) == Resources(1000, 6676, gpus=1)
 
 
 def test_an_exact_fit_is_allowed() -> None:
-    assert gpu_choices(a_machine(memory_mib=need().memory_mib, gpus=idle_gpus(1)), need(), MOST) == [0]
-    assert gpu_choices(a_machine(memory_mib=need().memory_mib - 1, gpus=idle_gpus(1)), need(), MOST) == []
-    assert gpu_choices(a_machine(idle_gpus(1, need().gpu_memory_mib)), need(), MOST) == [0]
-    assert gpu_choices(a_machine(idle_gpus(1, need().gpu_memory_mib - 1)), need(), MOST) == []
+    assert gpu_choices(a_machine(memory_mib=need().memory_mib, gpus=idle_gpus(1)), need()) == [0]
+    assert gpu_choices(a_machine(memory_mib=need().memory_mib - 1, gpus=idle_gpus(1)), need()) == []
+    assert gpu_choices(a_machine(idle_gpus(1, need().gpu_memory_mib)), need()) == [0]
+    assert gpu_choices(a_machine(idle_gpus(1, need().gpu_memory_mib - 1)), need()) == []
 
 
 def test_a_full_gpu_hides_no_usable_one() -> None:
     gpus = (Gpu(0, 24_000, percent=30), Gpu(1, 0))
-    assert gpu_choices(a_machine(gpus), need(), MOST) == [0]
+    assert gpu_choices(a_machine(gpus), need()) == [0]
 
 
 def test_two_cores_of_overload_are_allowed_and_no_more() -> None:
     free = a_machine(cores=0.5)
-    assert gpu_choices(free, need("--no-gpu-required", "--memory-required=0"), MOST) == [0, 0]
+    assert gpu_choices(free, need("--no-gpu-required", "--memory-required=0")) == [0, 0]
 
 
 def test_a_line_that_needs_nothing_does_not_loop_forever() -> None:
@@ -99,7 +103,7 @@ def test_what_is_free_is_what_neither_the_yard_nor_others_hold() -> None:
 @pytest.mark.parametrize("state", [NodeState.AWAY, NodeState.DOWN, NodeState.DRAINING])
 def test_a_machine_without_a_link_takes_nothing(state: NodeState) -> None:
     node = a_node_view(a_device_view(), state=state)
-    assert gpu_choices(free_of(node), need("--memory-required=0", "--num-cpus=0"), MOST) == []
+    assert gpu_choices(free_of(node), need("--memory-required=0", "--num-cpus=0")) == []
 
 
 @pytest.mark.parametrize(

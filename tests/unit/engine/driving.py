@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from jobyard.engine.handling import handle
-from jobyard.engine.invariants import check, check_settled
+from jobyard.engine.invariants import check, check_decided
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.planner import Planner
 from jobyard.engine.yard_state import YardState
@@ -40,7 +40,7 @@ class Yard:
         for number, event in enumerate(self.planner.decide(self.now)):
             assert number < 100_000
             self._handle(event)
-        check_settled(self.planner)
+        check_decided(self.planner)
         self.effects += self.planner.withdrawals(self.now)
         return self.effects
 

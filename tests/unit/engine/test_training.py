@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from jobyard.engine.estimates import has_overrun
 from jobyard.engine.handling import handle
-from jobyard.engine.training import has_overrun, resumes_at
+from jobyard.engine.training import resumes_at
 from jobyard.engine.yard_state import YardState
 from jobyard.model.effects import Stop, Yield
 from jobyard.model.events import (

@@ -9,7 +9,7 @@ from typing import Any
 
 from jobyard.engine import saved_state
 from jobyard.engine.handling import handle
-from jobyard.engine.invariants import check, check_settled
+from jobyard.engine.invariants import check, check_decided
 from jobyard.engine.planner import Planner
 from jobyard.engine.yard_state import YardState
 from jobyard.model import events as kinds
@@ -76,7 +76,7 @@ class World:
             assert number < 5000, "decide() does not come to an end"
             self._handle(event)
         check(self.yard, finished_too=True)
-        check_settled(self.planner)
+        check_decided(self.planner)
         self._send(self.planner.withdrawals(self.now))
 
     def _handle(self, event: Event) -> None:

@@ -14,7 +14,7 @@ from jobyard.images.kaniko import (
     BUILD,
     FETCH,
     FETCH_SCRIPT,
-    PATIENCE_SECONDS,
+    NO_NODE_SECONDS,
     POLL_SECONDS,
     SOURCE,
     KanikoBuilder,
@@ -174,7 +174,7 @@ def test_a_pod_without_a_node_is_told_once_and_given_up_in_the_end() -> None:
     with pytest.raises(BuildFailed, match="0/3 nodes are available"):
         KanikoBuilder(cluster, sleep=waited.append).build(PLAN, said.append)
     assert sum("waits for a node" in line for line in said) == 1
-    assert len(waited) == PATIENCE_SECONDS / POLL_SECONDS
+    assert len(waited) == NO_NODE_SECONDS / POLL_SECONDS
     assert cluster.removed
 
 

@@ -12,9 +12,9 @@ from tests.unit.kubernetes.played_server import PlayedServer, Reply
 
 from jobyard.errors import Unavailable
 from jobyard.kubernetes.api import OPENED, Api
+from jobyard.kubernetes.call_limits import CALLERS, SERVERS, CallLimits
 from jobyard.kubernetes.channels import STATUS, STDERR, STDOUT, V4
 from jobyard.kubernetes.paths import path_of
-from jobyard.kubernetes.patience import CALLERS, SERVERS, Patience
 from jobyard.kubernetes.refusals import Refused
 
 POD = path_of("Pod", "ml", "p")
@@ -23,8 +23,8 @@ BUSY = Reply(503, {"message": "later"}, {"Retry-After": "0"})
 
 
 @asynccontextmanager
-async def asking(server: PlayedServer, patience: Patience = SERVERS) -> AsyncIterator[Api]:
-    api = await Api.connect(server.config(), patience)
+async def asking(server: PlayedServer, limits: CallLimits = SERVERS) -> AsyncIterator[Api]:
+    api = await Api.connect(server.config(), limits)
     try:
         yield api
     finally:

@@ -16,8 +16,8 @@ from tests.unit.kubernetes.played_server import PlayedServer, Reply
 
 from jobyard.errors import UserError
 from jobyard.kubernetes.blocking import BlockingApi
+from jobyard.kubernetes.call_limits import CALLERS
 from jobyard.kubernetes.paths import path_of
-from jobyard.kubernetes.patience import CALLERS
 from jobyard.model.node import ClusterConfig
 
 POD = path_of("Pod", "ml", "p")

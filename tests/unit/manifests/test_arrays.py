@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobyard.errors import UserError
-from jobyard.manifests.arrays import parse_array, show_array
+from jobyard.manifests.arrays import parse_array
 from jobyard.model.job import ArrayRange
 
 
@@ -65,20 +65,17 @@ def test_bad_ids_are_refused_with_field_value_and_way_out(text: str, says: str) 
 
 
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=40, unique=True), st.none() | st.integers(1, 50))
-def test_any_list_of_ids_survives_a_round_trip(numbers: list[int], limit: int | None) -> None:
+def test_any_list_of_ids_is_read_in_its_order(numbers: list[int], limit: int | None) -> None:
     text = ",".join(map(str, numbers)) + (f"%{limit}" if limit else "")
     array, found = parse_array(text)
     assert (ids(array), found) == (numbers, limit)
-    again, found = parse_array(show_array(array, limit))
-    assert (ids(again), found) == (numbers, limit)
     assert (array.lowest, array.highest) == (min(numbers), max(numbers))
 
 
 @given(st.integers(0, 1000), st.integers(0, 1000), st.integers(1, 50))
-def test_any_range_survives_a_round_trip(first: int, more: int, step: int) -> None:
+def test_any_range_is_read_as_python_has_it(first: int, more: int, step: int) -> None:
     array, _ = parse_array(f"{first}-{first + more}:{step}")
     assert ids(array) == list(range(first, first + more + 1, step))
-    assert ids(parse_array(show_array(array))[0]) == ids(array)
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(1, 5)), min_size=1, max_size=5))

@@ -287,6 +287,6 @@ def test_an_elastic_job_grows_anywhere_on_its_cluster_but_not_above_the_quota() 
         where=Where("", "prod"),
     )
     snapshot = Snapshot(nodes, (slot,), (), running=(running,))
-    (order,) = plan(snapshot).stops
-    assert (order.size, [placement.node for placement in order.claim]) == (two, ["prod/n2"])
+    (stop,) = plan(snapshot).stops
+    assert (stop.size, [placement.node for placement in stop.claim]) == (two, ["prod/n2"])
     assert plan(replace(snapshot, quotas={"prod": Quota(gpus=1)})).stops == ()

@@ -67,22 +67,22 @@ def test_it_takes_nothing_that_an_earlier_job_waits_for() -> None:
 def test_it_grows_into_free_room_on_its_own_node() -> None:
     yard = a_yard(4, 8)
     yard.runs("e", 1, **trains(2))
-    (order,) = yard.plan().stops
-    assert (order.job, order.reason, order.size) == ("e", Reason.RESIZING, Size(1, 4))
-    assert [(each.node, each.resources.gpus) for each in order.claim] == [("n1", 2)]
-    assert order.claim[0].devices == (DeviceSlice(2, 80000), DeviceSlice(3, 80000))
-    assert order.claim[0].resources.cpu_millis == 0
-    assert order.sentence == "goes from 2 GPUs to 4 GPUs at its next checkpoint: there is room for it"
+    (stop,) = yard.plan().stops
+    assert (stop.job, stop.reason, stop.size) == ("e", Reason.RESIZING, Size(1, 4))
+    assert [(each.node, each.resources.gpus) for each in stop.claim] == [("n1", 2)]
+    assert stop.claim[0].devices == (DeviceSlice(2, 80000), DeviceSlice(3, 80000))
+    assert stop.claim[0].resources.cpu_millis == 0
+    assert stop.sentence == "goes from 2 GPUs to 4 GPUs at its next checkpoint: there is room for it"
 
 
 def test_it_grows_by_workers_on_its_nodes() -> None:
     yard = a_yard(2, 4, 4)
     own: dict[str, Any] = {"sizes": worker_range(1, 10), "epochs_left": 50.0, "epoch_seconds": ((Size(2, 1), 100.0),)}
     yard.runs("e", 1, "n1", "n2", **own)
-    (order,) = yard.plan().stops
-    assert order.size == Size(6, 1)
-    assert sorted(each.node for each in order.claim) == ["n1", "n2", "n2", "n2"]
-    assert {each.resources for each in order.claim} == {ask(gpus=1)}
+    (stop,) = yard.plan().stops
+    assert stop.size == Size(6, 1)
+    assert sorted(each.node for each in stop.claim) == ["n1", "n2", "n2", "n2"]
+    assert {each.resources for each in stop.claim} == {ask(gpus=1)}
 
 
 def test_what_is_claimed_is_given_to_nobody_else() -> None:
@@ -135,9 +135,9 @@ def test_a_shared_gpu_is_not_counted_twice_for_one_task() -> None:
     share = ask(1, gpus=1, gpu_mem=10000)
     sizes: dict[str, Any] = {"sizes": gpu_range(1, 4), "epochs_left": 50.0, "epoch_seconds": ((Size(1, 1), 100.0),)}
     yard.runs("e", 1, resources=share, devices=(0,), **sizes)
-    (order,) = yard.plan().stops
-    assert order.size == Size(1, 2)
-    assert order.claim[0].devices == (DeviceSlice(1, 10000),)
+    (stop,) = yard.plan().stops
+    assert stop.size == Size(1, 2)
+    assert stop.claim[0].devices == (DeviceSlice(1, 10000),)
 
 
 # -- whether it pays ---------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ def test_a_job_of_lower_priority_stops_for_one_that_waits() -> None:
     yard = a_yard(1)
     yard.runs("low", 1)
     found = yard.plan(wants("high", 2, priority=1))
-    assert [(order.job, order.reason, order.size) for order in found.stops] == [("low", Reason.PREEMPTED, None)]
+    assert [(stop.job, stop.reason, stop.size) for stop in found.stops] == [("low", Reason.PREEMPTED, None)]
     assert found.stops[0].sentence == "stops at its next checkpoint to make room for job high of higher priority"
     assert not found.openings
 
@@ -184,9 +184,9 @@ def test_what_comes_back_first_is_not_counted_as_free() -> None:
 def test_an_elastic_job_becomes_smaller_for_one_of_its_own_priority() -> None:
     yard = a_yard(4)
     yard.runs("elastic", 1, gpus=4, sizes=gpu_range(1, 4))
-    (order,) = yard.plan(wants("other", 2, gpus=1)).stops
-    assert (order.job, order.reason, order.size) == ("elastic", Reason.RESIZING, Size(1, 3))
-    assert order.sentence == "goes from 4 GPUs to 3 GPUs at its next checkpoint to make room for job other"
+    (stop,) = yard.plan(wants("other", 2, gpus=1)).stops
+    assert (stop.job, stop.reason, stop.size) == ("elastic", Reason.RESIZING, Size(1, 3))
+    assert stop.sentence == "goes from 4 GPUs to 3 GPUs at its next checkpoint to make room for job other"
 
 
 def test_it_does_not_for_one_of_lower_priority_nor_below_its_smallest_size() -> None:
@@ -201,17 +201,17 @@ def test_becoming_smaller_is_preferred_to_stopping() -> None:
     yard = a_yard(6)
     yard.runs("rigid", 1, gpus=2, lost_seconds=0)
     yard.runs("elastic", 2, gpus=4, sizes=gpu_range(1, 4), lost_seconds=500)
-    (order,) = yard.plan(wants("high", 9, gpus=2, priority=1)).stops
-    assert (order.job, order.size) == ("elastic", Size(1, 2))
+    (stop,) = yard.plan(wants("high", 9, gpus=2, priority=1)).stops
+    assert (stop.job, stop.size) == ("elastic", Size(1, 2))
 
 
 def test_a_gang_gives_up_workers_where_they_are_wanted() -> None:
     yard = a_yard(2, 2)
     yard.runs("elastic", 1, "n1", "n1", "n2", "n2", sizes=worker_range(1, 4))
-    (order,) = yard.plan(wants("other", 9, gpus=2, on="n1")).stops
-    assert order.size == Size(2, 1)
-    (order,) = yard.plan(wants("other", 9, gpus=2, on="n2")).stops
-    assert order.size == Size(2, 1)
+    (stop,) = yard.plan(wants("other", 9, gpus=2, on="n1")).stops
+    assert stop.size == Size(2, 1)
+    (stop,) = yard.plan(wants("other", 9, gpus=2, on="n2")).stops
+    assert stop.size == Size(2, 1)
 
 
 def test_one_that_is_becoming_smaller_is_waited_for() -> None:

@@ -36,9 +36,9 @@ def test_an_elastic_job_becomes_smaller_for_a_job_that_waits_for_the_quota() -> 
     yard.runs("one", 1, gpus=2, can_yield=False)
     yard.runs("two", 2, gpus=4, sizes=gpu_range(1, 4), where=PROD)
     found = yard.plan(wants("four", 4, gpus=1, cluster="prod"))
-    (order,) = found.stops
-    assert (order.job, order.reason, order.size, order.stops_for) == ("two", Reason.RESIZING, Size(1, 3), "four")
-    assert order.sentence == ("goes from 4 GPUs to 3 GPUs at its next checkpoint to leave its quota to job four")
+    (stop,) = found.stops
+    assert (stop.job, stop.reason, stop.size, stop.stops_for) == ("two", Reason.RESIZING, Size(1, 3), "four")
+    assert stop.sentence == ("goes from 4 GPUs to 3 GPUs at its next checkpoint to leave its quota to job four")
     wait = found.waits["four"]
     assert wait.reason is Reason.QUOTA
     assert wait.sentence.endswith("; job two stops at its next checkpoint to make room")
@@ -51,8 +51,8 @@ def test_an_elastic_job_becomes_smaller_for_a_job_that_waits_for_the_quota() -> 
 def test_workers_are_given_up_as_well_as_gpus() -> None:
     yard = QuotaYard(6)
     yard.runs("gang", 2, *("prod/n1",) * 6, gpus=1, sizes=worker_range(2, 6), where=PROD)
-    (order,) = yard.plan(wants("late", 4, gpus=1, workers=3, cluster="prod")).stops
-    assert (order.job, order.size) == ("gang", Size(3, 1))
+    (stop,) = yard.plan(wants("late", 4, gpus=1, workers=3, cluster="prod")).stops
+    assert (stop.job, stop.size) == ("gang", Size(3, 1))
 
 
 def test_a_job_of_lower_priority_stops_and_one_of_the_same_does_not() -> None:
@@ -100,11 +100,11 @@ def test_what_is_ordered_is_enough_and_is_ordered_once(
     found = yard.plan(*requests)
     sizes_of = {each.job: each for each in yard.running}
     priorities = {each.job: each.priority for each in requests}
-    for order in found.stops:
-        if order.stops_for:
-            is_smaller = order.size is not None
-            asker, asked = priorities[order.stops_for], sizes_of[order.job].priority
+    for stop in found.stops:
+        if stop.stops_for:
+            is_smaller = stop.size is not None
+            asker, asked = priorities[stop.stops_for], sizes_of[stop.job].priority
             assert asked <= asker if is_smaller else asked < asker
     yard.obey(found)
     again = yard.plan(*requests)
-    assert not [order for order in again.stops if order.stops_for], (found.stops, again.stops)
+    assert not [stop for stop in again.stops if stop.stops_for], (found.stops, again.stops)

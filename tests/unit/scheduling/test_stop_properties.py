@@ -68,7 +68,7 @@ def numbered(some: list[Request]) -> list[Request]:
 
 def afterwards(snapshot: Snapshot, found: Plan) -> Snapshot:
     """All who were asked have stopped, and wait again; what was opened is held."""
-    gone = {order.job for order in found.stops} | {each.job for each in snapshot.running if each.is_stopping}
+    gone = {stop.job for stop in found.stops} | {each.job for each in snapshot.running if each.is_stopping}
     back = [_return_of(each, snapshot) for each in snapshot.running if each.job in gone]
     held = [item for item in snapshot.held if item.slot.job not in gone]
     held += [HeldSlot(Slot(f"o{i}", o.job, 0, o.placement), 9, 0) for i, o in enumerate(found.openings)]
@@ -102,16 +102,16 @@ def test_only_those_who_may_be_asked_are_asked_and_only_once(yard: Yard, some: l
     snapshot = yard.snapshot(*some)
     found = plan(snapshot)
     running = {each.job: each for each in snapshot.running}
-    jobs = [order.job for order in found.stops]
+    jobs = [stop.job for stop in found.stops]
     assert len(jobs) == len(set(jobs))
-    for order in found.stops:
-        assert not running[order.job].is_stopping
-        assert not running[order.job].is_last_epoch
-        if order.reason is Reason.PREEMPTED:
-            assert any(each.priority > running[order.job].priority for each in some if each.job in found.waits)
+    for stop in found.stops:
+        assert not running[stop.job].is_stopping
+        assert not running[stop.job].is_last_epoch
+        if stop.reason is Reason.PREEMPTED:
+            assert any(each.priority > running[stop.job].priority for each in some if each.job in found.waits)
         else:
-            assert order.size in running[order.job].sizes
-            assert order.size != running[order.job].size
+            assert stop.size in running[stop.job].sizes
+            assert stop.size != running[stop.job].size
 
 
 @settings(max_examples=300, deadline=None)
@@ -121,7 +121,7 @@ def test_a_stop_lets_somebody_in_who_would_wait_otherwise(yard: Yard, some: list
     yard.running = [replace(each, is_stopping=False) for each in yard.running]
     snapshot = yard.snapshot(*some)
     found = plan(snapshot)
-    if not found.stops or any(order.claim for order in found.stops):
+    if not found.stops or any(stop.claim for stop in found.stops):
         return  # nobody stops, or somebody grows
     with_it, without = plan(afterwards(snapshot, found)), plan(afterwards(snapshot, replace(found, stops=())))
     waited = [each.job for each in some if each.job in found.waits]
@@ -139,17 +139,17 @@ def test_nobody_stops_who_could_have_been_left_alone(yard: Yard, request: Reques
     yard.running = [replace(each, is_stopping=False) for each in yard.running]
     snapshot = yard.snapshot(request)
     found = plan(snapshot)
-    orders = [order for order in found.stops if not order.claim]
-    shrunk = {order.job for order in orders if order.size}
+    stops = [stop for stop in found.stops if not stop.claim]
+    shrunk = {stop.job for stop in stops if stop.size}
 
     def reached(spared: str = "") -> int:
         """How many of those who matter have room then: who waits, and who was to come back smaller."""
-        fewer = replace(found, stops=tuple(order for order in orders if order.job != spared))
+        fewer = replace(found, stops=tuple(stop for stop in stops if stop.job != spared))
         after = plan(afterwards(snapshot, fewer))
         return count(after, "w") + sum(job == spared or count(after, job) > 0 for job in shrunk)
 
-    for order in orders:
-        assert reached(order.job) < reached()
+    for stop in stops:
+        assert reached(stop.job) < reached()
 
 
 def one_that_shrinks_comes_back_beside_another() -> Yard:
@@ -197,9 +197,9 @@ def test_the_next_cycle_asks_nobody_more_for_the_same_requests(yard: Yard, some:
     yard.obey(found)
     opened = {opening.job for opening in found.openings}
     again = yard.plan(*(each for each in some if each.job not in opened))
-    if opened or any(order.claim for order in found.stops):
+    if opened or any(stop.claim for stop in found.stops):
         return  # what was opened is not held in this little world; and another one may grow
-    assert not [order for order in again.stops if not order.claim]
+    assert not [stop for stop in again.stops if not stop.claim]
 
 
 @settings(max_examples=300, deadline=None)
@@ -210,13 +210,13 @@ def test_growth_fits_beside_all_that_is_held_and_opened(yard: Yard, some: list[R
     rooms = {node.id: Room(node) for node in snapshot.nodes}
     for placement in (*(h.slot.placement for h in snapshot.held), *(o.placement for o in found.openings)):
         rooms[placement.node].give(placement)
-    for order in found.stops:
+    for stop in found.stops:
         sizes = {each.job: each.size for each in snapshot.running}
-        for placement in order.claim:
+        for placement in stop.claim:
             rooms[placement.node].give(placement)
-        if order.claim:
-            assert order.size is not None
-            assert order.size.devices == sizes[order.job].devices + sum(len(each.devices) for each in order.claim)
+        if stop.claim:
+            assert stop.size is not None
+            assert stop.size.devices == sizes[stop.job].devices + sum(len(each.devices) for each in stop.claim)
     for room in rooms.values():
         assert all(device.users <= 1 and device.free_mib >= 0 for device in room.devices)
         assert room.cpu_millis >= 0

@@ -84,18 +84,18 @@ class Yard:
 
     def obey(self, found: Plan) -> None:
         """The next snapshot: what was ordered to stop is stopping, and what is to grow has its claim."""
-        asked = {order.job: order for order in found.stops}
+        asked = {stop.job: stop for stop in found.stops}
         self.running = [
-            replace(each, is_stopping=True, stops_for=order.stops_for, becomes=order.size)
-            if (order := asked.get(each.job))
+            replace(each, is_stopping=True, stops_for=stop.stops_for, becomes=stop.size)
+            if (stop := asked.get(each.job))
             else each
             for each in self.running
         ]
-        self.claims += [placement for order in found.stops for placement in order.claim]
+        self.claims += [placement for stop in found.stops for placement in stop.claim]
 
 
 def stopped(found: Plan) -> list[str]:
-    return [order.job for order in found.stops]
+    return [stop.job for stop in found.stops]
 
 
 def a_yard(*gpus: int) -> Yard:

@@ -35,7 +35,7 @@ from jobyard.server.routes import nodes as node_routes
 from jobyard.server.routes.submit import submit_job
 from jobyard.server.routes.unit import find_unit
 from jobyard.server.sending import may_travel
-from jobyard.server.views import job_view, task_views, why_view
+from jobyard.server.views import awaited_view, job_view, why_view
 from jobyard.settings import ServerKnobs
 from jobyard.wire.requests import AddCluster, SubmitJob
 from tests.builders import with_words
@@ -192,7 +192,7 @@ async def test_a_job_on_a_cluster_runs_there_and_sends_no_tree(tmp_path: Path) -
         assert await server.running.ended(view["id"]) is State.SUCCEEDED
         job = server.running.job(view["id"])
         assert {job.task(number).node for number in (0, 1)} <= {"lab/a", "lab/b"}
-        assert [task.unit for task in task_views(server.loop.state, job, (), 9, 0)] == ["pod-0-1", "pod-1-1"]
+        assert [awaited_view(server.loop.state, job, number).unit for number in (0, 1)] == ["pod-0-1", "pod-1-1"]
         assert job.spec.staging.snapshot == ""
 
 
@@ -355,7 +355,7 @@ async def test_why_and_show_tell_the_clusters_words(tmp_path: Path, monkeypatch:
         assert why_view(planner, job).sentences == (f"2 of 2 tasks wait on lab: {sentence}",)
         assert why_view(planner, job).reason is Reason.HELD
         assert job_view(planner, job).message == f"2 of 2 tasks wait on lab: {sentence}"
-        assert [task.message for task in task_views(state, job, (), 9, 0)] == [sentence] * 2
+        assert [awaited_view(state, job, number).message for number in (0, 1)] == [sentence] * 2
         await server.running.cancel(job.id, force=True)
 
 
@@ -408,7 +408,7 @@ async def test_a_restarted_server_finds_its_clusters_nodes_and_pods_again(
     async with a_server(tmp_path) as server:
         server.machines.add_cluster(server.loop.state.places.clusters["lab"])
         (live,) = server.loop.live_attempts("lab")
-        assert (live.unit, live.is_running, live.slot.placement.node[:4]) == ("pod-0-1", True, "lab/")
+        assert (live.pod, live.is_running, live.slot.placement.node[:4]) == ("pod-0-1", True, "lab/")
         assert (server.loop.live_attempts("here"), server.loop.facts(view["id"]).is_over) == ([], False)
         assert await server.loop.has_joined("lab", 20)
         await server.running.cancel(view["id"], force=True)

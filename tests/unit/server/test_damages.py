@@ -121,7 +121,7 @@ async def test_a_row_that_is_damaged_while_the_server_runs_stops_it_and_everybod
         await yard.until(lambda: "elsewhere" in yard.loop.state.places.drained)
         job = await yard.submit("sleep 0.3")
         await yard.running(job)
-        await yard.loop.settled()
+        await yard.loop.journalled()
         row = next(each.seq for each in yard.journal.rows() if NodeDrained("elsewhere", 1.0) in each.events)
         damage(tmp_path, row)
         async with asyncio.timeout(PATIENCE_SECONDS):

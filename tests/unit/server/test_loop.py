@@ -26,7 +26,7 @@ from jobyard.server.event_feed import Subscription
 from jobyard.server.finding import find_job
 from jobyard.server.journal import Journal
 from jobyard.server.snapshots import Snapshots
-from jobyard.server.views import job_view, task_views
+from jobyard.server.views import awaited_view, job_view
 from jobyard.wire.requests import RetryJob, SubmitJob
 from tests.unit.server.running import a_batch, a_yard, an_array
 from tests.waiting import PATIENCE_SECONDS
@@ -59,7 +59,7 @@ async def test_the_same_key_is_the_same_job(tmp_path: Path) -> None:
 
 async def test_a_refused_request_leaves_nothing(tmp_path: Path) -> None:
     async with a_yard(tmp_path) as yard:
-        await yard.loop.settled()  # its node is known a moment before that is written down
+        await yard.loop.journalled()  # its node is known a moment before that is written down
         before = yard.loop.seq
         with pytest.raises(UserError, match="largest node"):
             await yard.submit("true", cpus=1000)
@@ -269,7 +269,10 @@ def _picture(state: YardState) -> object:
             job.id: codec.encode(job_view(Planner(state), job)) | {"eta_seconds": None, "message": ""}
             for job in state.jobs.values()
         },
-        {job.id: codec.encode(task_views(state, job, (), 10_000, 0)) for job in state.jobs.values()},
+        {
+            job.id: [codec.encode(awaited_view(state, job, number)) for number in range(job.spec.size)]
+            for job in state.jobs.values()
+        },
         {slot: (record.slot, sorted(record.tasks)) for slot, (_, record) in state.slots.items()},
         set(state.unfinished),
         (state.last_number, state.last_slot, dict(state.keys)),

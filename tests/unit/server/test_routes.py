@@ -17,8 +17,8 @@ from jobyard.server.lifetime import Lifetime
 from jobyard.server.limits import PAGE_MOST, VIEWS_AT_ONCE
 from jobyard.server.queries import ended_attempts
 from jobyard.server.routes import events
+from jobyard.server.routes.answers import event_stream
 from jobyard.server.routes.jobs import list_jobs, list_tasks
-from jobyard.server.routes.shared import event_stream
 from jobyard.wire.requests import SubmitJob
 from tests.unit.server.running import a_request, a_yard, an_array
 

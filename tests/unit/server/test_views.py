@@ -22,7 +22,7 @@ from jobyard.scheduling.ordering import order_requests
 from jobyard.server.commands import checked_spec
 from jobyard.server.dry_run import dry_run
 from jobyard.server.routes.events import without_secrets
-from jobyard.server.views import job_view, node_view, shown, slots_by_place, task_numbers, task_views, why_view
+from jobyard.server.views import job_view, node_view, shown, slots_by_place, task_numbers, task_view, why_view
 from jobyard.wire.requests import SubmitJob
 from tests.builders import a_group, a_job, a_node, joined, submitted, with_words
 from tests.unit.server.running import a_batch, a_yard
@@ -167,10 +167,10 @@ def test_a_node_shows_what_is_reserved_and_fake() -> None:
 def test_tasks_are_listed_by_state_in_pages() -> None:
     state = a_state(submitted("ab", 1, a_job(100, limit=2)))
     job = state.jobs["ab"]
-    assert [view.number for view in task_views(state, job, (), 5, 10)] == [10, 11, 12, 13, 14]
-    pending = task_views(state, job, [State.PENDING], 1000, 0)
-    assert {view.state for view in pending} == {State.PENDING}
-    assert len(pending) + len(task_views(state, job, [State.STARTING], 1000, 0)) == 100
+    assert task_numbers(job, (), 5, 10) == [10, 11, 12, 13, 14]
+    pending = task_numbers(job, [State.PENDING], 1000, 0)
+    assert {task_view(job, job.task(number)).state for number in pending} == {State.PENDING}
+    assert len(pending) + len(task_numbers(job, [State.STARTING], 1000, 0)) == 100
 
 
 def test_a_list_of_nodes_looks_through_the_slots_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from jobyard.errors import UserError
-from jobyard.staging.forward import returned_paths
 from jobyard.staging.pack import snapshot
 from jobyard.staging.tree import EntryKind, scan
 from tests.unit.staging.trees import plant
@@ -110,12 +109,6 @@ def test_a_path_that_cannot_be_sent_is_refused(tmp_path: Path, given: str, sente
     plant(tmp_path, {"d/x": b"", "link": "d"})
     with pytest.raises(UserError, match=sentence):
         scan(tmp_path, [given])
-
-
-def test_paths_that_come_back_need_not_exist(tmp_path: Path) -> None:
-    assert returned_paths(tmp_path, ["./", "out/", str(tmp_path / "x")]) == ("", "out", "x")
-    with pytest.raises(UserError, match="copy-backwards: '/etc' lies outside"):
-        returned_paths(tmp_path, ["/etc"])
 
 
 def test_too_large_a_tree_is_refused_with_the_way_out(tmp_path: Path) -> None:

@@ -40,11 +40,11 @@ class Attempt:
         "is_withdrawn",
         "item",
         "lane",
-        "order",
         "peaks",
         "slot",
         "start",
         "state",
+        "stop_request",
         "wants_stop",
     )
 
@@ -57,7 +57,7 @@ class Attempt:
         self.start: Optional[Start] = None  # set: its process has existed
         self.wants_stop: Optional[float] = None  # the grace of a stop that came before its process was known
         self.end_reason = ""  # why we ended it, where no lane is left to say
-        self.order: Optional[StopRequest] = None  # what it was asked: to stop at a checkpoint
+        self.stop_request: Optional[StopRequest] = None  # what it was asked: to stop at a checkpoint
         self.is_followed = False  # known from its record: an earlier agent may have asked something of it
         self.is_contained = False  # its process is the client of a container
         self.container_id = ""  # once that is known

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Dict, Optional, Tuple
 
 from jobyard.agent.attempts.attempt import Attempt, outcome
-from jobyard.agent.attempts.orders import Orders
 from jobyard.agent.attempts.spools import Spools
+from jobyard.agent.attempts.stop_requests import StopRequests
 from jobyard.agent.devices.gpus import Gpus
 from jobyard.agent.files import scratch
 from jobyard.agent_protocol import records
@@ -21,20 +21,20 @@ Explained = Tuple[Ending, str]  # with its reason, and what there is to say of i
 class Endings:
     """Says how attempts ended. Only what failed, or was asked to stop, is looked into."""
 
-    def __init__(self, state_dir: str, gpus: Gpus, spools: Spools, orders: Orders) -> None:
+    def __init__(self, state_dir: str, gpus: Gpus, spools: Spools, stop_requests: StopRequests) -> None:
         self._state_dir = state_dir
         self._gpus = gpus
         self._spools = spools
-        self._orders = orders
+        self._stop_requests = stop_requests
 
     def describe(self, attempt: Attempt, ending: Ending) -> Dict[str, Any]:
         """How this attempt ended, in the words of the protocol."""
         files = records.paths(self._state_dir, attempt.id)
         reducer = self._spools.ended(attempt, files.spool)
-        order = self._orders.recall(attempt)
+        request = self._stop_requests.recall(attempt)
         if reducer is not None and ending.exit_code == 0 and (reducer.is_finished or not reducer.is_told):
-            reducer.confirm(by_itself=order is None or not order.signalled_at)
-        ending, message = self._explain(attempt, ending, files, reducer, order)
+            reducer.confirm(by_itself=request is None or not request.signalled_at)
+        ending, message = self._explain(attempt, ending, files, reducer, request)
         ended = outcome(attempt, ending, files.error)
         if message and (ending.reason == "Preempted" or "message" not in ended):
             ended["message"] = message
@@ -53,14 +53,14 @@ class Endings:
         ending: Ending,
         files: Paths,
         reducer: Optional[ProgressReducer],
-        order: Optional[StopRequest],
+        request: Optional[StopRequest],
     ) -> Explained:
         """Find the reason, where there is more than an exit code or a signal."""
-        if order is not None and not order.is_overridden and is_preempted(ending, reducer, order):
+        if request is not None and not request.is_overridden and is_preempted(ending, reducer, request):
             if reducer is not None:
                 reducer.has_preempted()
             ending = ending._replace(reason="Preempted")
-            return ending, missed_stop(ending, order)
+            return ending, missed_stop(ending, request)
         if ending.exit_code == 0 and ending.reason != "OutOfMemory":
             return ending, ""
         if attempt.limit_mib or attempt.is_followed:

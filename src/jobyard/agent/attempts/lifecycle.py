@@ -9,9 +9,9 @@ from typing import Dict, Iterable
 from jobyard.agent.attempts.attempt import Attempt
 from jobyard.agent.attempts.endings import Endings
 from jobyard.agent.attempts.memory_watch import MemoryWatch
-from jobyard.agent.attempts.orders import Orders
 from jobyard.agent.attempts.outbox import Outbox
 from jobyard.agent.attempts.spools import Spools
+from jobyard.agent.attempts.stop_requests import StopRequests
 from jobyard.agent.attempts.stopping import Stopper
 from jobyard.agent.devices.gpus import Gpus
 from jobyard.agent.execution.container_words import RUNTIME_FAILED
@@ -39,10 +39,10 @@ class Lifecycle:
         self._outbox = outbox
         self._sweeper = sweeper
         self.stopper = Stopper(timers, attempts)
-        self.orders = Orders(timers, attempts, state_dir, self.stopper.end)
+        self.stop_requests = StopRequests(timers, attempts, state_dir, self.stopper.end)
         self.spools = Spools(timers, attempts, outbox, state_dir)
         self._memory_watch = MemoryWatch(timers, attempts, state_dir)
-        self._endings = Endings(state_dir, gpus, self.spools, self.orders)
+        self._endings = Endings(state_dir, gpus, self.spools, self.stop_requests)
 
     def has_begun(self, attempt: Attempt) -> None:
         """Tell that its process exists, and end it if that was asked in the meantime."""
@@ -53,8 +53,8 @@ class Lifecycle:
             self._memory_watch.begin(attempt)
         if attempt.wants_stop is not None:
             self.stopper.end([attempt], attempt.wants_stop)
-        elif attempt.is_followed and self.orders.recall(attempt) is not None:
-            self.orders.pursue(attempt)
+        elif attempt.is_followed and self.stop_requests.recall(attempt) is not None:
+            self.stop_requests.pursue(attempt)
 
     def finish(self, attempt: Attempt, ending: Ending) -> None:
         """It is over. Told of at once, or when all that it reported has been read."""

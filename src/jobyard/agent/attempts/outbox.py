@@ -35,7 +35,7 @@ class Outbox:
         return self._connection is not None
 
     @property
-    def is_settled(self) -> bool:
+    def has_delivered_all(self) -> bool:
         """Has everything that there is to tell been told, as far as somebody listens?"""
         return not self._finished and (self._shipper is None or not self._shipper.undelivered)
 
@@ -45,7 +45,7 @@ class Outbox:
         self.has_undelivered = False
 
     def close(self) -> None:
-        self.has_undelivered = not self.is_settled or self.has_undelivered
+        self.has_undelivered = not self.has_delivered_all or self.has_undelivered
         if self._shipper is not None:
             self._shipper.close()
         self._connection = self._shipper = None
@@ -105,7 +105,7 @@ class Outbox:
 
     @property
     def _has_unsent(self) -> bool:
-        return bool(self._started or self._withdrawn) or not self.is_settled
+        return bool(self._started or self._withdrawn) or not self.has_delivered_all
 
     def _send(self) -> None:
         self._timer = None

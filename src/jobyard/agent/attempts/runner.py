@@ -58,7 +58,7 @@ class Runner:
         attempts = self.workload.attempts
         self._lifecycle = life = Lifecycle(timers, attempts, outbox, state_dir, gpus, self.sweeper)
         self.spools = life.spools
-        self.withdrawals = Withdrawals(attempts, outbox, state_dir, life.orders, life.stopper, self.feed)
+        self.withdrawals = Withdrawals(attempts, outbox, state_dir, life.stop_requests, life.stopper, self.feed)
         self._reports = LaneReports(selector, timers, self._on_reports)
         env, writer = inherited.for_tasks(os.environ), self._reports.writer
         self._lanes = LanePool(

@@ -7,8 +7,8 @@ from collections import deque
 from typing import Callable, Collection, Dict, Iterable, List
 
 from jobyard.agent.attempts.attempt import HANDED, QUEUED, Attempt, Slot
-from jobyard.agent.attempts.orders import Orders
 from jobyard.agent.attempts.outbox import Outbox
+from jobyard.agent.attempts.stop_requests import StopRequests
 from jobyard.agent.attempts.stopping import Stopper
 from jobyard.agent.execution.lane import DEFAULT_GRACE_SECONDS
 from jobyard.agent_protocol import records
@@ -25,14 +25,14 @@ class Withdrawals:
         attempts: Dict[str, Attempt],
         outbox: Outbox,
         state_dir: str,
-        orders: Orders,
+        stop_requests: StopRequests,
         stopper: Stopper,
         feed: Callable[[Slot], None],
     ) -> None:
         self._attempts = attempts
         self._outbox = outbox
         self._state_dir = state_dir
-        self._orders = orders
+        self._stop_requests = stop_requests
         self._stopper = stopper
         self._feed = feed
 
@@ -43,18 +43,18 @@ class Withdrawals:
     def stop(self, ids: Iterable[str], grace: float) -> None:
         """Withdraw what has not started; end the rest, politely first."""
         begun = self._begun(ids)
-        self._orders.override(begun)
+        self._stop_requests.override(begun)
         self._stopper.end([attempt for attempt in begun if not attempt.is_followed], grace)
         for attempt in begun:
             if attempt.is_followed:  # an agent before us may have begun to end it
-                self._stopper.end([attempt], self._orders.grace_left(attempt, grace))
+                self._stopper.end([attempt], self._stop_requests.grace_left(attempt, grace))
 
     def ask_to_stop(self, ids: Iterable[str], deadline: float, grace: float, at_once: bool) -> None:
         """Withdraw what has not started; ask the rest to stop at a checkpoint, and end it if it does not in time.
 
         Asked again, the earlier deadline holds. Raises OSError if a task cannot be told; it is ended all the same.
         """
-        self._orders.give(self._begun(ids), deadline, grace, at_once)
+        self._stop_requests.ask(self._begun(ids), deadline, grace, at_once)
 
     def keep_only(self, live: Iterable[str], held: Collection[str]) -> None:
         """Withdraw or end all but these and those of `held` jobs, and tell nothing of them any more."""
@@ -64,10 +64,10 @@ class Withdrawals:
         for attempt in superseded:
             attempt.is_superseded = True
         begun = self._withdraw(superseded)
-        self._orders.override(begun)
+        self._stop_requests.override(begun)
         for attempt in begun:
             grace = DEFAULT_GRACE_SECONDS if attempt.grace is None else attempt.grace
-            self._stopper.end([attempt], self._orders.grace_left(attempt, grace))
+            self._stopper.end([attempt], self._stop_requests.grace_left(attempt, grace))
 
     def _begun(self, ids: Iterable[str]) -> List[Attempt]:
         """Those of them that have started or may have. The others never will: they are withdrawn."""

@@ -49,7 +49,7 @@ def write_slot(note: int, slot: Dict[str, Any]) -> None:
 
 
 def note_reserve(state_dir: str, pid: int, began: int, reserve: Dict[str, Any]) -> None:
-    """What a lane's slot holds has changed. Raises OSError when the lane is gone."""
+    """Note a changed reservation of a lane's slot. Raises OSError when the lane is gone."""
     path = note_path(state_dir, pid, began)
     _, slot = read_note(path)
     if slot:

@@ -19,7 +19,7 @@ from jobyard.agent.system import probe, processes, strays
 
 MODE = "JOBYARD_MEMORY_LIMITS"  # of the agent's environment: `cgroup` or `watch` alone; unset: the first that works
 _MIB = 1 << 20
-_PATIENCE_SECONDS = 5.0  # for systemd's answer
+_ANSWER_SECONDS = 5.0  # for systemd's answer
 _TRIAL = "trial"
 
 
@@ -203,7 +203,7 @@ def _enter_own_scope(name: str) -> bool:
     words += ["CollectMode", "s", "inactive-or-failed", "0"]
     no = subprocess.DEVNULL
     try:
-        asked = subprocess.run(words, timeout=_PATIENCE_SECONDS, check=False, stdin=no, stdout=no, stderr=no)
+        asked = subprocess.run(words, timeout=_ANSWER_SECONDS, check=False, stdin=no, stdout=no, stderr=no)
         return asked.returncode == 0 and _leave_the_top(unit)
     except (OSError, subprocess.SubprocessError):
         return False
@@ -211,7 +211,7 @@ def _enter_own_scope(name: str) -> bool:
 
 def _leave_the_top(unit: str) -> bool:
     """systemd answers before it has moved us. In version 2 a group with processes cannot have groups with limits."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + _ANSWER_SECONDS
     while time.monotonic() < deadline:
         for directory in probe.cgroup_directories("memory"):
             if os.path.basename(directory) == unit:

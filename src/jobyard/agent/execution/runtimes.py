@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 VARIABLE = "JOBYARD_CONTAINER_RUNTIME"  # a command with its options, as in `docker -H unix:///run/other.sock`
 NAMES = ("docker", "podman")  # in this order, where both answer
-_PATIENCE_SECONDS = 10.0
+_ANSWER_SECONDS = 10.0
 _LONGEST_QUOTE = 300
 
 
@@ -111,10 +111,10 @@ class _Question:
     def is_answered(self) -> bool:
         if self._process is None or self._process.poll() is not None:
             return True
-        if time.monotonic() - self._since > _PATIENCE_SECONDS:
+        if time.monotonic() - self._since > _ANSWER_SECONDS:
             self._process.kill()
             self._process.wait()
-            self._trouble = "it took more than %d s" % _PATIENCE_SECONDS
+            self._trouble = "it took more than %d s" % _ANSWER_SECONDS
             return True
         return False
 

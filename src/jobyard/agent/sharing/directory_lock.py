@@ -11,7 +11,7 @@ from typing import Iterator, Optional
 from jobyard.agent.sharing.published import user_name
 from jobyard.agent.system import processes
 
-_PATIENCE_SECONDS = 2.0
+_LOCK_SECONDS = 2.0
 _HURRY_SECONDS = 60.0  # for so long, after it was waited for in vain, nobody waits for it again
 
 
@@ -51,7 +51,7 @@ class DirectoryLock:
             return None
 
     def _lock(self, descriptor: int) -> bool:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + _LOCK_SECONDS
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

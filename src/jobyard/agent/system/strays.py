@@ -55,11 +55,11 @@ def see_off(leader: int, grace: float, group: str = "", is_contained: bool = Fal
     if not _is_any_left(leader, lane):  # costs two system calls: hundreds of tasks a second come here
         return ""
     steps = ((0, LINGER_SECONDS), (signal.SIGTERM, max(grace, LINGER_SECONDS)), (signal.SIGKILL, LINGER_SECONDS))
-    for number, patience in steps:
+    for number, seconds in steps:
         if number:
             for process in _left(leader, lane, group):
                 processes.send(process.pid, number)
-        deadline, pause = clock.seconds() + patience, 0.001
+        deadline, pause = clock.seconds() + seconds, 0.001
         while clock.seconds() < deadline:
             time.sleep(pause)
             pause = min(pause * 2, 0.064)

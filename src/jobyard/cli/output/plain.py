@@ -12,7 +12,7 @@ from jobyard.model.job import State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import JobView
 
-PATIENCE_SECONDS = 1.0  # a job that starts within it was not waiting
+SHORT_WAIT_SECONDS = 1.0  # a job that starts within it was not waiting
 
 
 class QuietDisplay:
@@ -82,7 +82,7 @@ class PlainDisplay(QuietDisplay):
             return
         now = self._clock()
         self._waiting_since = self._waiting_since or now
-        if now - self._waiting_since >= PATIENCE_SECONDS and reason != self._said_reason:
+        if now - self._waiting_since >= SHORT_WAIT_SECONDS and reason != self._said_reason:
             self._said_reason = reason
             say(f"waiting: {reason}")
 

@@ -10,8 +10,8 @@ from jobyard.cli.output.text import warn
 from jobyard.cli.reaching import NamespaceAccess
 from jobyard.errors import Unavailable, UserError, YardError
 from jobyard.kubernetes.blocking import BlockingApi
+from jobyard.kubernetes.call_limits import CALLERS
 from jobyard.kubernetes.paths import object_path
-from jobyard.kubernetes.patience import CALLERS
 from jobyard.kubernetes.refusals import Refused
 from jobyard.model.node import ClusterConfig
 

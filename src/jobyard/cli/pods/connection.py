@@ -12,9 +12,9 @@ import aiohttp
 from jobyard.cli.reaching import Target
 from jobyard.errors import Unavailable, UserError
 from jobyard.kubernetes.api import Api
+from jobyard.kubernetes.call_limits import CALLERS
 from jobyard.kubernetes.channels import Query
 from jobyard.kubernetes.paths import path_of
-from jobyard.kubernetes.patience import CALLERS
 from jobyard.kubernetes.refusals import Refused
 from jobyard.kubernetes.states import is_over, phase_of
 from jobyard.model.node import ClusterConfig

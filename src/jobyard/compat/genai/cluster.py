@@ -21,10 +21,10 @@ from jobyard.compat.genai.foreign import (
 )
 from jobyard.compat.genai.records import ENDED
 from jobyard.errors import NotFound, Unavailable, UserError, YardError
+from jobyard.kubernetes.call_limits import CallLimits
 from jobyard.kubernetes.gpus import GPU
 from jobyard.kubernetes.labels import JOB, POD_OF_PYTORCHJOB
 from jobyard.kubernetes.paths import object_path, path_of
-from jobyard.kubernetes.patience import Patience
 from jobyard.kubernetes.refusals import Refused
 from jobyard.kubernetes.states import has_condition, is_over
 from jobyard.model.node import ClusterConfig
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 JSON = "application/json"
 LABELS_ALONE = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 MOST_NAMED = 100  # jobs in one question; beyond that, all are asked for
-PATIENCE = Patience(tries=1, answer_seconds=20.0, connect_seconds=20.0)  # a caller waits, and may ask again
+CALL_LIMITS = CallLimits(tries=1, answer_seconds=20.0, connect_seconds=20.0)  # a caller waits, and may ask again
 SUSPEND_SECONDS = 120.0  # pods may take their grace, which is 30 s unless they say more
 POLL_SECONDS = 0.5
 
@@ -59,7 +59,7 @@ class NamespaceApi:
             if (error.name or "").startswith("jobyard"):
                 raise
             raise UserError("the kubernetes library is not installed; run: pip install 'jobyard[kubernetes]'") from None
-        self._blocking: BlockingApi = blocking.BlockingApi(config, PATIENCE)
+        self._blocking: BlockingApi = blocking.BlockingApi(config, CALL_LIMITS)
         atexit.register(self.close)
         self.namespace = self._blocking.api.namespace
 

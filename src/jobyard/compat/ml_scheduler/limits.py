@@ -46,11 +46,6 @@ class Free:
 NOTHING_FREE = Free(-OVERLOAD_MILLIS - 1, -1)
 
 
-def gpu_choices(free: Free, need: Need, most: int) -> list[int]:
-    """As `filled`, without what is left."""
-    return filled(free, need, most)[0]
-
-
 def filled(free: Free, need: Need, most: int) -> tuple[list[int], Free]:
     """One item for each line that fits at once: the GPU that it gets, 0 where it needs none. At most `most` items.
 

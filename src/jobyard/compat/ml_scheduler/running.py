@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jobyard.client.api import YardClient
+from jobyard.client.events import events
 from jobyard.compat.ml_scheduler.batch import Run
 from jobyard.compat.ml_scheduler.console import say, tell
 from jobyard.compat.ml_scheduler.story import Story
@@ -17,7 +18,7 @@ from jobyard.model.job import State
 from jobyard.wire.views import JobView, LogChunk
 
 LOOK_SECONDS = 0.5  # so often the jobs themselves are looked at
-PATIENCE_SECONDS = 1.0  # a job that starts within it was not waiting
+SHORT_WAIT_SECONDS = 1.0  # a job that starts within it was not waiting
 LAST_OUTPUT_SECONDS = 30.0  # after the end of a job; what has not come by then is in its results
 TASKS_MOST = 1_000_000
 
@@ -64,7 +65,7 @@ def run_to_end(
             pressed(1)
         # 2. Tell.
         story = Story(jobs, shows_gpus=shows_gpus)
-        feed.read("events", lambda: client.events(since))
+        feed.read("events", lambda: events(client, since))
         if show is not None and len(jobs) == 1:
             feed.read("logs", lambda: client.logs(next(iter(jobs)), follow=True))
         ended = _follow(client, feed, story, tell if tells else _keep, list(jobs), show)
@@ -85,7 +86,7 @@ def _follow(
     jobs: list[str],
     show: Callable[[LogChunk], None] | None,
 ) -> list[JobView]:
-    shows_all, look_at, patience_ends = show is None, 0.0, math.inf
+    shows_all, look_at, last_output_by = show is None, 0.0, math.inf
     waits = Waits()
     while True:
         item = feed.next(min(LOOK_SECONDS, look_at - time.monotonic()))
@@ -110,8 +111,8 @@ def _follow(
             views = [client.job(job) for job in jobs]
             waits.look(views, now)
             if all(view.state.is_final for view in views):
-                patience_ends = min(patience_ends, now + LAST_OUTPUT_SECONDS)
-                if shows_all or now >= patience_ends:
+                last_output_by = min(last_output_by, now + LAST_OUTPUT_SECONDS)
+                if shows_all or now >= last_output_by:
                     return views
 
 
@@ -126,7 +127,7 @@ class Waits:
         for view in views:
             if view.state is not State.PENDING or not view.message:
                 self._since.pop(view.id, None)
-            elif now - self._since.setdefault(view.id, now) >= PATIENCE_SECONDS and view.message not in self._said:
+            elif now - self._since.setdefault(view.id, now) >= SHORT_WAIT_SECONDS and view.message not in self._said:
                 self._said.add(view.message)
                 say(f"waiting: {view.message}")
 

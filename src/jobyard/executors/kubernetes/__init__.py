@@ -6,7 +6,7 @@ A job is reconciled in this order; read the files so:
     wanted        what should be there: objects, and which attempt is in which of them     pure
     observed      what watches have seen of it: a cache
     done          what this server has sent and told: a new server has none of it
-    plan          the steps from one to the other; parts of it: telling, units             pure
+    plan          the steps from one to the other; with object_keys, attempt_pods, telling  pure
     reconciler    gathers the three, asks for the plan, and begins again when one changes
     carrying_out  takes the steps, one by one, through the API
     last_words    reads how a pod ended, and its output, before it is told

@@ -14,8 +14,8 @@ from jobyard.executors.kubernetes import secrets
 from jobyard.executors.kubernetes.forbidden import own_things, refuse_forbidden
 from jobyard.executors.kubernetes.kinds import Kind, kind_of
 from jobyard.executors.kubernetes.link import ClusterLink
+from jobyard.executors.kubernetes.object_keys import ObjectKey, Scope
 from jobyard.executors.kubernetes.rights import STOPPING, Right, has_kind, lacking, rights_on, sentence
-from jobyard.executors.kubernetes.units import Scope, UnitKey
 from jobyard.executors.kubernetes.watches import Watches
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.kubernetes.api import Api
@@ -36,7 +36,7 @@ class Admission:
         config: ClusterConfig,
         link: ClusterLink,
         watches: Watches,
-        build: Callable[[SubmittedJob, UnitKey, str], list[Object]],
+        build: Callable[[SubmittedJob, ObjectKey, str], list[Object]],
     ) -> None:
         self._config = config
         self._link = link
@@ -53,7 +53,7 @@ class Admission:
             own = own_things(self._link.account, self._watches.pods_in(api.namespace), self._config.storage)
             refuse_forbidden(job, self._config, own)
         await secrets.refuse_taken(api, job.spec)
-        first, *_ = self._build(job, UnitKey(Scope.WHOLE, 1), api.namespace)
+        first, *_ = self._build(job, ObjectKey(Scope.WHOLE, 1), api.namespace)
         if kind.name != "Pod":
             async with self._beginning:
                 if not self._watches.has(kind):
@@ -79,7 +79,7 @@ class Admission:
 
     def _shape_of(self, job: SubmittedJob, namespace: str) -> str:
         nameless = job._replace(spec=replace(job.spec, name="job"))
-        return json.dumps(self._build(nameless, UnitKey(Scope.WHOLE, 1), namespace), sort_keys=True)
+        return json.dumps(self._build(nameless, ObjectKey(Scope.WHOLE, 1), namespace), sort_keys=True)
 
     async def _begin_watching(self, api: Api, kind: Kind) -> None:
         cluster = self._config.id

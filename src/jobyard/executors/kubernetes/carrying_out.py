@@ -164,8 +164,8 @@ class CarryingOut:
 async def _ask_to_stop(api: Api, held: HeldJob, each: LiveAttempt, pod: Object) -> float:
     """Write the stop file; answers with the seconds until it is to be looked at again."""
     now = clocks()
-    order = StopRequest(now.up, each.yield_seconds, 0.0)
-    words = shlex.quote(json.dumps(vars(order)))
+    request = StopRequest(now.up, each.yield_seconds, 0.0)
+    words = shlex.quote(json.dumps(vars(request)))
     script = f"cd {REPORTS} && {{ [ -e stop ] || {{ echo {words} >stop.new && mv stop.new stop; }}; }}"
     asking = f"asking {each.attempt}"
     try:
@@ -174,10 +174,11 @@ async def _ask_to_stop(api: Api, held: HeldJob, each: LiveAttempt, pod: Object) 
         log.warning("pod %s cannot be asked to stop: %s", pod["metadata"]["name"], error)
         held.done.since.setdefault(asking, now.up)
         if held.done.has_waited(asking, each.yield_seconds, now):
-            held.done.orders[each.attempt] = StopRequest(now.up, 0.0, 0.0)  # then it is ended without being asked
+            # then it is ended without being asked
+            held.done.stop_requests[each.attempt] = StopRequest(now.up, 0.0, 0.0)
         return 1.0
-    held.done.orders[each.attempt] = order
-    return max(0.1, order.due_in(clocks().up))
+    held.done.stop_requests[each.attempt] = request
+    return max(0.1, request.due_in(clocks().up))
 
 
 async def _create_once(api: Api, collection: str, body: Object) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jobyard.agent_protocol.stop_request import StopRequest
+from jobyard.executors.kubernetes.object_keys import ObjectKey
 from jobyard.executors.kubernetes.outcomes import deleted_at
-from jobyard.executors.kubernetes.units import UnitKey
 from jobyard.executors.protocol import LiveAttempt
 from jobyard.model.events import AttemptsAwaited, AttemptsStarted, Event
 from jobyard.model.task import AttemptId
@@ -33,13 +33,13 @@ class Done:
     deleted: set[str] = field(default_factory=set)
     patched: dict[str, Object] = field(default_factory=dict)  # the last that let an object in
     secrets_owner: str | None = None  # the object; None: nobody, they are to stay
-    since: dict[UnitKey | str, float] = field(default_factory=dict)  # what is waited for, and since when
+    since: dict[ObjectKey | str, float] = field(default_factory=dict)  # what is waited for, and since when
     begun: dict[AttemptId, str] = field(default_factory=dict)  # told, with the pod
     words: dict[AttemptId, str] = field(default_factory=dict)  # what they wait for, as told
     followed: set[AttemptId] = field(default_factory=set)  # their output is being read
     ending: set[AttemptId] = field(default_factory=set)  # their last words are on their way, or reported
     hurried: set[AttemptId] = field(default_factory=set)  # they are to end without their grace
-    orders: dict[AttemptId, StopRequest] = field(default_factory=dict)
+    stop_requests: dict[AttemptId, StopRequest] = field(default_factory=dict)
 
     def told(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -54,19 +54,19 @@ class Done:
         """These are ended now, politely."""
         for each in attempts:
             if each.is_yielding:
-                order = self.orders.setdefault(each.attempt, StopRequest(now.up, 0.0, 0.0))  # never asked
-                order.at_once = order.at_once or each.at_once
-                order.signalled_at = order.signalled_at or math.floor(now.at)  # ends are told in whole seconds
+                request = self.stop_requests.setdefault(each.attempt, StopRequest(now.up, 0.0, 0.0))  # never asked
+                request.at_once = request.at_once or each.at_once
+                request.signalled_at = request.signalled_at or math.floor(now.at)  # ends are told in whole seconds
 
-    def order_of(self, each: LiveAttempt, pod: Object, now: Now) -> StopRequest | None:
+    def stop_request_of(self, each: LiveAttempt, pod: Object, now: Now) -> StopRequest | None:
         """What it was asked; by an earlier server, where the yard knows of it and we do not."""
-        order = self.orders.get(each.attempt)
-        if order is None and each.is_yielding:
-            order = StopRequest(now.up, each.yield_seconds, 0.0)
-            order.at_once, order.signalled_at = each.at_once, deleted_at(pod) or 0.0
-        return order
+        request = self.stop_requests.get(each.attempt)
+        if request is None and each.is_yielding:
+            request = StopRequest(now.up, each.yield_seconds, 0.0)
+            request.at_once, request.signalled_at = each.at_once, deleted_at(pod) or 0.0
+        return request
 
-    def has_waited(self, what: UnitKey | str, seconds: float, now: Now) -> bool:
+    def has_waited(self, what: ObjectKey | str, seconds: float, now: Now) -> bool:
         """Is this waited for, and so long? The event loop may ring a little early."""
         return now.up - self.since.get(what, now.up) >= seconds * 0.9
 

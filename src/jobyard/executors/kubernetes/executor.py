@@ -20,10 +20,10 @@ from jobyard.executors.kubernetes.carrying_out import RETRY_SECONDS
 from jobyard.executors.kubernetes.held_job import HeldJob
 from jobyard.executors.kubernetes.held_jobs import HeldJobs
 from jobyard.executors.kubernetes.link import ClusterLink
+from jobyard.executors.kubernetes.object_keys import ObjectKey, Scope
 from jobyard.executors.kubernetes.reconciler import Reconciler
 from jobyard.executors.kubernetes.room import ClusterRoom
 from jobyard.executors.kubernetes.text import text_of
-from jobyard.executors.kubernetes.units import Scope, UnitKey
 from jobyard.executors.kubernetes.watches import Watches
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import AgentStatus, SubmittedJob, YardView
@@ -150,7 +150,7 @@ class KubernetesExecutor:
         api = self._link.api
         if api is None or self._link.is_away:
             return  # all jobs are looked at when the cluster is back
-        await self._yard.settled()  # only what is on disk may be launched
+        await self._yard.journalled()  # only what is on disk may be launched
         await self._reconciler.reconcile(api, held)
         if held.is_empty and self._yard.facts(held.id).is_over:
             self._jobs.let_go(held.id)
@@ -183,7 +183,7 @@ class KubernetesExecutor:
         await self._admission.check(job)
 
     def preview(self, job: SubmittedJob, launch: Launch) -> str:
-        objects = self._reconciler.build(job, UnitKey(Scope.WHOLE, 1), self._config.namespace)
+        objects = self._reconciler.build(job, ObjectKey(Scope.WHOLE, 1), self._config.namespace)
         return text_of(job, objects, self._config.queue)
 
     def log_path(self, attempt: AttemptId, stream: str) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 from jobyard.executors.kubernetes.done import Done
 from jobyard.executors.kubernetes.followers import Followers
 from jobyard.executors.kubernetes.last_words import LastWords
+from jobyard.executors.kubernetes.object_keys import ObjectKey, Scope
 from jobyard.executors.kubernetes.observed import Observed
-from jobyard.executors.kubernetes.units import Scope, UnitKey
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import LiveAttempt
 from jobyard.model.events import Event
@@ -30,7 +30,7 @@ class HeldJob:
         self.id = job_id
         self.observed = Observed()
         self.done = Done()
-        self.built: dict[UnitKey, list[Object]] = {}  # objects, as they were when their attempts began
+        self.built: dict[ObjectKey, list[Object]] = {}  # objects, as they were when their attempts began
         self.followers = Followers(mirror, tell)
         self.last_words = LastWords(self.observed, self.done, self.followers, mirror, tell, partial(again, job_id))
         self.is_touched = False  # something changed while it was reconciled
@@ -55,8 +55,8 @@ class HeldJob:
         """What nobody asks for any more, once it is much."""
         if len(self.done.ending) + len(self.observed.gone) >= 100 + 2 * len(live):
             self.done.prune({each.attempt for each in live}, self.last_words.on_their_way)
-            self.observed.forget_gone({each.unit for each in live})
-            alone = {UnitKey(Scope.TASK, each.attempt.number, each.attempt.task) for each in live}
+            self.observed.forget_gone({each.pod for each in live})
+            alone = {ObjectKey(Scope.TASK, each.attempt.number, each.attempt.task) for each in live}
             for key in [key for key in self.built if key.scope is Scope.TASK and key not in alone]:
                 del self.built[key]
                 self.done.since.pop(key, None)

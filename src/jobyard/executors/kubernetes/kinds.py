@@ -43,18 +43,9 @@ class Kind:
         """The API group; empty for the core one. With `plural`, it is what permissions are given for."""
         return self.api_version.rpartition("/")[0]
 
-    @property
-    def definition(self) -> str:
-        """The CustomResourceDefinition's name."""
-        return f"{self.plural}.{self.group}"
-
     def collection(self, namespace: str) -> str:
         """The path in the API."""
         return object_path(self.api_version, self.plural, namespace)
-
-    def pod_selector(self, name: str) -> str:
-        """By which labels the pods of the object `name` are found."""
-        return f"{self.pods_label}={name}"
 
     def task_of(self, spec: JobSpec, pod: Object) -> int | None:
         """Which task of the job the pod is; None: the pod does not tell, or it is none."""

@@ -72,10 +72,6 @@ class LastWords:
     def forget_told(self) -> None:
         self._done.ending.intersection_update(self._tasks)
 
-    async def all_told(self) -> None:
-        while self._tasks:
-            await asyncio.gather(*self._tasks.values())
-
     async def _try(self, api: Api, end: End) -> None:
         attempt = end.live.attempt
         try:
@@ -96,7 +92,7 @@ class LastWords:
         outcome = self._outcome(end, pod, reducer)
         self._followers.ended([each.attempt])
         self._tell([AttemptsFinished((Finished(each.attempt, outcome),), clocks().at)])
-        self._done.orders.pop(each.attempt, None)
+        self._done.stop_requests.pop(each.attempt, None)
 
     def _outcome(self, end: End, pod: Object | None, reducer: ProgressReducer | None) -> Outcome:
         outcome, now = end.outcome, clocks()
@@ -113,7 +109,7 @@ class LastWords:
             gone=self._observed.has_gone(pod),
             at=now.at,
             reducer=reducer,
-            order=self._done.order_of(each, pod, now),
+            request=self._done.stop_request_of(each, pod, now),
             files=records.paths(str(self._mirror.directory), str(each.attempt)),
         )
 

@@ -53,22 +53,22 @@ def deleted_at(pod: Object) -> float | None:
 
 
 def outcome_of(
-    pod: Object, *, gone: bool, at: float, reducer: ProgressReducer | None, order: StopRequest | None, files: Paths
+    pod: Object, *, gone: bool, at: float, reducer: ProgressReducer | None, request: StopRequest | None, files: Paths
 ) -> Outcome:
-    """`gone`: it was deleted, and this is the last that was seen of it. `order`: what it was asked, if it was; deleting
-    it is how we signal."""
+    """`gone`: it was deleted, and this is the last that was seen of it. `request`: what it was asked, if it was; we
+    signal it by deleting it."""
     ended = main_status(pod).get("state", {}).get("terminated") or {}
     meaning = meaning_of_pod(pod)
     began = started_at(pod) or at
     exit_code, signal = _exit_of(ended)
-    is_deleted_by_others = (gone or deleted_at(pod) is not None) and not (order is not None and order.signalled_at)
+    is_deleted_by_others = (gone or deleted_at(pod) is not None) and not (request is not None and request.signalled_at)
     reason, message = _reason(meaning, ended, is_deleted_by_others)
     finished_at = max(began, seconds_of(ended.get("finishedAt")) or at)
     ending = Ending(finished_at, exit_code, signal, reason.value if reason else None)
     if reducer is not None and exit_code == 0 and (reducer.is_finished or not reducer.is_told):
-        reducer.confirm(by_itself=order is None or not order.signalled_at)
-    if order is not None and is_preempted(ending, reducer, order):
-        reason, message = Reason.PREEMPTED, missed_stop(ending, order)
+        reducer.confirm(by_itself=request is None or not request.signalled_at)
+    if request is not None and is_preempted(ending, reducer, request):
+        reason, message = Reason.PREEMPTED, missed_stop(ending, request)
         if reducer is not None:
             reducer.has_preempted()
     elif reason is None and exit_code != 0 and (said := said_of_gpu_memory(files)):

@@ -9,8 +9,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from jobyard.executors.kubernetes.attempt_pods import task_of
 from jobyard.executors.kubernetes.done import Done, Now
 from jobyard.executors.kubernetes.kinds import Kind, kind_of, merged
+from jobyard.executors.kubernetes.object_keys import ObjectKey, Scope
 from jobyard.executors.kubernetes.observed import Observed, is_leaving
 from jobyard.executors.kubernetes.outcomes import deleted_at, started_at
 from jobyard.executors.kubernetes.reporting import has_sidecar
@@ -26,9 +28,8 @@ from jobyard.executors.kubernetes.steps import (
     Step,
     Tell,
 )
-from jobyard.executors.kubernetes.telling import matched_pods, told_of_unit
-from jobyard.executors.kubernetes.units import Scope, UnitKey, task_of
-from jobyard.executors.kubernetes.wanted import Unit, Wanted
+from jobyard.executors.kubernetes.telling import matched_pods, told_of_object
+from jobyard.executors.kubernetes.wanted import Wanted, WantedObject
 from jobyard.executors.protocol import JobFacts, LiveAttempt
 from jobyard.kubernetes.states import is_over
 from jobyard.model.events import AttemptsStarted, AttemptsWithdrawn
@@ -44,11 +45,11 @@ def plan(wanted: Wanted, observed: Observed, done: Done, now: Now) -> list[Step]
     """For a job that goes on."""
     planning = _Planning(wanted, observed, done, now)
     # 1. Tell what was seen.
-    for unit in wanted.units:
-        planning.tell(unit)
+    for item in wanted.objects:
+        planning.tell(item)
     # 2. Make and let in; stop what is to stop.
-    for unit in wanted.units:
-        planning.advance(unit)
+    for item in wanted.objects:
+        planning.advance(item)
     # 3. Remove what nobody wants.
     planning.remove_others()
     return planning.steps
@@ -74,7 +75,7 @@ class _Tidying:
         if name not in self._done.deleted:
             self.steps.append(Delete(kind, name))
 
-    def has_waited(self, what: UnitKey | str, seconds: float) -> bool:
+    def has_waited(self, what: ObjectKey | str, seconds: float) -> bool:
         if self._done.has_waited(what, seconds, self._now):
             return True
         self.steps.append(LookAgain(what, seconds))
@@ -101,10 +102,10 @@ class _Planning(_Tidying):
         self._ending = set(done.ending)  # with what this plan tells of
         self._begun = set(done.begun)
 
-    def tell(self, unit: Unit) -> None:
-        matched = matched_pods(self._wanted, self._observed, unit)
+    def tell(self, item: WantedObject) -> None:
+        matched = matched_pods(self._wanted, self._observed, item)
         self._pods |= matched
-        steps = told_of_unit(self._wanted, self._observed, self._done, unit, matched, self._now)
+        steps = told_of_object(self._wanted, self._observed, self._done, item, matched, self._now)
         self._ending |= {step.live.attempt for step in steps if isinstance(step, End)}
         told = [event for step in steps if isinstance(step, Tell) for event in step.events]
         self._begun |= {item.attempt for event in told if isinstance(event, AttemptsStarted) for item in event.items}
@@ -112,30 +113,30 @@ class _Planning(_Tidying):
 
     # -- making -------------------------------------------------------------------------------------------------------
 
-    def advance(self, unit: Unit) -> None:
-        facts, seen = self._wanted.facts, self._observed.objects.get(unit.name)
-        staying = [each for each in unit.attempts if not each.is_stopping]
-        if going := [each for each in unit.attempts if each.is_stopping]:
-            self._stop(unit, going, is_last=not staying)
+    def advance(self, item: WantedObject) -> None:
+        facts, seen = self._wanted.facts, self._observed.objects.get(item.name)
+        staying = [each for each in item.attempts if not each.is_stopping]
+        if going := [each for each in item.attempts if each.is_stopping]:
+            self._stop(item, going, is_last=not staying)
         if not staying or facts.is_stopping:
             return
-        if seen is None or self._is_half_made(unit, seen):
+        if seen is None or self._is_half_made(item, seen):
             beginning = [each for each in staying if each.attempt not in self._ending]
-            if seen is not None or self._may_be_made(unit, beginning):
-                self._apply(unit, beginning, seen)
+            if seen is not None or self._may_be_made(item, beginning):
+                self._apply(item, beginning, seen)
         elif not self._wanted.has_queue:  # else Kueue lets it in
-            self._admit(unit, seen)
+            self._admit(item, seen)
 
-    def _may_be_made(self, unit: Unit, beginning: list[LiveAttempt]) -> bool:
-        is_made = unit.name in self._done.made and unit.name not in self._observed.lost
-        if is_made or len(beginning) < len(unit.attempts) or any(each.is_running for each in beginning):
+    def _may_be_made(self, item: WantedObject, beginning: list[LiveAttempt]) -> bool:
+        is_made = item.name in self._done.made and item.name not in self._observed.lost
+        if is_made or len(beginning) < len(item.attempts) or any(each.is_running for each in beginning):
             return False  # first the yard has to hear what became of its pods
         if any(each.attempt.task in self._busy for each in beginning):
             return False  # the pod of an earlier attempt is on its way out
-        if unit.key.scope is not Scope.TASK:
+        if item.key.scope is not Scope.TASK:
             return True
         # Its array or JobSet is over: the yard may be about to stop the rest, and other tasks are still to end with it.
-        return not self._are_others_ending() and self.has_waited(unit.key, SURE_SECONDS)
+        return not self._are_others_ending() and self.has_waited(item.key, SURE_SECONDS)
 
     @cached_property
     def _busy(self) -> set[int]:
@@ -148,39 +149,39 @@ class _Planning(_Tidying):
     def _are_others_ending(self) -> bool:
         """Are tasks of a JobSet that has gone, or failed, still on their way out? If all go, all begin anew."""
         return any(
-            unit.key.scope is Scope.WHOLE
-            and not self._stands(unit.name)
-            and any(each.is_running for each in unit.attempts)
-            for unit in self._wanted.units
+            item.key.scope is Scope.WHOLE
+            and not self._stands(item.name)
+            and any(each.is_running for each in item.attempts)
+            for item in self._wanted.objects
         )
 
     def _stands(self, name: str) -> bool:
         seen = self._observed.objects.get(name)
         return seen is not None and not is_leaving(seen) and not self._observed.has_ended(name)
 
-    def _is_half_made(self, unit: Unit, seen: Object) -> bool:
+    def _is_half_made(self, item: WantedObject, seen: Object) -> bool:
         """By another server, or by us when the answer was lost: what belongs to it may not be there yet."""
-        return unit.name not in self._done.made and (unit.kind.is_waiting(seen) or len(unit.objects) > 1)
+        return item.name not in self._done.made and (item.kind.is_waiting(seen) or len(item.bodies) > 1)
 
-    def _apply(self, unit: Unit, staying: list[LiveAttempt], seen: Object | None) -> None:
+    def _apply(self, item: WantedObject, staying: list[LiveAttempt], seen: Object | None) -> None:
         """Where nothing belongs to it, and nobody else lets it in, it is let in as it is made."""
-        first, *rest = unit.objects
+        first, *rest = item.bodies
         if not rest and not self._wanted.has_queue:
-            first = merged(first, self._admission(unit, first, is_fewer_better=True))
-        self.steps.append(Apply(unit.kind, (first, *rest), tuple(staying), self._wanted.spec, seen is not None))
+            first = merged(first, self._admission(item, first, is_fewer_better=True))
+        self.steps.append(Apply(item.kind, (first, *rest), tuple(staying), self._wanted.spec, seen is not None))
 
-    def _admit(self, unit: Unit, seen: Object) -> None:
-        patch = self._admission(unit, seen, is_fewer_better=self._wanted.facts.waiting > 0)
-        if patch and self._done.patched.get(unit.name) != patch:
-            self.steps.append(Patch(unit.kind, unit.name, patch))
+    def _admit(self, item: WantedObject, seen: Object) -> None:
+        patch = self._admission(item, seen, is_fewer_better=self._wanted.facts.waiting > 0)
+        if patch and self._done.patched.get(item.name) != patch:
+            self.steps.append(Patch(item.kind, item.name, patch))
 
-    def _admission(self, unit: Unit, seen: Object, *, is_fewer_better: bool) -> Object:
+    def _admission(self, item: WantedObject, seen: Object, *, is_fewer_better: bool) -> Object:
         """The patch that lets it in; an array with as many pods at once as it has slots. Empty: it is in already.
 
         With no task waiting, fewer slots need no fewer pods: none would follow those that run.
         """
-        patch: Object = unit.kind.admission(seen) if unit.kind.is_waiting(seen) else {}
-        if unit.key.scope is Scope.ARRAY:
+        patch: Object = item.kind.admission(seen) if item.kind.is_waiting(seen) else {}
+        if item.key.scope is Scope.ARRAY:
             slots, at_once = self._wanted.slots, int(seen["spec"]["parallelism"])
             if slots > at_once or (slots < at_once and is_fewer_better):
                 patch = merged(patch, {"spec": {"parallelism": slots}})
@@ -188,20 +189,20 @@ class _Planning(_Tidying):
 
     # -- stopping -----------------------------------------------------------------------------------------------------
 
-    def _stop(self, unit: Unit, going: list[LiveAttempt], is_last: bool) -> None:
+    def _stop(self, item: WantedObject, going: list[LiveAttempt], is_last: bool) -> None:
         """At a checkpoint where that was asked and its time is not over; otherwise now, with the pods' own grace."""
         now = [each for each in going if not (each.is_yielding and not each.at_once and self._waits_for(each))]
         if not now:
             return
         self.steps.append(Signal(tuple(now)))
         pods = [pod for each in now if (pod := self._pods.get(each)) and self._observed.is_running(pod)]
-        if unit.key.scope is Scope.ARRAY and not self._wanted.facts.is_stopping:
+        if item.key.scope is Scope.ARRAY and not self._wanted.facts.is_stopping:
             if is_last and all(each.is_yielding for each in now) and not self._wanted.has_queue:
-                self._suspend(unit.kind, unit.name)  # the rest of it waits
+                self._suspend(item.kind, item.name)  # the rest of it waits
             else:
                 self.steps += [DeletePod(pod["metadata"]["name"]) for pod in pods]
-        elif unit.name in self._observed.objects or unit.name in self._done.made:
-            self.delete(unit.kind, unit.name)
+        elif item.name in self._observed.objects or item.name in self._done.made:
+            self.delete(item.kind, item.name)
         hasty = [pod for each in now if each.attempt in self._done.hurried and (pod := self._pods.get(each))]
         here = [pod for pod in hasty if self._observed.is_here(pod) and not _is_hurried(pod)]
         self.steps += [DeletePod(pod["metadata"]["name"], FORCED_SECONDS) for pod in here]
@@ -210,14 +211,14 @@ class _Planning(_Tidying):
 
     def _waits_for(self, each: LiveAttempt) -> bool:
         """Is it asked to stop at a checkpoint, and has it time left? Asks it, where nobody has."""
-        order, pod = self._done.orders.get(each.attempt), self._pods.get(each)
-        if order is None:
+        request, pod = self._done.stop_requests.get(each.attempt), self._pods.get(each)
+        if request is None:
             if pod is None or started_at(pod) is None or not has_sidecar(pod):
                 return False  # nothing of it can stop by itself
             if deleted_at(pod) is None:  # else an earlier server ended it
                 self.steps.append(AskToStop(each, pod))
             return True
-        due = order.due_in(self._now.up)
+        due = request.due_in(self._now.up)
         if due > 0:
             self.steps.append(LookAgain("", max(0.1, due)))
         return due > 0
@@ -237,7 +238,7 @@ class _Planning(_Tidying):
     def remove_others(self) -> None:
         """Objects of attempts that are over or were given up. Those that ended by themselves stay for who looks."""
         self._remove_strays()
-        wanted = {unit.name for unit in self._wanted.units}
+        wanted = {item.name for item in self._wanted.objects}
         for name, seen in self._observed.objects.items():
             kind = self._observed.kinds[name]
             if name in wanted:

@@ -13,9 +13,17 @@ from jobyard.executors.kubernetes.held_job import HeldJob
 from jobyard.executors.kubernetes.kinds import Kind
 from jobyard.executors.kubernetes.last_words import clocks
 from jobyard.executors.kubernetes.manifest import objects_of, task_objects_of
+from jobyard.executors.kubernetes.object_keys import (
+    ARRAY_ATTEMPT,
+    ObjectKey,
+    Scope,
+    attempts_by_object,
+    is_array,
+    kind_of_object,
+    with_memory,
+)
 from jobyard.executors.kubernetes.plan import plan, plan_of_ended
-from jobyard.executors.kubernetes.units import ARRAY_ATTEMPT, Scope, UnitKey, is_array, units_of, with_memory
-from jobyard.executors.kubernetes.wanted import Wanted, unit_of, with_pod_of
+from jobyard.executors.kubernetes.wanted import Wanted, WantedObject, with_pod_of
 from jobyard.executors.protocol import JobFacts, LiveAttempt, SubmittedJob, YardView
 from jobyard.kubernetes.api import Api
 from jobyard.kubernetes.paths import object_path
@@ -81,10 +89,10 @@ class Reconciler:
     ) -> Wanted:
         array = ""
         if is_array(job.spec):
-            built = self._objects(api, job, UnitKey(Scope.ARRAY, ARRAY_ATTEMPT), held, ())
+            built = self._objects(api, job, ObjectKey(Scope.ARRAY, ARRAY_ATTEMPT), held, ())
             array = built[0]["metadata"]["name"]
         observed = held.observed
-        keys = units_of(
+        keys = attempts_by_object(
             job.spec,
             live,
             facts,
@@ -93,15 +101,15 @@ class Reconciler:
             observed.has_succeeded,
             with_pod_of(job.spec, observed, live),
         )
-        units = [
-            unit_of(job.spec, key, self._objects(api, job, key, held, attempts), attempts)
+        objects = [
+            WantedObject(key, kind_of_object(job.spec, key), self._objects(api, job, key, held, attempts), attempts)
             for key, attempts in keys.items()
         ]
         return Wanted(
             job.spec,
             facts,
             live,
-            units,
+            objects,
             array,
             self._config.id,
             bool(self._config.queue),
@@ -111,7 +119,7 @@ class Reconciler:
         )
 
     def _objects(
-        self, api: Api, job: SubmittedJob, key: UnitKey, held: HeldJob, attempts: Sequence[LiveAttempt]
+        self, api: Api, job: SubmittedJob, key: ObjectKey, held: HeldJob, attempts: Sequence[LiveAttempt]
     ) -> list[Object]:
         """As they would be sent. They are kept: an object is made once, as it was when its attempt began."""
         if key not in held.built:
@@ -119,7 +127,7 @@ class Reconciler:
             held.built[key] = self.build(sized, key, api.namespace, self._resumes_at(attempts))
         return held.built[key]
 
-    def build(self, job: SubmittedJob, key: UnitKey, namespace: str, resumes_at: int | None = None) -> list[Object]:
+    def build(self, job: SubmittedJob, key: ObjectKey, namespace: str, resumes_at: int | None = None) -> list[Object]:
         yard_id, storage, queue = self._yard_id, self._config.storage, self._config.queue
         if key.scope is Scope.TASK:
             return task_objects_of(

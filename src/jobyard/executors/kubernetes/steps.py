@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobyard.executors.kubernetes.kinds import Kind
-from jobyard.executors.kubernetes.units import UnitKey
+from jobyard.executors.kubernetes.object_keys import ObjectKey
 from jobyard.executors.protocol import LiveAttempt
 from jobyard.model.events import Event
 from jobyard.model.job import JobSpec
@@ -95,7 +95,7 @@ class Signal:
 class LookAgain:
     """After so long. `what` is what is waited for; empty: nothing that must be remembered."""
 
-    what: UnitKey | str
+    what: ObjectKey | str
     seconds: float
 
 

@@ -61,6 +61,6 @@ def files_of(spec: JobSpec) -> dict[str, str]:
 
 
 def _rows(spec: JobSpec, index: int) -> Iterator[str]:
-    """Exactly what runs on machines."""
+    """One row for each task: the command that a machine would run for it."""
     for number in range(spec.offsets[index], spec.offsets[index + 1]):
         yield f"{task_command(spec, number)[-1]}\n"

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Any
 
+from jobyard.executors.kubernetes.attempt_pods import number_of, pods_by_attempt
 from jobyard.executors.kubernetes.done import Done, Now
+from jobyard.executors.kubernetes.object_keys import is_within, knows_attempts
 from jobyard.executors.kubernetes.observed import ENDED, Observed
 from jobyard.executors.kubernetes.outcomes import deleted_at, started_at
 from jobyard.executors.kubernetes.rayjob import is_submitter
 from jobyard.executors.kubernetes.states import Meaning, meaning_of_pod
 from jobyard.executors.kubernetes.steps import End, Follow, LookAgain, Step, Tell
-from jobyard.executors.kubernetes.units import is_within, knows_attempts, number_of, pods_by_attempt
-from jobyard.executors.kubernetes.wanted import Unit, Wanted
+from jobyard.executors.kubernetes.wanted import Wanted, WantedObject
 from jobyard.executors.protocol import LiveAttempt
 from jobyard.kubernetes.states import is_over
 from jobyard.model.events import (
@@ -31,17 +32,17 @@ Object = dict[str, Any]
 HEAD_SECONDS = 2.0  # before a RayJob whose head is gone is taken for lost: one that ended removes it too
 
 
-def matched_pods(wanted: Wanted, observed: Observed, unit: Unit) -> dict[LiveAttempt, Object]:
+def matched_pods(wanted: Wanted, observed: Observed, item: WantedObject) -> dict[LiveAttempt, Object]:
     """The pod of each attempt that has one."""
-    found = observed.pods_of(unit.kind, unit.name)
-    pods = [pod for pod in found if unit.kind.name != "RayJob" or not is_submitter(pod)]
-    return pods_by_attempt(wanted.spec, unit.kind, unit.attempts, pods, observed.gone, wanted.ended)
+    found = observed.pods_of(item.kind, item.name)
+    pods = [pod for pod in found if item.kind.name != "RayJob" or not is_submitter(pod)]
+    return pods_by_attempt(wanted.spec, item.kind, item.attempts, pods, observed.gone, wanted.ended)
 
 
-def told_of_unit(
-    wanted: Wanted, observed: Observed, done: Done, unit: Unit, matched: Mapping[LiveAttempt, Object], now: Now
+def told_of_object(
+    wanted: Wanted, observed: Observed, done: Done, item: WantedObject, matched: Mapping[LiveAttempt, Object], now: Now
 ) -> list[Step]:
-    return _Teller(wanted, observed, done, unit, matched, now).steps()
+    return _Teller(wanted, observed, done, item, matched, now).steps()
 
 
 class _Fate(Enum):
@@ -60,19 +61,19 @@ class _Teller:
         wanted: Wanted,
         observed: Observed,
         done: Done,
-        unit: Unit,
+        item: WantedObject,
         matched: Mapping[LiveAttempt, Object],
         now: Now,
     ) -> None:
-        self._wanted, self._observed, self._done, self._unit, self._now = wanted, observed, done, unit, now
+        self._wanted, self._observed, self._done, self._item, self._now = wanted, observed, done, item, now
         self._matched = matched
-        self._object = observed.objects.get(unit.name)
-        self._meaning = unit.kind.meaning(self._object) if self._object else None
+        self._object = observed.objects.get(item.name)
+        self._meaning = item.kind.meaning(self._object) if self._object else None
 
     def steps(self) -> list[Step]:
         steps: list[Step] = []
         events: list[Event] = []
-        for each in self._unit.attempts:
+        for each in self._item.attempts:
             if each.attempt in self._done.ending:
                 continue
             for said in self._of_attempt(each, self._matched.get(each)):
@@ -83,7 +84,7 @@ class _Teller:
         return [*steps, Tell(tuple(events))] if events else steps
 
     def _of_attempt(self, each: LiveAttempt, pod: Object | None) -> Iterator[Event | Follow | End | LookAgain]:
-        unit, kind = self._unit, self._unit.kind
+        item, kind = self._item, self._item.kind
         is_later = pod is not None and knows_attempts(self._wanted.spec) and number_of(pod) > each.attempt.number
         if is_later and not each.is_running:
             yield End(each, None, self._lost(each, "a pod of its was lost while nobody looked"))
@@ -101,8 +102,8 @@ class _Teller:
             yield self._vanished(each)
         elif self._meaning is not None:
             yield from self._cluster_waits(each, self._reason_of(self._meaning))
-        elif unit.name in self._observed.lost:
-            sentence = f"{kind.name} {unit.name} was deleted by somebody, and is made again when its pods are gone"
+        elif item.name in self._observed.lost:
+            sentence = f"{kind.name} {item.name} was deleted by somebody, and is made again when its pods are gone"
             yield from self._cluster_waits(each, Meaning(State.STARTING, None, sentence))
 
     # -- its beginning ------------------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ class _Teller:
 
     def _writer_of(self, each: LiveAttempt, pod: Object) -> Object | None:
         """The pod whose output is the task's: its own. The command of a RayJob writes in the pod that handed it in."""
-        if self._unit.kind.name != "RayJob" or each.attempt.task != 0:
+        if self._item.kind.name != "RayJob" or each.attempt.task != 0:
             return pod
         begun = [seen for seen in self._submitters() if started_at(seen)]
         if begun:
@@ -141,10 +142,10 @@ class _Teller:
     @property
     def _has_submitter(self) -> bool:
         made = self._object
-        return self._unit.kind.name == "RayJob" and made is not None and "submitterPodTemplate" in made["spec"]
+        return self._item.kind.name == "RayJob" and made is not None and "submitterPodTemplate" in made["spec"]
 
     def _submitters(self) -> list[Object]:
-        return [pod for pod in self._observed.pods_of(self._unit.kind, self._unit.name) if is_submitter(pod)]
+        return [pod for pod in self._observed.pods_of(self._item.kind, self._item.name) if is_submitter(pod)]
 
     # -- its end ------------------------------------------------------------------------------------------------------
 
@@ -158,25 +159,25 @@ class _Teller:
         self, each: LiveAttempt, pod: Object | None, starter: Object | None
     ) -> Iterator[Event | End | LookAgain]:
         """Pods may go before the object says how all ended, and those of a success may be killed by its operator."""
-        meaning, is_lost = self._meaning, self._unit.name in self._observed.lost
+        meaning, is_lost = self._meaning, self._item.name in self._observed.lost
         if meaning is None:
-            if each.is_running and (is_lost or self._wanted.sees_all_of(self._unit.kind)):
+            if each.is_running and (is_lost or self._wanted.sees_all_of(self._item.kind)):
                 if pod is not None:
                     yield from self._ends(each, pod)  # the object goes at once, its pods have their grace
                 else:
                     yield self._vanished(each)
         elif meaning.state in ENDED:
-            is_gang = self._unit.kind.name == "PyTorchJob" and not self._wanted.spec.kubernetes.manifest
+            is_gang = self._item.kind.name == "PyTorchJob" and not self._wanted.spec.kubernetes.manifest
             if is_gang and meaning.state is State.FAILED and (pod is None or not is_over(pod)):
                 yield from self._fails_with_others(each, pod, meaning)
             else:
                 yield End(each, pod, self._outcome_of_object(meaning), asks=True)
         elif self._has_lost_its_head(each, pod):
             # KubeRay begins both anew, the head and the command. Unless the RayJob is about to say that it has ended.
-            if self._done.has_waited(f"head of {self._unit.name}", HEAD_SECONDS, self._now):
+            if self._done.has_waited(f"head of {self._item.name}", HEAD_SECONDS, self._now):
                 yield End(each, pod) if pod is not None else self._vanished(each)
             else:
-                yield LookAgain(f"head of {self._unit.name}", HEAD_SECONDS)
+                yield LookAgain(f"head of {self._item.name}", HEAD_SECONDS)
         elif pod is None and not each.is_running:
             yield from self._cluster_waits(each, self._reason_of(meaning))
         elif pod is not None and started_at(pod) is None and not is_lost:
@@ -186,7 +187,7 @@ class _Teller:
 
     def _fails_with_others(self, each: LiveAttempt, pod: Object | None, meaning: Meaning) -> Iterator[End | LookAgain]:
         """Its operator gave up because of another task's pod, of which we may hear later than of that."""
-        awaited, fate = f"fate of {self._unit.name}", _fate_of(self._matched.values())
+        awaited, fate = f"fate of {self._item.name}", _fate_of(self._matched.values())
         if fate is _Fate.LOST:
             outcome = self._lost(each, f"another pod of its gang was lost: {meaning.sentence}")
             yield End(each, pod, outcome, asks=True)
@@ -197,7 +198,7 @@ class _Teller:
 
     def _has_lost_its_head(self, each: LiveAttempt, pod: Object | None) -> bool:
         """A Ray cluster outlives its workers, and not its head. One that a user wrote does as it says."""
-        is_ray = self._unit.kind.name == "RayJob" and not self._wanted.spec.kubernetes.manifest
+        is_ray = self._item.kind.name == "RayJob" and not self._wanted.spec.kubernetes.manifest
         is_head = is_ray and each.attempt.task == 0
         return is_head and each.is_running and (pod is None or not self._observed.is_here(pod))
 
@@ -223,10 +224,10 @@ class _Teller:
         seen, meaning, at = self._object, self._meaning, self._now.at
         if seen is None or meaning is None:
             return None
-        is_job = self._unit.kind.name == "Job"
+        is_job = self._item.kind.name == "Job"
         if is_job and is_within(each.attempt.task, seen.get("status", {}).get("completedIndexes") or ""):
             return Outcome(at, at, exit_code=0)
-        if not self._unit.kind.by_object and meaning.state is State.FAILED and meaning.reason is Reason.EXIT_CODE:
+        if not self._item.kind.by_object and meaning.state is State.FAILED and meaning.reason is Reason.EXIT_CODE:
             # A Job takes a pod that somebody deleted for one that failed; those that failed by themselves stay there.
             return Outcome(at, at, reason=Reason.NODE_LOST, message=_unseen(each))
         is_array = seen.get("spec", {}).get("completions", 1) > 1
@@ -238,7 +239,7 @@ class _Teller:
         yield from awaited(self._done, [each], meaning, self._now)
 
     def _reason_of(self, meaning: Meaning) -> Meaning:
-        if words := self._observed.queue_words.get(self._unit.name):
+        if words := self._observed.queue_words.get(self._item.name):
             return Meaning(State.PENDING, Reason.QUOTA, f"it waits in Kueue's queue: {words}")
         if meaning.state is State.RUNNING:  # other tasks of it run
             return Meaning(State.STARTING, None, "its pod is still to be made")
@@ -264,7 +265,7 @@ def _fate_of(pods: Iterable[Object]) -> _Fate:
 
 
 def _unseen(each: LiveAttempt) -> str:
-    return f"its pod{f' {each.unit}' if each.unit else ''} is gone, and nobody saw how it ended"
+    return f"its pod{f' {each.pod}' if each.pod else ''} is gone, and nobody saw how it ended"
 
 
 def _before_its_command(submitter: Object | None) -> Meaning:

@@ -6,26 +6,27 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jobyard.executors.kubernetes import names
+from jobyard.executors.kubernetes.attempt_pods import pods_by_attempt
 from jobyard.executors.kubernetes.kinds import Kind, kind_of
+from jobyard.executors.kubernetes.object_keys import ObjectKey, Scope, is_array, is_ours
 from jobyard.executors.kubernetes.observed import Observed
-from jobyard.executors.kubernetes.units import Scope, UnitKey, is_array, is_ours, kind_of_unit, pods_by_attempt
 from jobyard.executors.protocol import JobFacts, LiveAttempt
 from jobyard.model.job import JobSpec
 
 Object = dict[str, Any]
 
 
-class Unit(NamedTuple):
-    """An object that should be there, with what belongs to it, as it would be sent, and the attempts that it runs."""
+class WantedObject(NamedTuple):
+    """An object that should be there, first of the `bodies` that would be sent, and the attempts that it runs."""
 
-    key: UnitKey
+    key: ObjectKey
     kind: Kind
-    objects: Sequence[Object]
+    bodies: Sequence[Object]
     attempts: Sequence[LiveAttempt]
 
     @property
     def name(self) -> str:
-        name: str = self.objects[0]["metadata"]["name"]
+        name: str = self.bodies[0]["metadata"]["name"]
         return name
 
 
@@ -33,7 +34,7 @@ class Wanted(NamedTuple):
     spec: JobSpec
     facts: JobFacts
     live: Sequence[LiveAttempt]
-    units: Sequence[Unit]
+    objects: Sequence[WantedObject]
     array: str  # the name of its Indexed Job, whether that is there or not; empty: it is no array
     cluster: str
     has_queue: bool  # Kueue lets objects in
@@ -49,14 +50,10 @@ class Wanted(NamedTuple):
     @property
     def slots(self) -> int:
         """Of the array: a task that runs alone has one of them."""
-        return self.facts.slots - sum(len(unit.attempts) for unit in self.units if unit.key.scope is Scope.TASK)
+        return self.facts.slots - sum(len(item.attempts) for item in self.objects if item.key.scope is Scope.TASK)
 
 
-def unit_of(spec: JobSpec, key: UnitKey, objects: Sequence[Object], attempts: Sequence[LiveAttempt]) -> Unit:
-    return Unit(key, kind_of_unit(spec, key), objects, attempts)
-
-
-def with_pod_of(spec: JobSpec, observed: Observed, live: Sequence[LiveAttempt]) -> dict[LiveAttempt, UnitKey]:
+def with_pod_of(spec: JobSpec, observed: Observed, live: Sequence[LiveAttempt]) -> dict[LiveAttempt, ObjectKey]:
     """Attempts that wait and have a pod, or had one, in an object of all tasks: that may have ended, or be gone."""
     waiting = [each for each in live if not each.is_running]
     if not waiting or not is_ours(spec):
@@ -65,4 +62,4 @@ def with_pod_of(spec: JobSpec, observed: Observed, live: Sequence[LiveAttempt]) 
     found = pods_by_attempt(spec, kind_of(spec), waiting, observed.pods.values(), observed.gone)
     labels = {each: pod["metadata"]["labels"] for each, pod in found.items()}
     whole = {each: of for each, of in labels.items() if names.TASK not in of and names.ATTEMPT in of}
-    return {each: UnitKey(scope, int(of[names.ATTEMPT])) for each, of in whole.items()}
+    return {each: ObjectKey(scope, int(of[names.ATTEMPT])) for each, of in whole.items()}

@@ -17,7 +17,7 @@ from jobyard.server import clusters
 from jobyard.server.declarations import answers, takes
 from jobyard.server.problems import problem
 from jobyard.server.rights import admin_of, check_owner
-from jobyard.server.routes.shared import Selector, answer, yard_of
+from jobyard.server.routes.answers import Selector, answer, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import AddCluster
 from jobyard.wire.views import ClusterRemoved, ClusterView
@@ -111,7 +111,7 @@ async def _ended(yard: Yard, cluster: str) -> None:
     """Waits until cancelled jobs are gone from the cluster, as long as it is connected."""
     deadline = time.monotonic() + END_SECONDS
     while time.monotonic() < deadline:
-        await yard.loop.settled()  # only then executors are told what has ended
+        await yard.loop.journalled()  # only then executors are told what has ended
         executor = yard.loop.executor_of(cluster)
         if executor is None or not executor.status().is_connected:
             return

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from jobyard.errors import NotFound
 from jobyard.server.declarations import Media, answers
 from jobyard.server.queries import submitted_job
-from jobyard.server.routes.shared import Selector, yard_of
+from jobyard.server.routes.answers import Selector, yard_of
 
 router = APIRouter()
 

@@ -14,7 +14,7 @@ from jobyard.model.codec import encode
 from jobyard.model.events import Event, JobSubmitted
 from jobyard.model.units import whole_number
 from jobyard.server.declarations import EventStream, answers
-from jobyard.server.routes.shared import COUNT_MOST, event, event_stream, yard_of
+from jobyard.server.routes.answers import COUNT_MOST, event, event_stream, yard_of
 from jobyard.server.views import shown
 
 router = APIRouter()

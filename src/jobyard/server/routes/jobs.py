@@ -14,7 +14,7 @@ from jobyard.model.job import State
 from jobyard.server import queries
 from jobyard.server.declarations import EventStream, answers
 from jobyard.server.limits import PAGE_MOST, VIEWS_AT_ONCE
-from jobyard.server.routes.shared import COUNT_MOST, Selector, answer, event, event_stream, yard_of
+from jobyard.server.routes.answers import COUNT_MOST, Selector, answer, event, event_stream, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.views import JobView, TaskView
 
@@ -118,7 +118,7 @@ async def watch_job(request: Request, selector: Selector) -> Response:
 
 
 async def _pause(yard: Yard, job_id: str) -> None:
-    """Between two views; the last one need not wait."""
+    """Between two views, at most ten a second; the view of a job that has ended is sent at once."""
     with suppress(TimeoutError):
         async with asyncio.timeout(WATCH_SECONDS):
             while not queries.has_ended(yard.loop, job_id):

@@ -18,7 +18,7 @@ from jobyard.model.task import AttemptId
 from jobyard.server.declarations import EventStream, Media, answers
 from jobyard.server.logs import CHUNK_BYTES, STREAMS, LogStream, log_path, log_request, open_log
 from jobyard.server.queries import submitted_job, task_now
-from jobyard.server.routes.shared import COUNT_MOST, Label, Selector, event, event_stream, yard_of
+from jobyard.server.routes.answers import COUNT_MOST, Label, Selector, event, event_stream, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.views import LogChunk
 

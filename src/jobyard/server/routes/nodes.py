@@ -19,7 +19,7 @@ from jobyard.server.problems import problem
 from jobyard.server.queries import machine_config
 from jobyard.server.rights import admin_of, check_owner
 from jobyard.server.rounds import Command
-from jobyard.server.routes.shared import Selector, answer, yard_of
+from jobyard.server.routes.answers import Selector, answer, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import AddNode
 from jobyard.wire.views import NodeRemoved, NodeView

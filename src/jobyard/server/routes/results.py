@@ -17,7 +17,7 @@ from jobyard.executors.mirror import STREAMS, Mirror
 from jobyard.model.task import AttemptId
 from jobyard.server.declarations import Media, answers
 from jobyard.server.queries import ended_attempts, submitted_job
-from jobyard.server.routes.shared import Label, Selector, yard_of
+from jobyard.server.routes.answers import Label, Selector, yard_of
 
 router = APIRouter()
 

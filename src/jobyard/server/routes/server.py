@@ -16,7 +16,7 @@ from jobyard.server.declarations import Media, answers, takes
 from jobyard.server.problems import problem
 from jobyard.server.queries import unfinished_work
 from jobyard.server.rights import admin_of
-from jobyard.server.routes.shared import answer, yard_of
+from jobyard.server.routes.answers import answer, yard_of
 from jobyard.wire.requests import AcceptRow
 from jobyard.wire.views import AgentView, DamageView, ServerView
 

@@ -21,7 +21,7 @@ from jobyard.server.dry_run import NO_ID, dry_run
 from jobyard.server.from_token import NOTHING_SENT, submitted_by
 from jobyard.server.queries import shown_job
 from jobyard.server.rights import caller_of
-from jobyard.server.routes.shared import answer, yard_of
+from jobyard.server.routes.answers import answer, yard_of
 from jobyard.server.sending import may_travel, with_its_tree
 from jobyard.server.spec_checks import check_submit
 from jobyard.server.yard import Yard

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from jobyard.server.declarations import answers, takes
 from jobyard.server.rights import TokenKind, admin_of
-from jobyard.server.routes.shared import Selector, answer, yard_of
+from jobyard.server.routes.answers import Selector, answer, yard_of
 from jobyard.server.tokens import create_token, list_tokens, revoke_token
 from jobyard.wire.requests import CreateToken
 from jobyard.wire.views import TokenRevoked, TokenView

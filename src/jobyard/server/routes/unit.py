@@ -12,7 +12,7 @@ from jobyard.model.task import Task
 from jobyard.server.clusters import find_cluster, namespace_of
 from jobyard.server.declarations import answers
 from jobyard.server.queries import machine_config, submitted_job, task_now
-from jobyard.server.routes.shared import Label, Selector, answer, yard_of
+from jobyard.server.routes.answers import Label, Selector, answer, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.views import UnitView
 

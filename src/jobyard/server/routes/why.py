@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.server.declarations import answers
 from jobyard.server.queries import submitted_job, why
-from jobyard.server.routes.shared import Selector, answer, yard_of
+from jobyard.server.routes.answers import Selector, answer, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.views import WhyView
 

@@ -5,6 +5,7 @@ It follows Kubernetes 1.36 and JobSet 0.11 as far as single pods and indexes go.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import random
 from collections import Counter, defaultdict, deque
@@ -273,3 +274,9 @@ def _place(pod: Object) -> Place:
 
 def _is_final(seen: Object) -> bool:
     return bool(seen.get("status", {}).get("conditions"))
+
+
+async def ends_told() -> None:
+    """All attempts that have ended are reported."""
+    while ends := [task for task in asyncio.all_tasks() if task.get_name().startswith("end of ")]:
+        await asyncio.gather(*ends)

@@ -11,7 +11,7 @@ from tests.builders import a_job
 from jobyard.errors import Unavailable, UserError
 from jobyard.executors.kubernetes import admission as admission_module
 from jobyard.executors.kubernetes.admission import Admission
-from jobyard.executors.kubernetes.units import UnitKey
+from jobyard.executors.kubernetes.object_keys import ObjectKey
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.kubernetes.refusals import Refused
 from jobyard.model.node import ClusterConfig
@@ -38,7 +38,7 @@ class PlayedApi:
         return body
 
 
-def build(job: SubmittedJob, key: UnitKey, namespace: str) -> list[Object]:
+def build(job: SubmittedJob, key: ObjectKey, namespace: str) -> list[Object]:
     return [{"name": job.spec.name, "image": job.spec.container.image, "namespace": namespace}]
 
 

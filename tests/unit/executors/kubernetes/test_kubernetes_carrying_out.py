@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.unit.executors.kubernetes.played_cluster import ends_told
 
 from jobyard.executors.kubernetes import last_words
 from jobyard.executors.kubernetes.carrying_out import CarryingOut
@@ -65,7 +66,7 @@ async def test_an_end_that_cannot_be_told_is_looked_at_again(tmp_path: Path, mon
     held = held_job(tmp_path, looks)
     pod = {"metadata": {"name": "p", "uid": "p"}, "spec": {"containers": [{"name": "task"}]}, "status": {}}
     held.last_words.begin(cast(Any, None), End(ATTEMPT, pod))
-    await held.last_words.all_told()
+    await ends_told()
     assert looks == ["j"]
     assert ATTEMPT.attempt not in held.done.ending
 

@@ -94,8 +94,7 @@ def test_what_waits_is_let_in_by_a_patch_of_one_field() -> None:
 def test_the_api_is_told_where_each_kind_is() -> None:
     assert KINDS["Pod"].collection("a") == "/api/v1/namespaces/a/pods"
     assert KINDS["RayJob"].collection("a") == "/apis/ray.io/v1/namespaces/a/rayjobs"
-    assert (KINDS["PyTorchJob"].definition, KINDS["Pod"].group) == ("pytorchjobs.kubeflow.org", "")
-    assert KINDS["JobSet"].pod_selector("x") == "jobset.sigs.k8s.io/jobset-name=x"
+    assert (KINDS["PyTorchJob"].group, KINDS["Pod"].group) == ("kubeflow.org", "")
     assert [kind.name for kind in KINDS.values() if not kind.operator] == ["Job", "Pod"]
 
 

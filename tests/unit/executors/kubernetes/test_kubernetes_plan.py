@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from tests.builders import a_cluster_node, a_group, a_job
 from tests.unit.engine.driving import Yard
-from tests.unit.executors.kubernetes.played_cluster import Object, PlayedCluster, number_of
+from tests.unit.executors.kubernetes.played_cluster import Object, PlayedCluster, ends_told, number_of
 
 from jobyard.errors import Unavailable
 from jobyard.executors.kubernetes import carrying_out, last_words, reconciler
@@ -110,7 +110,7 @@ class World:
                 self.watch(what)
         with suppress(Unavailable, Refused):
             await self.reconciler.reconcile(cast(Any, self.cluster), self.held)
-        await self.held.last_words.all_told()
+        await ends_told()
 
     def hear(self) -> None:
         """The yard applies what was told."""

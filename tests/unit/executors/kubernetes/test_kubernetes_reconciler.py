@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from tests.builders import a_group, a_job
+from tests.unit.executors.kubernetes.played_cluster import ends_told
 
 from jobyard.executors.kubernetes.executor import KubernetesExecutor
 from jobyard.executors.kubernetes.held_job import HeldJob
@@ -117,10 +118,10 @@ class Play:
         return list(self.held.observed.objects)[-1]
 
 
-def live(task: int, number: int = 1, unit: str = "", **more: Any) -> LiveAttempt:
+def live(task: int, number: int = 1, pod: str = "", **more: Any) -> LiveAttempt:
     slot = Slot(str(task + 1), JOB, 0, Placement("k/n1", Resources(cpu_millis=1000)))
     is_stopping = more.pop("is_stopping", False)
-    return LiveAttempt(AttemptId(JOB, task, number), slot, is_stopping, unit=unit, is_running=bool(unit), **more)
+    return LiveAttempt(AttemptId(JOB, task, number), slot, is_stopping, pod=pod, is_running=bool(pod), **more)
 
 
 def a_pod(name: str, phase: str, labels: dict[str, str], **metadata: Any) -> Object:
@@ -214,7 +215,7 @@ async def test_a_rayjob_whose_head_is_lost_is_lost_and_begins_anew(tmp_path: Pat
     # 2. It says nothing.
     play.held.done.since[f"head of {name}"] = 0.0
     await play.reconcile(*running)
-    await play.held.last_words.all_told()
+    await ends_told()
     (ended,) = [item for event in play.told if isinstance(event, AttemptsFinished) for item in event.items]
     assert (ended.attempt.task, ended.outcome.reason) == (0, Reason.NODE_LOST)
 
@@ -252,7 +253,7 @@ async def test_pods_whose_object_is_gone_end_when_they_do(tmp_path: Path, monkey
     # 2. Only then the attempts are over: they were preempted.
     changed("Running", True, deletionTimestamp="2026-01-01T01:00:00Z")
     await play.reconcile(*going)
-    await play.held.last_words.all_told()
+    await ends_told()
     (first, second) = [item for event in play.told if isinstance(event, AttemptsFinished) for item in event.items]
     assert {first.outcome.reason, second.outcome.reason} == {Reason.PREEMPTED}
     assert play.held.is_empty
@@ -264,7 +265,7 @@ async def test_a_gang_whose_object_went_while_nobody_looked_is_lost(tmp_path: Pa
     play = Play(tmp_path, gang, sees_all=sees_all)
     play.now = JobFacts(False, attempt=1)
     await play.reconcile(live(0, 1, "a-master-0"), live(1, 1, "a-worker-0"))
-    await play.held.last_words.all_told()
+    await ends_told()
     told = [item for event in play.told if isinstance(event, AttemptsFinished) for item in event.items]
     assert [item.outcome.reason for item in told] == [Reason.NODE_LOST] * lost
 
@@ -295,7 +296,7 @@ async def test_who_never_had_a_pod_is_lost_with_the_one_that_was_deleted_or_evic
         assert await play.reconcile(live(1)) == []
         play.held.observed.pod_changed(master, False)
     await play.reconcile(live(0, 1, f"{name}-master-0"), live(1))
-    await play.held.last_words.all_told()
+    await ends_told()
     ended = {
         item.attempt.task: item.outcome
         for event in play.told

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 
-class Pace:
+class RateLimit:
     """So many requests per second, and at most so many at once after a pause."""
 
     def __init__(self, per_second: float, most: int) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 from tests.builders import a_group, a_job
 
+from jobyard.executors.kubernetes.attempt_pods import pods_by_attempt
 from jobyard.executors.kubernetes.kinds import KINDS
-from jobyard.executors.kubernetes.units import Scope, UnitKey, pods_by_attempt, units_of, with_memory
+from jobyard.executors.kubernetes.object_keys import ObjectKey, Scope, attempts_by_object, with_memory
 from jobyard.executors.protocol import JobFacts, LiveAttempt
 from jobyard.model.job import JobSpec
 from jobyard.model.resources import Placement, Resources
@@ -17,12 +18,12 @@ from jobyard.model.training import Training
 
 Object = dict[str, Any]
 FRESH, WORN = JobFacts(False, is_fresh=True, slots=2), JobFacts(False, slots=2)
-ARRAY = UnitKey(Scope.ARRAY, 1)
+ARRAY = ObjectKey(Scope.ARRAY, 1)
 
 
-def live(task: int, number: int = 1, unit: str = "", running: bool = False, memory: int = 0) -> LiveAttempt:
+def live(task: int, number: int = 1, pod: str = "", running: bool = False, memory: int = 0) -> LiveAttempt:
     slot = Slot(str(task), "j", 0, Placement("prod/n1", Resources(memory_mib=memory)))
-    return LiveAttempt(AttemptId("j", task, number), slot, False, unit=unit, is_running=running)
+    return LiveAttempt(AttemptId("j", task, number), slot, False, pod=pod, is_running=running)
 
 
 def an_array(name: str = "a-j-a1", failed: str = "", condition: str = "") -> Object:
@@ -42,37 +43,37 @@ def spec_of(tasks: int = 3, **more: Any) -> JobSpec:
 
 def test_a_fresh_array_is_one_indexed_job() -> None:
     first, second = live(0), live(1)
-    assert units_of(spec_of(), [first, second], FRESH, None) == {ARRAY: [first, second]}
+    assert attempts_by_object(spec_of(), [first, second], FRESH, None) == {ARRAY: [first, second]}
 
 
 def test_tasks_of_an_array_whose_job_is_over_have_one_each() -> None:
     again = live(1, 2, "a-j-a1-1-x")
     for over in (an_array(condition="Failed"), an_array(failed="1"), None):
-        assert list(units_of(spec_of(), [again], WORN, over)) == [UnitKey(Scope.TASK, 2, 1)]
+        assert list(attempts_by_object(spec_of(), [again], WORN, over)) == [ObjectKey(Scope.TASK, 2, 1)]
 
 
 def test_a_retry_by_kubernetes_stays_in_the_array() -> None:
     again = live(1, 2, "a-j-a1-1-x")
-    assert list(units_of(spec_of(), [again], WORN, an_array(failed="0,3-7"))) == [ARRAY]
+    assert list(attempts_by_object(spec_of(), [again], WORN, an_array(failed="0,3-7"))) == [ARRAY]
 
 
 def test_a_task_that_runs_stays_where_its_pod_is() -> None:
     inside, alone = live(0, 1, "a-j-a1-0-x", True), live(1, 2, "a-j-t1-a2-y", True)
-    units = units_of(spec_of(), [inside, alone], WORN, an_array(condition="Failed"))
-    assert units == {ARRAY: [inside], UnitKey(Scope.TASK, 2, 1): [alone]}
+    found = attempts_by_object(spec_of(), [inside, alone], WORN, an_array(condition="Failed"))
+    assert found == {ARRAY: [inside], ObjectKey(Scope.TASK, 2, 1): [alone]}
 
 
 def test_a_gang_and_a_training_are_one_object_for_each_attempt() -> None:
     gang = spec_of(groups=(a_group(count=2),), gang=True)
-    assert list(units_of(gang, [live(0, 3), live(1, 2)], WORN, None)) == [UnitKey(Scope.WHOLE, 3)]
+    assert list(attempts_by_object(gang, [live(0, 3), live(1, 2)], WORN, None)) == [ObjectKey(Scope.WHOLE, 3)]
     training = spec_of(1, training=Training(epochs=3))
-    assert list(units_of(training, [live(0, 2)], WORN, None)) == [UnitKey(Scope.WHOLE, 2)]
+    assert list(attempts_by_object(training, [live(0, 2)], WORN, None)) == [ObjectKey(Scope.WHOLE, 2)]
 
 
 def test_the_last_of_a_grown_gang_is_still_in_the_object_of_its_first() -> None:
     grown = spec_of(groups=(a_group(count=2),), gang=True)
     last = live(1, 1, "p1", True)  # it came with the second attempt of task 0, which has ended
-    assert units_of(grown, [last], WORN._replace(attempt=2), None, 2) == {UnitKey(Scope.WHOLE, 2): [last]}
+    assert attempts_by_object(grown, [last], WORN._replace(attempt=2), None, 2) == {ObjectKey(Scope.WHOLE, 2): [last]}
 
 
 def test_a_waiting_attempt_gets_the_next_pod_of_its_task_and_never_an_old_one() -> None:
@@ -127,21 +128,21 @@ def test_more_memory_than_was_asked_for_is_given_where_the_yard_grants_it() -> N
 def test_a_jobset_whose_pods_are_retried_stays_the_same_object() -> None:
     jobset = spec_of(groups=(a_group(count=3),), retries=2)
     running, again = live(1, 1, "p1", True), live(0, 2, "p0")
-    assert units_of(jobset, [again, running], WORN, None, 1) == {UnitKey(Scope.WHOLE, 1): [again, running]}
+    assert attempts_by_object(jobset, [again, running], WORN, None, 1) == {ObjectKey(Scope.WHOLE, 1): [again, running]}
 
 
 def test_a_single_task_of_a_jobset_that_is_over_has_a_job_of_its_own() -> None:
     jobset = spec_of(groups=(a_group(count=3),))
     again = live(1, 2, "p1")
-    assert list(units_of(jobset, [again], WORN, None)) == [UnitKey(Scope.TASK, 2, 1)]
+    assert list(attempts_by_object(jobset, [again], WORN, None)) == [ObjectKey(Scope.TASK, 2, 1)]
     everything = [live(number, 2, f"p{number}") for number in range(3)]
-    assert list(units_of(jobset, everything, WORN, None)) == [UnitKey(Scope.WHOLE, 2)]
+    assert list(attempts_by_object(jobset, everything, WORN, None)) == [ObjectKey(Scope.WHOLE, 2)]
 
 
 def test_a_task_that_succeeded_and_is_wanted_again_does_not_wait_for_its_array() -> None:
     again = live(1, 2, "a-j-a1-1-x")
-    units = units_of(spec_of(), [again], WORN, an_array(), None, lambda unit: unit == "a-j-a1-1-x")
-    assert list(units) == [UnitKey(Scope.TASK, 2, 1)]
+    found = attempts_by_object(spec_of(), [again], WORN, an_array(), None, lambda pod: pod == "a-j-a1-1-x")
+    assert list(found) == [ObjectKey(Scope.TASK, 2, 1)]
 
 
 def test_a_pod_that_failed_long_ago_is_not_taken_for_the_next_attempt() -> None:

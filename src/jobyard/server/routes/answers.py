@@ -1,4 +1,4 @@
-"""Shared by routes: getting at the yard, answering with a view, and server-sent events."""
+"""Answers of routes: how do they reach the yard, answer with a view or a changed job, and stream events?"""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from fastapi.responses import Response, StreamingResponse
 
 from jobyard.model.codec import encode
 from jobyard.server.problems import PlainJSON
+from jobyard.server.queries import shown_job
+from jobyard.server.rounds import Command
 from jobyard.server.yard import Yard
 
 COUNT_MOST = 2**53  # JSON numbers above are not whole any more in most readers
@@ -27,6 +29,14 @@ def yard_of(request: Request) -> Yard:
 
 def answer(view: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return PlainJSON(encode(view, defaults=True), status, headers)
+
+
+async def changed_job(request: Request, command: Command[str]) -> Response:
+    """Answers with the job as it is after the command, which returns its id."""
+    yard = yard_of(request)
+    with yard.lifetime.request():
+        job_id = await yard.loop.ask(command)
+        return answer(shown_job(yard.loop, job_id))
 
 
 def event_stream(yard: Yard, messages: AsyncGenerator[str, None]) -> StreamingResponse:
