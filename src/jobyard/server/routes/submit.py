@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,7 @@ from jobyard.server.containers import machines_for
 from jobyard.server.declarations import answers, takes
 from jobyard.server.dry_run import NO_ID, dry_run
 from jobyard.server.from_token import NOTHING_SENT, submitted_by
-from jobyard.server.queries import shown_job
+from jobyard.server.queries import has_job_with, shown_job
 from jobyard.server.rights import caller_of
 from jobyard.server.routes.shared import answer, yard_of
 from jobyard.server.sending import may_travel, with_its_tree
@@ -60,7 +61,7 @@ async def submit_job(request: Request, asked: Annotated[SubmitJob, takes(SubmitJ
             checked_spec(yard.loop.state, asked.spec)  # first, so that no large tree is read for nothing
             spec = await asyncio.to_thread(with_its_tree, asked.spec, Path(yard.directory))
             asked = replace(asked, spec=spec)
-        async with yard.environments.kept(asked.spec) as spec:
+        async with yard.environments.kept(asked.spec, partial(has_job_with, yard.loop)) as spec:
             job_id = await yard.loop.ask(submit(replace(asked, spec=spec)))
         return answer(shown_job(yard.loop, job_id), 201, {"Location": f"{API}/jobs/{job_id}"})
 
