@@ -61,8 +61,8 @@ def checked_words(state: YardState, spec: JobSpec) -> JobSpec:
     check_together(spec)
     if not spec.cluster:  # its pods begin where their image says
         _check_workdir(spec.workdir, is_here=not spec.submitter.submitted_with)
-    after = tuple(_resolve(state, dependency) for dependency in spec.after)
-    return replace(spec, after=after)
+    after = dict.fromkeys(_resolve(state, dependency) for dependency in dict.fromkeys(spec.after))
+    return replace(spec, after=tuple(after))
 
 
 def _check_workdir(workdir: str, *, is_here: bool) -> None:

@@ -14,7 +14,7 @@ from jobyard.errors import UserError
 from jobyard.model import substitution
 from jobyard.model.environment import YARD_NAMES
 from jobyard.model.job import ArrayRange, GroupSpec, JobSpec, Lines
-from jobyard.model.limits import GANG_MOST, OBJECT_MOST, TASKS_MOST, WORD_BYTES_MOST
+from jobyard.model.limits import AFTER_MOST, GANG_MOST, OBJECT_MOST, TASKS_MOST, WORD_BYTES_MOST
 from jobyard.model.progressions import TooManyRanges, first_duplicate
 from jobyard.wire.requests import SubmitJob
 
@@ -39,6 +39,9 @@ def check_spec(spec: JobSpec) -> None:
             _check_array(group, group.array, named)
         _check_reserved(group.env, named)
     _check_reserved(spec.env, f"job {spec.name!r}")
+    if (count := len(set(spec.after))) > AFTER_MOST:
+        way_out = f"at most {AFTER_MOST} are possible, wait for those that end last"
+        raise UserError(f"job {spec.name!r} comes after {count} jobs; {way_out}")
     _check_size(spec)
     _check_elastic(spec)
     staging = spec.staging

@@ -103,7 +103,8 @@ def test_the_names_of_files_need_not_be_utf8_and_come_back_as_they_were(spec: Jo
         (a_job(training=Training(epochs=0)), "epochs"),
         (a_job(training=Training(estimated_seconds=math.nan)), "estimated_seconds"),
         (a_job(elastic=Elastic(gpus=(-1, 2))), "elastic.gpus[0]"),
-        (a_job(notes=("x",) * 10_001), "notes"),
+        (a_job(notes=("x",) * 33), "spec.submitter.notes: 33 items; give at most 32"),
+        (a_job(cluster_notes=("x" * 1001,)), "submitter.cluster_notes[0]: 1001 characters"),
     ],
 )
 def test_what_is_beyond_a_limit_is_named_with_the_limit(spec: JobSpec, words: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jobyard.errors import UserError
-from jobyard.model.job import ArrayRange, Command, GroupSpec, JobSpec, Lines
+from jobyard.model.job import ArrayRange, Command, Dependency, GroupSpec, JobSpec, Lines
 from jobyard.model.limits import WORD_BYTES_MOST
 from jobyard.model.training import Elastic
 from jobyard.server.spec_checks import check_spec, check_together
@@ -30,6 +30,7 @@ def commands(**command: Any) -> JobSpec:
         a_job(groups=(a_group("a"), a_group("b"))),
         a_job(groups=(a_group(count=4096, cpus=0),), gang=True),
         a_job(groups=(a_group(gpus=2),), elastic=Elastic(gpus=(1, 4))),
+        a_job(after=(Dependency("1"),) * 10_000),
         a_job(copy_forward=(".", "a/../b"), copy_back=("out",)),
         a_job(manifest='{"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {}}'),
     ],
@@ -53,6 +54,7 @@ def test_what_makes_sense_is_taken(spec: JobSpec) -> None:
         (a_job(groups=(a_group("a"), a_group("a"))), "the name 'a'"),
         (a_job(groups=(a_group(count=4097, cpus=0),), gang=True), "gang of 4097 tasks; at most 4096"),
         (a_job(groups=(a_group(count=1_000_000, cpus=0),), gang=True), "gang of 1000000 tasks"),
+        (a_job(after=tuple(Dependency(str(n)) for n in range(1001))), "comes after 1001 jobs; at most 1000"),
         (commands(), "no command"),
         (commands(argv=("a",), shell="b"), "argv and shell are two commands"),
         (commands(lines=Lines("a\nb")), "no newline"),
