@@ -15,7 +15,7 @@ from jobyard.errors import Unavailable, UserError
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import JobSpec
 from jobyard.server.clusters import cluster_named, with_cluster
-from jobyard.server.commands import checked_spec, submit
+from jobyard.server.commands import checked_spec, digest_of, submit
 from jobyard.server.containers import machines_for
 from jobyard.server.declarations import answers, takes
 from jobyard.server.dry_run import NO_ID, dry_run
@@ -43,6 +43,7 @@ async def submit_job(request: Request, asked: Annotated[SubmitJob, takes(SubmitJ
     caller = caller_of(request)
     sends = may_travel(yard.loop.state, asked.spec)
     asked = replace(asked, spec=submitted_by(caller, asked.spec))
+    digest = await asyncio.to_thread(digest_of, asked.spec) if asked.key else ""  # before the yard changes it
     if sends and not caller.is_owner:
         asked = replace(asked, spec=asked.spec.with_notes(NOTHING_SENT))
     with yard.lifetime.request():
@@ -62,7 +63,7 @@ async def submit_job(request: Request, asked: Annotated[SubmitJob, takes(SubmitJ
             spec = await asyncio.to_thread(with_its_tree, asked.spec, Path(yard.directory))
             asked = replace(asked, spec=spec)
         async with yard.environments.kept(asked.spec, partial(has_job_with, yard.loop)) as spec:
-            job_id = await yard.loop.ask(submit(replace(asked, spec=spec)))
+            job_id = await yard.loop.ask(submit(replace(asked, spec=spec), digest))
         return answer(shown_job(yard.loop, job_id), 201, {"Location": f"{API}/jobs/{job_id}"})
 
 
