@@ -112,7 +112,7 @@ def tame(body: Any, work: str) -> dict[str, Any]:
     container = {**body["spec"].get("container", {}), "build": None}
     plain: dict[str, Any] = {"after": [], "on": "", "kubernetes": {}, "elastic": None, "workdir": work, "staging": {}}
     spec = {**body["spec"], **plain, "groups": [alone], "container": container}
-    return {**body, "dry_run": False, "spec": spec}
+    return {**body, "dry_run": False, "render": False, "spec": spec}
 
 
 def sent(yard: TemporaryYard, case: schemathesis.Case[Any]) -> Response:

@@ -22,6 +22,10 @@ OBJECT_FIELDS = {"apiVersion": str, "kind": str, "metadata": dict, "spec": dict}
 
 
 def check_submit(request: SubmitJob) -> None:
+    if request.render and not request.dry_run:
+        raise UserError("render: it shows what would be sent, and nothing is submitted; say dry_run as well")
+    if request.key and request.dry_run:
+        raise UserError("key: a dry run makes no job, so a key has no effect; leave it out")
     check_spec(request.spec)
 
 

@@ -9,7 +9,8 @@ from jobyard.errors import UserError
 from jobyard.model.job import ArrayRange, Command, Dependency, GroupSpec, JobSpec, Lines
 from jobyard.model.limits import WORD_BYTES_MOST
 from jobyard.model.training import Elastic
-from jobyard.server.spec_checks import check_spec, check_together
+from jobyard.server.spec_checks import check_spec, check_submit, check_together
+from jobyard.wire.requests import SubmitJob
 from tests.builders import a_group, a_job
 
 
@@ -113,3 +114,15 @@ def test_many_lines_are_looked_at_in_few_steps_and_never_built_all_at_once() -> 
 def test_a_line_may_be_as_long_as_linux_takes_it_wherever_it_stands(before: str, beyond: int) -> None:
     lines = Lines(before + "y" * (WORD_BYTES_MOST + beyond) + "\nz\n")
     assert lines.longer_than(WORD_BYTES_MOST) == (WORD_BYTES_MOST + 1 if beyond else 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (SubmitJob(a_job(), render=True), "render: .* say dry_run as well"),
+        (SubmitJob(a_job(), key="once", dry_run=True), "key: a dry run makes no job"),
+    ],
+)
+def test_a_request_that_contradicts_itself_is_refused(asked: SubmitJob, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        check_submit(asked)
