@@ -86,8 +86,8 @@ class Harmless:
                 return "true\n" * min(3, value.count("\n"))
             case "workdir", str():
                 return self.work
-            case (("count" | "completions"), int()) if not isinstance(value, bool):
-                return min(value, 3)
+            case (("count" | "completions"), int() | float()) if not isinstance(value, bool):
+                return min(value, 3)  # a whole number may be written as 1465466.0
             case (("container" | "force"), bool()):
                 return False
             case (("mounts" | "ports"), list()):
