@@ -108,9 +108,11 @@ class Harmless:
 def tame(body: Any, work: str) -> dict[str, Any]:
     """A submit that this yard takes, as far as it can be said: for one group, on a machine, with little of it."""
     group = {**body["spec"]["groups"][0], "command": {"argv": ["true"]}, "resources": {"cpu_millis": 10}}
-    alone = {**group, "array": None, "count": 1}
+    alone = {**group, "array": None, "count": 1, "parallelism": None, "least_device_mib": 0}
     container = {**body["spec"].get("container", {}), "build": None}
     plain: dict[str, Any] = {"after": [], "on": "", "kubernetes": {}, "elastic": None, "workdir": work, "staging": {}}
+    submitter = {**body["spec"].get("submitter", {}), "submitted_with": "", "environment": ""}
+    plain |= {"cluster": "", "submitter": submitter, "policy": {**body["spec"].get("policy", {}), "limit": None}}
     spec = {**body["spec"], **plain, "groups": [alone], "container": container}
     return {**body, "dry_run": False, "render": False, "spec": spec}
 

@@ -216,10 +216,10 @@ RESOURCES: Table = {
 
 CONTAINER: Table = {
     "image": JobField(
-        TextType(),
+        Parsed(parse_image, {"type": "string", "pattern": r"^\S+$"}, "an image"),
         "A container image; on machines it is used only with container.",
         at="container.image",
-        option=Option("The container image, for a cluster or --container.", "IMAGE", parse=parse_image),
+        option=Option("The container image, for a cluster or --container.", "IMAGE"),
     ),
     "container": JobField(
         Flag(),
