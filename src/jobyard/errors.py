@@ -3,6 +3,7 @@
     YardError
     ├── UserError            the request is wrong: fix it (exit 2, HTTP 4xx)
     │   ├── NotFound         no such job, task, node, token
+    │   ├── KeyInUse         another job has been submitted with this key (exit 2, HTTP 409)
     │   ├── Unwritable       the yard's disk is full or read-only: make room (exit 2, HTTP 507)
     │   ├── TooLarge         more than one request may have (exit 2, HTTP 413)
     │   ├── TooMany          more at the same time than one caller may have (exit 2, HTTP 429)
@@ -37,6 +38,11 @@ class UserError(YardError):
 class NotFound(UserError):
     code = "not_found"
     http_status = 404
+
+
+class KeyInUse(UserError):
+    code = "key_in_use"
+    http_status = 409
 
 
 class Unwritable(UserError):

@@ -86,8 +86,8 @@ class Harmless:
                 return "true\n" * min(3, value.count("\n"))
             case "workdir", str():
                 return self.work
-            case (("count" | "completions"), int()) if not isinstance(value, bool):
-                return min(value, 3)
+            case (("count" | "completions"), int() | float()) if not isinstance(value, bool):
+                return min(value, 3)  # a whole number may be written as 1465466.0
             case (("container" | "force"), bool()):
                 return False
             case (("mounts" | "ports"), list()):
@@ -108,11 +108,13 @@ class Harmless:
 def tame(body: Any, work: str) -> dict[str, Any]:
     """A submit that this yard takes, as far as it can be said: for one group, on a machine, with little of it."""
     group = {**body["spec"]["groups"][0], "command": {"argv": ["true"]}, "resources": {"cpu_millis": 10}}
-    alone = {**group, "array": None, "count": 1}
+    alone = {**group, "array": None, "count": 1, "parallelism": None, "least_device_mib": 0}
     container = {**body["spec"].get("container", {}), "build": None}
     plain: dict[str, Any] = {"after": [], "on": "", "kubernetes": {}, "elastic": None, "workdir": work, "staging": {}}
+    submitter = {**body["spec"].get("submitter", {}), "submitted_with": "", "environment": ""}
+    plain |= {"cluster": "", "submitter": submitter, "policy": {**body["spec"].get("policy", {}), "limit": None}}
     spec = {**body["spec"], **plain, "groups": [alone], "container": container}
-    return {**body, "dry_run": False, "spec": spec}
+    return {**body, "dry_run": False, "render": False, "spec": spec}
 
 
 def sent(yard: TemporaryYard, case: schemathesis.Case[Any]) -> Response:

@@ -9,7 +9,7 @@ from jobyard.engine.job_record import JobRecord
 from jobyard.engine.lifecycle import Action, RetryAsked, StopAsked, YieldAsked
 from jobyard.engine.stopping import advance_task, check_dependencies, end_job, stop_job, stop_tasks
 from jobyard.engine.training import tells_of_checkpoints, yield_seconds
-from jobyard.engine.yard_state import YardState
+from jobyard.engine.yard_state import YardState, own_key
 from jobyard.model.effects import Effect, Yield
 from jobyard.model.events import (
     CancelRequested,
@@ -32,7 +32,9 @@ def submit(state: YardState, event: JobSubmitted) -> list[Effect]:
     state.jobs[job.id] = state.unfinished[job.id] = job
     state.last_number = max(state.last_number, event.number)
     if event.key:
-        state.keys[event.key] = job.id
+        state.keys[own_key(event.spec.submitter, event.key)] = job.id
+    if event.asked:  # rows of older yards have none
+        state.asked[job.id] = event.asked
     for dependency in event.spec.after:
         state.dependents[dependency.job].append(job.id)
     state.changes.plan = True

@@ -103,6 +103,7 @@ class SavedState:
     last_slot: int = 0
     profiles: Mapping[str, SavedProfile] = field(default_factory=dict)
     storages: tuple[str, ...] = ()
+    asked: Mapping[str, str] = field(default_factory=dict)
 
 
 # Which field of SavedJob is which attribute of which part of a JobRecord ("": of the record itself).
@@ -153,6 +154,7 @@ def save(state: YardState) -> Any:
             state.last_slot,
             {kind: _saved_profile(profile) for kind, profile in state.trainings.profiles.items()},
             tuple(sorted(state.trainings.storages)),
+            dict(state.asked),
         )
     )
 
@@ -173,7 +175,7 @@ def load(data: Any) -> YardState:
     of_slot = {slot: (job, record) for job in state.jobs.values() for slot, record in job.slots.items()}
     state.slots = {slot: of_slot[slot] for slot in saved.slots}
     state.dependents.update((job, list(others)) for job, others in saved.dependents.items())
-    state.keys = dict(saved.keys)
+    state.keys, state.asked = dict(saved.keys), dict(saved.asked)
     state.last_number, state.last_slot = saved.last_number, saved.last_slot
     state.trainings.profiles = {kind: _profile(profile) for kind, profile in saved.profiles.items()}
     state.trainings.storages = set(saved.storages)

@@ -13,7 +13,13 @@ from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.places import Places
 from jobyard.engine.training import Trainings
 from jobyard.model.job import Reason
+from jobyard.model.submitter import Submitter
 from jobyard.model.task import AttemptId, Task
+
+
+def own_key(submitter: Submitter, key: str) -> str:
+    """A submitter's key, as nobody else can have it."""
+    return f"{submitter.submitted_with}/{key}"
 
 
 class YardState:
@@ -22,7 +28,8 @@ class YardState:
         self.unfinished: dict[str, JobRecord] = {}
         self.quarantined: dict[str, str] = {}  # jobs of which nothing is started or stopped, and why
         self.dependents: defaultdict[str, list[str]] = defaultdict(list)
-        self.keys: dict[str, str] = {}  # submitters' keys -> jobs
+        self.keys: dict[str, str] = {}  # submitters' keys, as `own_key` has them -> jobs
+        self.asked: dict[str, str] = {}  # jobs with a key -> digests of what was asked for
         self.slots: dict[str, tuple[JobRecord, SlotRecord]] = {}
         self.places = Places()
         self.trainings = Trainings()

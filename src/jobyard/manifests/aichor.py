@@ -22,7 +22,7 @@ from jobyard.manifests.aichor_fields import (
     TYPES,
     WORKER,
 )
-from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.context import SubmitContext, as_notes
 from jobyard.manifests.files import name_from_file
 from jobyard.manifests.notation import check_variable, parse_name
 from jobyard.manifests.overrides import Overrides, apply
@@ -55,7 +55,7 @@ def spec_from_aichor(document: Part, overrides: Overrides, context: SubmitContex
     types = TYPES[operator].read(spec["types"], "spec.types")
     _refuse_contradictions(document, manifest)
     deadline = spec["timeout"] or spec["activeDeadlineSeconds"]
-    submitter = context.submitter("aichor", tuple(_notes(manifest, types, overrides)))
+    submitter = context.submitter("aichor", _notes(manifest, types, overrides))
     job = JobSpec(
         name=_name(document, manifest),
         groups=_groups(document, operator, types, spec["command"], overrides),
@@ -63,7 +63,7 @@ def spec_from_aichor(document: Part, overrides: Overrides, context: SubmitContex
         env=_env(document, spec["env"] or {}),
         workdir=context.workdir,
         policy=RunPolicy(deadline_seconds=float(deadline) if deadline else None),
-        submitter=replace(submitter, cluster_notes=tuple(_pod_notes(manifest, types))),
+        submitter=replace(submitter, cluster_notes=as_notes(_pod_notes(manifest, types))),
         container=ContainerSpec(spec["image"], build=_build(manifest["builder"], spec["image"])),
     )
     return apply(job, overrides, context)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from jobyard.model.limits import NOTE_MOST, NOTES_MOST
 from jobyard.model.submitter import Submitter
 
 
@@ -16,6 +17,14 @@ class SubmitContext:
     environ: Mapping[str, str] = field(default_factory=dict)
     user: str = ""
 
-    def submitter(self, source: str, notes: tuple[str, ...] = ()) -> Submitter:
+    def submitter(self, source: str, notes: Iterable[str] = ()) -> Submitter:
         """`source` says what kind of file or command describes the job."""
-        return Submitter(self.user, source=source, inherited_env=dict(self.environ), notes=notes)
+        return Submitter(self.user, source=source, inherited_env=dict(self.environ), notes=as_notes(notes))
+
+
+def as_notes(sentences: Iterable[str]) -> tuple[str, ...]:
+    """As many and as long as a job may have: the last one says how many there are beside it."""
+    notes = [text if len(text) <= NOTE_MOST else f"{text[: NOTE_MOST - 1]}…" for text in sentences]
+    if (left := len(notes) - NOTES_MOST + 1) > 1:
+        notes[NOTES_MOST - 1 :] = [f"and {left} notes more"]
+    return tuple(notes)

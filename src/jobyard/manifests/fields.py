@@ -35,7 +35,7 @@ class FieldType(ABC):
 
 
 def _scalar(part: Part, path: str, wanted: str) -> str:
-    if not isinstance(part.value, str):
+    if not isinstance(part.value, str) or part.sort == "null":
         raise part.error(path, f"must be {wanted}, not {part.shown}")
     return part.value
 
@@ -57,9 +57,13 @@ class TextType(FieldType):
 
 @dataclass(frozen=True)
 class Scalar(FieldType):
-    """Text, a number or true/false, taken as written: the value of a variable."""
+    """Text, a number or true/false, taken as written: a word of a command, or the value of a variable."""
+
+    instead: str = ""  # what to write in place of nothing; it may say {name}
 
     def read(self, part: Part, path: str) -> str:
+        if part.sort == "null" and self.instead:
+            raise part.error(path, f"has no value; {self.instead.format(name=path.rpartition('.')[2])}")
         return _scalar(part, path, "text, a number or true/false")
 
     def schema(self) -> Schema:

@@ -56,7 +56,10 @@ CPUS = Parsed(_as_written(parse_cpu_millis), _AMOUNT, "a number of cores such as
 SHARE = Parsed(_as_written(parse_percent), _AMOUNT, "a share such as 0.5 or 50%")
 DURATION = Parsed(parse_duration_seconds, _AMOUNT, "a duration such as 90s, 1h30m or 02:30:00")
 PATHS = ListOf(TextType(r"\S", "a path inside the working directory"), or_one=True)
-ENV = MapOf(Scalar(), TextType(r"^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name, such as SEED"))
+_VALUE = Scalar(
+    'write {name}: VALUE, {name}: "" for an empty one, or leave it out: on machines your shell\'s value counts'
+)
+ENV = MapOf(_VALUE, TextType(r"^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name, such as SEED"))
 POLICIES = Choice(tuple(policy.value for policy in FailurePolicy), FailurePolicy)
 IDLE_GPU = Choice(("warn", "stop"), lambda word: word == "stop")
 DEPENDENCY = Parsed(lambda text, path: parse_after((text,), path), {"type": "string"}, "a job")
@@ -213,10 +216,10 @@ RESOURCES: Table = {
 
 CONTAINER: Table = {
     "image": JobField(
-        TextType(),
+        Parsed(parse_image, {"type": "string", "pattern": r"^\S+$"}, "an image"),
         "A container image; on machines it is used only with container.",
         at="container.image",
-        option=Option("The container image, for a cluster or --container.", "IMAGE", parse=parse_image),
+        option=Option("The container image, for a cluster or --container.", "IMAGE"),
     ),
     "container": JobField(
         Flag(),

@@ -11,7 +11,7 @@ from jobyard.errors import UserError
 from jobyard.kubernetes import quantities
 from jobyard.kubernetes.gpus import GPU
 from jobyard.kubernetes.paths import RESOURCES
-from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.context import SubmitContext, as_notes
 from jobyard.manifests.declarations import flags_of, spelled
 from jobyard.manifests.files import name_from_file
 from jobyard.manifests.job_fields import TRAINING
@@ -66,7 +66,7 @@ def spec_from_object(document: Part, overrides: Overrides, context: SubmitContex
         gang=kind in GANGS,
         workdir=context.workdir,
         policy=RunPolicy(grace_seconds=_grace(document, kind)),
-        submitter=Submitter(context.user, source="kubernetes", notes=notes),
+        submitter=Submitter(context.user, source="kubernetes", notes=as_notes(notes)),
         kubernetes=KubernetesSpec(kind, manifest=json.dumps(plain(document), separators=(",", ":"))),
         container=ContainerSpec(_image(document, kind)),
     )

@@ -110,6 +110,8 @@ def _text(value: str, where: str, limit: Text) -> None:
     if not limit.least <= len(value) <= limit.most:
         span = _span(limit.least, limit.most)
         raise UserError(f"{where}: {len(value)} characters ({value[:40]!a}); give {span}")
+    if limit.is_line and limit.least and value.isspace():
+        raise UserError(f"{where}: {value[:40]!a} is blank; write a name")
     if "\0" in value:
         raise UserError(f"{where}: {_around(value, value.index(chr(0)))} has a NUL byte, which nothing can take")
     try:

@@ -174,13 +174,14 @@ class SlotMoved(Event):
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted(Event):
-    """`key` is the submitter's own: the same key again means the same job."""
+    """`key` is the submitter's own: the same key again means the same job, if `asked`, a digest, is the same too."""
 
     job: str
     number: int
     spec: JobSpec
     at: float
     key: str = ""
+    asked: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,10 @@ GANG_MOST = 4096  # each task of a gang is told of all the others: in TF_CONFIG,
 OBJECT_MOST = 20_000  # tasks that one object of a cluster starts together: some 10 us of each round for each
 GROUPS_MOST = 256  # each is planned by itself in every round
 PIECES_MOST = 10_000  # of an array: an id is looked for in all of them
-ITEMS_MOST = 10_000  # of any other list: task labels, paths, notes, volumes
+ITEMS_MOST = 10_000  # of any other list: task labels, paths, volumes
+AFTER_MOST = 1000  # different jobs that one waits for: each is looked up in every round
+NOTES_MOST = 32  # of a job: more than anybody reads
+NOTE_MOST = 1000  # characters of one
 SECONDS_MOST = 10 * 365 * 86400.0  # ten years, as the command line has it
 PRIORITY_MOST = 1_000_000
 RETRIES_MOST = 1_000_000
@@ -84,6 +87,7 @@ DEFAULTS: dict[object, Text | Number | Items] = {
 Name = Annotated[str, Text(NAME_MOST, 1, is_line=True)]
 Line = Annotated[str, Text(LINE_MOST, is_line=True)]
 Sentence = Annotated[str, Text(LINE_MOST)]
+Notes = Annotated[tuple[Annotated[str, Text(NOTE_MOST)], ...], Items(NOTES_MOST)]
 Word = Annotated[str, Text(WORD_BYTES_MOST, bytes_most=WORD_BYTES_MOST)]
 ScriptText = Annotated[str, Text(SCRIPT_BYTES_MOST, bytes_most=SCRIPT_BYTES_MOST)]
 Path = Annotated[str, Text(PATH_BYTES_MOST, bytes_most=PATH_BYTES_MOST, is_path=True)]

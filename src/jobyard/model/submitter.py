@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jobyard.model.limits import Line, Sentence, ShellEnv
+from jobyard.model.limits import Line, Notes, ShellEnv
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,5 +17,5 @@ class Submitter:
     source: Line = "command"  # command, batch, native, aichor
     inherited_env: ShellEnv = field(default_factory=dict)  # of the submitting shell; never shown, never journalled
     environment: Line = ""  # the name of the file in which the server stores it instead
-    notes: tuple[Sentence, ...] = ()  # what the submitter should be told
-    cluster_notes: tuple[Sentence, ...] | None = None  # instead, if it goes to a cluster: only the server knows that
+    notes: Notes = ()  # what the submitter should be told
+    cluster_notes: Notes | None = None  # instead, if it goes to a cluster: only the server knows that

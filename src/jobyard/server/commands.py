@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import secrets
 from collections.abc import Mapping
@@ -9,8 +11,9 @@ from dataclasses import replace
 
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.queries import member_of, members_together, why_never
-from jobyard.engine.yard_state import YardState
-from jobyard.errors import NotFound, UserError
+from jobyard.engine.yard_state import YardState, own_key
+from jobyard.errors import KeyInUse, NotFound, UserError
+from jobyard.model.codec import encode
 from jobyard.model.events import (
     CancelRequested,
     JobAnnotated,
@@ -25,6 +28,7 @@ from jobyard.model.events import (
 from jobyard.model.job import Dependency, JobSpec, State
 from jobyard.model.limits import ANNOTATIONS_MOST
 from jobyard.model.node import Foreign, NodeConfig, NodeState
+from jobyard.model.submitter import Submitter
 from jobyard.scheduling.cycle import plan
 from jobyard.scheduling.explain import may_match
 from jobyard.scheduling.snapshot import Request, Snapshot
@@ -61,8 +65,8 @@ def checked_words(state: YardState, spec: JobSpec) -> JobSpec:
     check_together(spec)
     if not spec.cluster:  # its pods begin where their image says
         _check_workdir(spec.workdir, is_here=not spec.submitter.submitted_with)
-    after = tuple(_resolve(state, dependency) for dependency in spec.after)
-    return replace(spec, after=after)
+    after = dict.fromkeys(_resolve(state, dependency) for dependency in dict.fromkeys(spec.after))
+    return replace(spec, after=tuple(after))
 
 
 def _check_workdir(workdir: str, *, is_here: bool) -> None:
@@ -102,17 +106,29 @@ def _resolve(state: YardState, dependency: Dependency) -> Dependency:
     return replace(dependency, job=needed.id)
 
 
-def submit(request: SubmitJob) -> Command[str]:
-    """Answers with the new job's id."""
+def digest_of(spec: JobSpec) -> str:
+    """Of what is asked for: the same for everybody, and from whatever shell. A large job takes a while."""
+    asked = encode(replace(spec, submitter=Submitter()))
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def submit(request: SubmitJob, asked: str = "") -> Command[str]:
+    """Answers with the new job's id, or with that of the job that its caller's key has made before.
+
+    `asked` is the digest of what the caller sent. Raises KeyInUse where the key has made another job.
+    """
 
     def command(state: YardState, now: float) -> tuple[list[JobSubmitted], str]:
-        if request.key and request.key in state.keys:
-            return [], state.keys[request.key]
+        key = own_key(request.spec.submitter, request.key)
+        if request.key and (known := state.keys.get(key)):
+            if state.asked.get(known, asked) != asked:
+                raise KeyInUse(f"key {request.key!r:.80} has made job {known} of another spec; choose another key")
+            return [], known
         spec = checked_spec(state, request.spec)
         job_id = secrets.token_hex(4)
         while job_id in state.jobs or job_id.isdigit():  # an id of digits only would read like a number
             job_id = secrets.token_hex(4)
-        return [JobSubmitted(job_id, state.last_number + 1, spec, now, request.key)], job_id
+        return [JobSubmitted(job_id, state.last_number + 1, spec, now, request.key, asked)], job_id
 
     return command
 

@@ -3,39 +3,76 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event, insert, inspect, select
 from sqlalchemy.exc import DatabaseError
 
 from jobyard.errors import UserError
-from jobyard.server.journal import refuse_other_version
-from jobyard.server.schema import HEAD, alembic_version, journal, metadata
+from jobyard.server.journal import refuse_other_versions
+from jobyard.server.schema import HEAD, alembic_version, metadata
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 def open_database(url: str) -> Engine:
     """An engine on a database of the newest form. Raises UserError with a sentence where that cannot be."""
+    with opened(url) as engine:
+        return engine
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Engine]:
+    """As `open_database`. Where it is refused, here or inside the `with`, the file and its WAL stay as they were."""
     if not url.startswith("sqlite:"):
         raise UserError(f"database {url.split(':')[0]!r} is not supported yet; leave --db out to use SQLite")
     path = Path(url.removeprefix("sqlite:///"))
     _refuse_lost(path)
     _keep_private(str(path))
     engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 30})
+    event.listen(engine, "connect", _read_any_text)
     event.listen(engine, "connect", _set_pragmas)
     try:
-        with engine.begin() as connection:
-            _bring_up_to_date(connection)
+        with _unchanged_if_refused(path, engine) as reader:
+            _refuse_other_forms(reader)
+            with engine.begin() as connection:
+                _bring_up_to_date(connection)
+            yield engine
     except DatabaseError as error:
-        raise unreadable(url, error) from error
-    return engine
+        raise _unreadable(path, error) from error
 
 
-def unreadable(url: str, error: DatabaseError) -> UserError:
+@contextmanager
+def _unchanged_if_refused(path: Path, engine: Engine) -> Iterator[Connection]:
+    """A connection that can only read. Nobody else is the last one to close meanwhile, which would write the WAL back.
+
+    It makes an empty WAL and the WAL's index where there are none: they go with it.
+    """
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    wal, index = (path.with_name(f"{path.name}-{side}") for side in ("wal", "shm"))
+    made = [each for each in (wal, index) if not each.exists()]
+    reading = create_engine("sqlite://", creator=lambda: sqlite3.connect(address, uri=True), poolclass=NullPool)
+    event.listen(reading, "connect", _read_any_text)
+    try:
+        with reading.connect() as reader:
+            try:
+                yield reader
+            except BaseException:
+                engine.dispose()
+                raise
+    except BaseException:
+        for each in made:
+            if each.exists() and (each == index or not each.stat().st_size):  # never what somebody has written
+                each.unlink()
+        raise
+
+
+def _unreadable(path: Path, error: DatabaseError) -> UserError:
     """A sentence for a damaged page or a foreign file: what is wrong with it, and what to do."""
-    path = url.removeprefix("sqlite:///")
     way_out = f"put a copy of it back, or mend it: sqlite3 {path} .recover | sqlite3 NEW, and put NEW in its place"
     return UserError(f"the yard's database {path} cannot be opened: {error.orig}; {way_out}")
 
@@ -64,14 +101,32 @@ def _keep_private(path: str) -> None:
         raise UserError(f"the yard's database {path} cannot be used: {error.strerror}") from error
 
 
-def _set_pragmas(connection: object, _record: object) -> None:
+def _read_any_text(connection: sqlite3.Connection, _record: object) -> None:
     # A damaged row may not be UTF-8 any more: it must be found and reported, and must not stop the reading.
-    connection.text_factory = lambda raw: raw.decode(errors="surrogateescape")  # type: ignore[attr-defined]
-    cursor = connection.cursor()  # type: ignore[attr-defined]
+    connection.text_factory = lambda raw: raw.decode(errors="surrogateescape")
+
+
+def _set_pragmas(connection: sqlite3.Connection, _record: object) -> None:
+    cursor = connection.cursor()
     # WAL and FULL together: what a commit has returned from survives a power cut.
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.close()
+
+
+def _refuse_other_forms(connection: Connection) -> None:
+    tables = inspect(connection).get_table_names()
+    if not tables:
+        return
+    version = _version(connection, tables)
+    if version is not None and version not in _known_forms():
+        way_out = "start it with that version, or choose another yard with --yard"
+        raise UserError(f"the yard's database is of a newer yard (form {version}, ours {HEAD}); {way_out}")
+    refuse_other_versions(connection)
+
+
+def _version(connection: Connection, tables: list[str]) -> str | None:
+    return connection.scalar(select(alembic_version.c.version_num)) if "alembic_version" in tables else None
 
 
 def _bring_up_to_date(connection: Connection) -> None:
@@ -80,21 +135,8 @@ def _bring_up_to_date(connection: Connection) -> None:
         metadata.create_all(connection)
         alembic_version.create(connection)
         connection.execute(insert(alembic_version).values(version_num=HEAD))
-        return
-    version = connection.scalar(select(alembic_version.c.version_num)) if "alembic_version" in tables else None
-    if version is not None and version not in _known_forms():
-        way_out = "start it with that version, or choose another yard with --yard"
-        raise UserError(f"the yard's database is of a newer yard (form {version}, ours {HEAD}); {way_out}")
-    if version != HEAD:
-        _refuse_older_rows(connection)
+    elif _version(connection, tables) != HEAD:
         migrate(connection)
-
-
-def _refuse_older_rows(connection: Connection) -> None:
-    """Before the tables change, so that the yard that wrote these rows can still be started."""
-    oldest = connection.execute(select(journal.c.seq, journal.c.version).order_by(journal.c.seq).limit(1)).first()
-    if oldest is not None:
-        refuse_other_version(oldest.seq, oldest.version)
 
 
 def _known_forms() -> set[str]:

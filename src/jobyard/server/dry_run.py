@@ -1,13 +1,15 @@
-"""Dry run: what would submitting do? The same checks and the same scheduler, and nothing is stored."""
+"""Dry run: what would submitting do? The same checks and the same scheduler, and no job is stored."""
 
 from __future__ import annotations
 
 import time
 
 from jobyard.engine.job_record import JobRecord
+from jobyard.engine.yard_state import YardState
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.executors.registry import preview_by
 from jobyard.model.effects import Launch
+from jobyard.model.job import JobSpec
 from jobyard.model.resources import Placement
 from jobyard.model.task import AttemptId, Slot
 from jobyard.scheduling.cycle import plan
@@ -46,10 +48,19 @@ def dry_run(loop: YardLoop, request: SubmitJob) -> PlanView:
     return PlanView(job_view(loop.planner, job), tuple(sentences), rendered)
 
 
+def needs_no_cluster(state: YardState, spec: JobSpec) -> bool:
+    """Whether its objects can be shown before the yard knows any cluster."""
+    cluster = cluster_named(state, spec.on)
+    return bool(cluster) and cluster not in state.places.clusters
+
+
 def _as_objects(loop: YardLoop, request: SubmitJob, cluster: str) -> PlanView:
-    """The objects that the cluster would be sent; nothing is placed, and the cluster need not exist."""
+    """The objects that the cluster would be sent; nothing is placed, and the cluster need not be known yet."""
     state = loop.state
-    spec = checked_words(state, for_cluster(request.spec, cluster))
+    if needs_no_cluster(state, request.spec):
+        spec = checked_words(state, for_cluster(request.spec, cluster))
+    else:
+        spec = checked_spec(state, request.spec)
     job = JobRecord(NO_ID, state.last_number + 1, spec, time.time())
     submitted = SubmittedJob(job.id, job.number, job.spec)
     if executor := loop.executor_of(cluster):

@@ -3,7 +3,8 @@
 A shell's environment is full of secrets, and a journal is copied, mailed and kept for years. Each file has the
 variables of one shell, mode 0600, under a random name that the job's spec carries; jobs of one shell share it. It is on
 disk before its job is acknowledged. It is deleted some time after the last job that needs it has ended, because
-`yard retry` needs it again. A file that no job names was left by a crash, and is deleted at the next start.
+`yard retry` needs it again. The file of a submit that makes no job is deleted at once; what a crash left and no job
+names, at the next start.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import logging
 import re
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -43,11 +44,15 @@ class Environments:
         self._kept_seconds = kept_seconds  # after the end of the job
         self._names: dict[str, str] = {}  # by the hash of their content, as far as this server knows
         self._submitting: Counter[str] = Counter()
+        self._without_job: set[str] = set()  # written here, and no job has been made with it so far
         self._read: dict[str, Mapping[str, str]] = {}
 
     @asynccontextmanager
-    async def kept(self, spec: JobSpec) -> AsyncIterator[JobSpec]:
-        """The spec as it may be journalled, while its environment is on disk and stays there. Raises Unwritable."""
+    async def kept(self, spec: JobSpec, has_job: Callable[[str], bool]) -> AsyncIterator[JobSpec]:
+        """The spec as it may be journalled, while its environment is on disk and stays there. Raises Unwritable.
+
+        Afterwards it stays where a job has it, which `has_job` is asked then.
+        """
         variables = {name: value for name, value in spec.submitter.inherited_env.items() if name not in NEVER_KEPT}
         if not variables:
             yield spec.with_shell({})
@@ -56,15 +61,31 @@ class Environments:
         digest = hashlib.sha256(content).hexdigest()
         name = self._names.get(digest) or secrets.token_hex(16)
         self._submitting[name] += 1
+        is_decided = True
         try:
             if not self._path(name).exists():
+                self._without_job.add(name)
                 await asyncio.to_thread(self._write, name, content)
             self._names[digest] = name
             yield spec.with_shell({}, stored_as=name)
+        except asyncio.CancelledError:
+            is_decided = False  # the loop may still make the job: the file stays until the next start
+            raise
         finally:
-            self._submitting[name] -= 1
-            if not self._submitting[name]:
-                del self._submitting[name]
+            if is_decided:
+                self._release(name, has_job)
+
+    def _release(self, name: str, has_job: Callable[[str], bool]) -> None:
+        """After a submit: its file has a job now, or goes with the last submit that could still make one."""
+        self._submitting[name] -= 1
+        if name in self._without_job:
+            if has_job(name):
+                self._without_job.discard(name)
+            elif not self._submitting[name]:
+                self._without_job.discard(name)
+                self._delete(self._path(name))
+        if not self._submitting[name]:
+            del self._submitting[name]
 
     def _write(self, name: str, content: bytes) -> None:
         try:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, RowMapping, case, delete, func, insert, select
+from sqlalchemy import Connection, Engine, RowMapping, case, delete, func, insert, inspect, select
 
 from jobyard.errors import Bug, UserError
 from jobyard.model import events as kinds
@@ -169,6 +169,26 @@ def _row(found: RowMapping) -> JournalRow:
         return JournalRow(seq, [_event(kind, data) for kind, data in json.loads(found["events"])], "", jobs)
     except UserError as error:
         raise _other_yards(seq, "a newer", str(error)) from error
+
+
+def refuse_other_versions(connection: Connection) -> None:
+    """Raises UserError with the way out, where the oldest or the newest row is of another version.
+
+    Before anything is written, and whatever a snapshot has: the yard that wrote these rows can still be started.
+    """
+    for end in (journal.c.seq, journal.c.seq.desc()):
+        found = connection.execute(select(journal.c.seq, journal.c.version).order_by(end).limit(1)).first()
+        if found is not None and found.version != VERSION and _is_intact(connection, found.seq):
+            refuse_other_version(found.seq, found.version)
+
+
+def _is_intact(connection: Connection, seq: int) -> bool:
+    """Of a damaged row the version says nothing. The first tables had no checksums."""
+    if all(column["name"] != "checksum" for column in inspect(connection).get_columns("journal")):
+        return True
+    columns = journal.c.version, journal.c.at, journal.c.events, journal.c.checksum
+    version, at, events, checksum = connection.execute(select(*columns).where(journal.c.seq == seq)).one()
+    return bool(checksum == row_checksum(version, at, events))
 
 
 def refuse_other_version(seq: int, version: int) -> None:

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 import uvicorn
-from sqlalchemy.exc import DatabaseError
 
 from jobyard import settings
 from jobyard.errors import Unavailable, UserError
@@ -21,7 +20,7 @@ from jobyard.server.accepting import BoundedServer
 from jobyard.server.access import NeedsToken
 from jobyard.server.app import make_app
 from jobyard.server.bounds import Bounded
-from jobyard.server.database import open_database, unreadable
+from jobyard.server.database import opened
 from jobyard.server.environments import DIRECTORY, Environments
 from jobyard.server.history import History
 from jobyard.server.journal import Journal
@@ -67,16 +66,13 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     tcp = _tcp_socket(listen) if listen else None  # an address in use is reported before anything starts
     knobs = settings.knobs(ServerKnobs)
     url = db or knobs.db or f"sqlite:///{directory / 'yard.db'}"
-    engine = open_database(url)
+    with opened(url) as engine:
+        journal = Journal(engine)
+        yard_id = journal.fact("yard_id", os.urandom(8).hex())
+        build = settings.build_id()
+        loop = YardLoop(journal, Snapshots(directory / "snapshot.json", build, yard_id), History(engine))
     if knobs.token_dir:
         adopt_tokens(engine, Path(knobs.token_dir))
-    journal = Journal(engine)
-    yard_id = journal.fact("yard_id", os.urandom(8).hex())
-    build = settings.build_id()
-    try:
-        loop = YardLoop(journal, Snapshots(directory / "snapshot.json", build, yard_id), History(engine))
-    except DatabaseError as error:
-        raise unreadable(url, error) from error
     path = settings.socket_path(directory)
     lifetime = Lifetime(None if listen else knobs.idle_seconds, lambda: loop.is_busy, path.exists)
     address = listen or f"unix:{path}"

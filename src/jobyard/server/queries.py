@@ -60,6 +60,11 @@ def unfinished_work(loop: YardLoop) -> tuple[int, int]:
     return len(unfinished), sum(job.tasks.active for job in unfinished.values())
 
 
+def has_job_with(loop: YardLoop, environment: str) -> bool:
+    """Whether any job names this environment file; a submit asks, whose job would be the newest."""
+    return any(job.spec.submitter.environment == environment for job in reversed(loop.state.jobs.values()))
+
+
 def machine_config(loop: YardLoop, node: str) -> NodeConfig | None:
     """How a machine that a user added is reached."""
     return loop.state.places.configs.get(node)

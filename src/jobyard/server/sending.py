@@ -10,7 +10,8 @@ from jobyard.engine.yard_state import YardState
 from jobyard.model.job import JobSpec
 from jobyard.scheduling.explain import may_match
 from jobyard.server.clusters import cluster_named
-from jobyard.staging.pack import snapshot
+from jobyard.staging.pack import snapshot, store_of
+from jobyard.staging.tree import scan
 
 RESULTS = "job_results"
 
@@ -20,6 +21,15 @@ def may_travel(state: YardState, spec: JobSpec) -> bool:
     if spec.staging.no_copy or cluster_named(state, spec.on):
         return False
     return any(may_match(config, spec.on) for config in state.places.configs.values())
+
+
+def check_tree(spec: JobSpec, yard: Path) -> JobSpec:
+    """The spec with what is to be told of its tree; nothing is read or kept.
+
+    Raises UserError as `with_its_tree` does, as far as names and sizes tell.
+    """
+    tree = scan(spec.workdir, spec.staging.copy_forward, leave_out=[yard, store_of(yard)])
+    return spec.with_notes(*tree.notes)
 
 
 def with_its_tree(spec: JobSpec, yard: Path) -> JobSpec:

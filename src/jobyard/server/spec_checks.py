@@ -14,7 +14,7 @@ from jobyard.errors import UserError
 from jobyard.model import substitution
 from jobyard.model.environment import YARD_NAMES
 from jobyard.model.job import ArrayRange, GroupSpec, JobSpec, Lines
-from jobyard.model.limits import GANG_MOST, OBJECT_MOST, TASKS_MOST, WORD_BYTES_MOST
+from jobyard.model.limits import AFTER_MOST, GANG_MOST, OBJECT_MOST, TASKS_MOST, WORD_BYTES_MOST
 from jobyard.model.progressions import TooManyRanges, first_duplicate
 from jobyard.wire.requests import SubmitJob
 
@@ -22,11 +22,17 @@ OBJECT_FIELDS = {"apiVersion": str, "kind": str, "metadata": dict, "spec": dict}
 
 
 def check_submit(request: SubmitJob) -> None:
+    if request.render and not request.dry_run:
+        raise UserError("render: it shows what would be sent, and nothing is submitted; say dry_run as well")
+    if request.key and request.dry_run:
+        raise UserError("key: a dry run makes no job, so a key has no effect; leave it out")
     check_spec(request.spec)
 
 
 def check_spec(spec: JobSpec) -> None:
     """Raises UserError with one sentence where it can never be right, on whatever nodes."""
+    _check_yards_own(spec)
+    _check_effects(spec)
     names = Counter(group.name for group in spec.groups)
     if twice := [name for name, count in names.items() if count > 1]:
         raise UserError(f"job {spec.name!r} has several groups with the name {twice[0]!r}; give each its own")
@@ -37,8 +43,12 @@ def check_spec(spec: JobSpec) -> None:
             raise UserError(f"{named}: another script than the first group's; a job has one script")
         if group.array is not None:
             _check_array(group, group.array, named)
+        _check_amounts(group, named, is_gang=spec.gang)
         _check_reserved(group.env, named)
     _check_reserved(spec.env, f"job {spec.name!r}")
+    if (count := len(set(spec.after))) > AFTER_MOST:
+        way_out = f"at most {AFTER_MOST} are possible, wait for those that end last"
+        raise UserError(f"job {spec.name!r} comes after {count} jobs; {way_out}")
     _check_size(spec)
     _check_elastic(spec)
     staging = spec.staging
@@ -48,9 +58,54 @@ def check_spec(spec: JobSpec) -> None:
         _check_manifest(spec.kubernetes.manifest)
 
 
+def _check_yards_own(spec: JobSpec) -> None:
+    said = {
+        "cluster": spec.cluster,
+        "submitter.submitted_with": spec.submitter.submitted_with,
+        "submitter.environment": spec.submitter.environment,
+        "staging.snapshot": spec.staging.snapshot,
+    }
+    if found := [name for name, value in said.items() if value]:
+        raise UserError(f"{found[0]}: the yard sets it by itself; leave it out")
+
+
+def _check_effects(spec: JobSpec) -> None:
+    """Whoever asks for what would have no effect is told, and need not find out."""
+    if spec.on and not all(name.strip() for name in spec.on.split(",")):
+        raise UserError(f"on: a name is missing in {spec.on!r:.80}; write nodes, labels or executors, as in gpu1,gpu2")
+    if spec.gang and spec.policy.limit is not None:
+        raise UserError("policy.limit: a gang starts all its tasks together; leave limit or gang out")
+    staging = spec.staging
+    for name in ("copy_forward", "copy_back", "results_dir"):
+        if staging.no_copy and getattr(staging, name):
+            raise UserError(f"staging.{name}: with no_copy nothing is copied; leave one of the two out")
+    if "" in (*staging.copy_forward, *staging.copy_back):
+        raise UserError("staging: an empty path names nothing; write . for all of the working directory")
+
+
+def _check_amounts(group: GroupSpec, named: str, *, is_gang: bool) -> None:
+    asked = group.resources
+    of_gpus = {
+        "resources.gpu_memory_mib": asked.gpu_memory_mib,
+        "resources.gpu_percent": asked.gpu_percent,
+        "resources.least_device_mib": asked.least_device_mib,
+        "least_device_mib": group.least_device_mib,
+    }
+    if not asked.gpus and (found := [name for name, amount in of_gpus.items() if amount]):
+        raise UserError(f"{named}: {found[0]} of no GPU; leave it out or ask for a GPU")
+    if asked.memory_limit and not asked.memory_mib:
+        raise UserError(f"{named}: resources.memory_limit: there is no amount that could be a limit; say memory_mib")
+    if is_gang and group.parallelism is not None and group.parallelism < group.completions:
+        raise UserError(f"{named}: parallelism: a gang starts all its tasks together; leave it or gang out")
+
+
 def _check_command(group: GroupSpec, named: str) -> None:
     command = group.command
     said = [name for name in ("argv", "shell", "lines", "script") if getattr(command, name)]
+    if command.argv and command.script is None and not command.argv[0].strip():
+        raise UserError(f"{named}: the program's name is empty; write the program first")
+    if command.shell and not command.shell.strip():
+        raise UserError(f"{named}: the command is empty; write what to run")
     if command.script is not None:
         said = [name for name in said if name != "argv"]  # its arguments
         if not command.script.interpreter:

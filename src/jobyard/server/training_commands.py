@@ -47,6 +47,8 @@ def scale_job(selector: str, request: ScaleJob, by: str = "") -> Command[str]:
         elastic = job.spec.elastic
         if elastic is None:
             raise UserError(f"job {job.id} has one size; submit it with a range, as in --gpus 1..8 or --workers 1..4")
+        if request.auto and any(each is not None for each in (request.size, request.gpus, request.workers)):
+            raise UserError(f"job {job.id}: auto and a size were asked for; say one of them")
         size = None if request.auto else _size_of(job, elastic, request)
         if size not in (None, job.spec.training_size):
             _check_size(state, job, size)

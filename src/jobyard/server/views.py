@@ -13,7 +13,7 @@ from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.planner import Planner
 from jobyard.engine.training import given_more, idle_seconds
 from jobyard.engine.yard_state import YardState
-from jobyard.model.job import Reason, State
+from jobyard.model.job import Command, JobSpec, Reason, State
 from jobyard.model.node import Node, place_of
 from jobyard.model.task import AttemptId, Task
 from jobyard.model.units import show_seconds
@@ -39,6 +39,9 @@ SECRET_NAME = re.compile(
 )
 
 
+LIST_TEXT_MOST = 500  # characters: of a page of a thousand jobs some megabytes in all
+
+
 def counts_of(job: JobRecord) -> Counts:
     by_name = {state.lower(): count for state, count in job.tasks.counts.items()}
     return Counts(total=job.spec.size, **by_name)
@@ -47,14 +50,11 @@ def counts_of(job: JobRecord) -> Counts:
 def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = (), detail: bool = True) -> JobView:
     spec = job.spec
     state, (reason, message) = planner.state, reason_of_job(planner, job)
-    groups = tuple(
-        GroupView(g.name, g.count, g.completions, g.parallelism, g.resources, str(g.command)) for g in spec.groups
-    )
     failure = None
     if job.tasks.first_failure is not None:
         failure = FailureView(task_view(job, job.task(job.tasks.first_failure)), last_lines)
     only = job.task(0) if spec.size == 1 else None
-    return JobView(
+    view = JobView(
         id=job.id,
         number=job.number,
         name=spec.name,
@@ -67,18 +67,18 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         started_at=job.times.started_at,
         finished_at=job.times.finished_at,
         counts=counts_of(job),
-        command=str(spec.groups[0].command),
+        command=str(spec.groups[0].command) if detail else _beginning(spec.groups[0].command),
         workdir=spec.workdir,
         source=spec.submitter.source,
         gang=spec.gang,
-        groups=groups if detail else (),
-        after=tuple(f"{'afterok' if d.needs_success else 'afterany'}:{d.job}" for d in spec.after),
+        groups=_groups(spec) if detail else (),
+        after=tuple(f"{'afterok' if d.needs_success else 'afterany'}:{d.job}" for d in spec.after) if detail else (),
         retries=spec.policy.retries,
         max_fails=spec.policy.max_fails,
         limit=spec.policy.limit,
         timeout_seconds=spec.policy.timeout_seconds,
         env={name: shown(name, value) for name, value in spec.env.items()} if detail else {},
-        notes=spec.submitter.notes,
+        notes=spec.submitter.notes if detail else (),
         eta_seconds=eta_seconds(job, state.trainings.profile_of),
         exit_code=only.outcome.exit_code if only and only.outcome else None,
         first_failure=failure,
@@ -91,6 +91,38 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         annotations=job.annotations,
         given_more=given_more(job),
     )
+    return view if detail else _with_short_texts(view)
+
+
+def _groups(spec: JobSpec) -> tuple[GroupView, ...]:
+    return tuple(
+        GroupView(g.name, g.count, g.completions, g.parallelism, g.resources, str(g.command)) for g in spec.groups
+    )
+
+
+def _beginning(command: Command) -> str:
+    """Enough of a command for a list, without making the whole of it."""
+    most = LIST_TEXT_MOST + 1
+    argv = tuple(word[:most] for word in command.argv[:most])
+    return str(replace(command, argv=argv, shell=command.shell[:most]))
+
+
+def _with_short_texts(view: JobView) -> JobView:
+    failure = view.first_failure
+    if failure is not None:
+        failure = replace(failure, task=replace(failure.task, message=_short(failure.task.message)))
+    return replace(
+        view,
+        message=_short(view.message),
+        command=_short(view.command),
+        workdir=_short(view.workdir),
+        image=_short(view.image),
+        first_failure=failure,
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LIST_TEXT_MOST else f"{text[: LIST_TEXT_MOST - 1]}…"
 
 
 def unshowable(job: JobRecord, error: Exception) -> JobView:

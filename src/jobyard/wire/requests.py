@@ -14,7 +14,10 @@ PROTOCOL = 1
 
 @dataclass(frozen=True)
 class SubmitJob:
-    """`key` makes a repeated submit harmless: the same key gives the same job."""
+    """`key` makes a repeated submit harmless: the same key of the same caller gives the same job.
+
+    With another spec it is refused.
+    """
 
     spec: JobSpec
     key: Line = ""

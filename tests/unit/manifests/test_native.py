@@ -221,6 +221,18 @@ def test_flags_win_over_the_manifest(load: Load) -> None:
         ("command: " + "[" * 3000, "nested too deeply"),
         ('command: "\\ud800"', "half of a character"),
         ("command: *nope", "undefined alias"),
+        (
+            "command: x\nenv: {N: null}",
+            'line 2: env.N: has no value; write N: VALUE, N: "" for an empty one, or leave it out',
+        ),
+        ("command: x\nimage: ''", "line 2: image: '' is not an image; write one as in"),
+        ("command: x\nenv:\n  N:\n", "line 3: env.N: has no value; write N: VALUE"),
+        ("groups: {a: {command: x, env: {N: ~}}}", "groups.a.env.N: has no value; write N: VALUE"),
+        ("command: [x, null]", "command[1]: must be text, a number or true/false, not null"),
+        (
+            "command: x\ncopy_backwards: [null]",
+            "copy_backwards[0]: must be a path inside the working directory, not null",
+        ),
     ],
 )
 def test_a_bad_manifest_gets_one_sentence(text: str, says: str, load: Load) -> None:

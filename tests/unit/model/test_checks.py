@@ -76,6 +76,7 @@ def test_the_names_of_files_need_not_be_utf8_and_come_back_as_they_were(spec: Jo
         (a_job(env={"A=B": "1"}), "not a variable's name"),
         (a_job(env={"": "1"}), "a name in"),
         (a_job(name=""), "1 to 300"),
+        (a_job(name=" \u3000"), "is blank; write a name"),
         (a_job(name="x" * 301), "1 to 300"),
         (a_job(after=(Dependency("x" * 301),)), "after[0].job"),
         (a_command(argv=("x" * limits.WORD_BYTES_MOST, "ä" * 70_000)), "argv[1]: 140000 bytes"),
@@ -103,7 +104,8 @@ def test_the_names_of_files_need_not_be_utf8_and_come_back_as_they_were(spec: Jo
         (a_job(training=Training(epochs=0)), "epochs"),
         (a_job(training=Training(estimated_seconds=math.nan)), "estimated_seconds"),
         (a_job(elastic=Elastic(gpus=(-1, 2))), "elastic.gpus[0]"),
-        (a_job(notes=("x",) * 10_001), "notes"),
+        (a_job(notes=("x",) * 33), "spec.submitter.notes: 33 items; give at most 32"),
+        (a_job(cluster_notes=("x" * 1001,)), "submitter.cluster_notes[0]: 1001 characters"),
     ],
 )
 def test_what_is_beyond_a_limit_is_named_with_the_limit(spec: JobSpec, words: str) -> None:

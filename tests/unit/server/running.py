@@ -17,10 +17,12 @@ from jobyard.model.job import ArrayRange, Command, GroupSpec, JobSpec, Lines, St
 from jobyard.model.resources import Resources
 from jobyard.server.commands import cancel, submit
 from jobyard.server.database import open_database
+from jobyard.server.environments import Environments
 from jobyard.server.history import History
 from jobyard.server.journal import Journal
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.loop import YardLoop
+from jobyard.server.rights import CALLER, Caller
 from jobyard.server.snapshots import Snapshots
 from jobyard.wire.requests import CancelJob, SubmitJob
 from tests.builders import a_job
@@ -91,7 +93,14 @@ async def a_yard(directory: Path, machine: FakeMachine | None = None) -> AsyncIt
         engine.dispose()
 
 
-def a_request(running: RunningYard) -> Any:
-    """As much of an HTTP request as a route asks for."""
-    yard = SimpleNamespace(loop=running.loop, lifetime=Lifetime(None, lambda: False), heartbeat_seconds=15.0)
-    return SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(yard=yard)))
+def a_request(running: RunningYard, caller: Caller | None = None) -> Any:
+    """As much of an HTTP request as a route asks for; without a caller it is the owner's."""
+    yard = SimpleNamespace(
+        loop=running.loop,
+        lifetime=Lifetime(None, lambda: False),
+        heartbeat_seconds=15.0,
+        directory=str(running.directory),
+        environments=Environments(running.directory / "environments", 60.0),
+    )
+    state = SimpleNamespace(**{CALLER: caller} if caller else {})
+    return SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(yard=yard)), state=state)

@@ -19,10 +19,10 @@ from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, UserError
 from jobyard.executors import registry
 from jobyard.executors.fake import FakeMachine
-from jobyard.model.events import AttemptsAwaited, Awaited, NodeJoined
+from jobyard.model.events import AttemptsAwaited, Awaited, NodeAdded, NodeJoined
 from jobyard.model.job import JobSpec, Reason, State
 from jobyard.model.kubernetes import SecretMount
-from jobyard.model.node import ClusterConfig, Node, NodeState
+from jobyard.model.node import ClusterConfig, Node, NodeConfig, NodeState
 from jobyard.model.task import AttemptId
 from jobyard.server.clusters import for_cluster, with_cluster
 from jobyard.server.commands import checked_spec
@@ -317,6 +317,23 @@ async def test_render_needs_no_cluster_at_all(tmp_path: Path) -> None:
         assert "kind: Job" in plan["rendered"]
         with pytest.raises(UserError, match="yard clusters add"):
             await server.submit(on_lab("true", on="kubernetes"), dry_run=True)
+
+
+@pytest.mark.parametrize("asked", [{}, {"dry_run": True}, {"dry_run": True, "render": True}])
+async def test_what_a_submit_refuses_a_dry_run_and_a_render_refuse_in_the_same_words(
+    tmp_path: Path, fake_cluster: type[FakeCluster], asked: dict[str, bool]
+) -> None:
+    async with a_server(tmp_path) as server:
+        await server.add()
+        with pytest.raises(UserError, match=r"job 'batch' can never run: .* ask for less"):
+            await server.submit(on_lab("true", cpus=99), **asked)
+        fake_cluster.refusal = "cluster lab refuses the Job: exceeded quota"
+        with pytest.raises(UserError, match=fake_cluster.refusal):
+            await server.submit(on_lab("true"), **asked)
+        server.loop.report([NodeAdded(NodeConfig("far", "far.example", labels=("far",)), 1.0)])
+        await server.running.until(lambda: "far" in server.loop.state.places.configs)
+        with pytest.raises(UserError, match="'gone'"):
+            await server.submit(a_batch("true", on="far", workdir=str(tmp_path), copy_forward=("gone",)), **asked)
 
 
 async def test_a_dry_run_tells_where_there_is_room(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import stat
@@ -28,8 +29,13 @@ def files(directory: Path) -> list[Path]:
     return sorted((directory / "environments").iterdir())
 
 
+def no_job(name: str) -> bool:
+    return False
+
+
 async def kept(known: Environments, env: dict[str, str]) -> JobSpec:
-    async with known.kept(a_job(inherited_env=env)) as spec:
+    """The spec of a job that was made."""
+    async with known.kept(a_job(inherited_env=env), lambda name: True) as spec:
         return spec
 
 
@@ -97,12 +103,44 @@ async def test_it_goes_with_the_last_job_that_needs_it_some_time_after_the_end(
     assert known.read(again.submitter.environment) == KEPT
 
 
+async def test_a_submit_that_makes_no_job_leaves_no_file(tmp_path: Path) -> None:
+    known = environments(tmp_path)
+    with pytest.raises(UserError, match="refused"):
+        async with known.kept(a_job(inherited_env=SHELL), no_job):
+            raise UserError("refused")
+    async with known.kept(a_job(inherited_env=SHELL), no_job):
+        pass  # a repeated submit, which finds its job
+    assert files(tmp_path) == []
+    spec = await kept(known, SHELL)
+    with pytest.raises(UserError, match="refused"):
+        async with known.kept(a_job(inherited_env=SHELL), lambda name: True):
+            raise UserError("refused")
+    assert known.read(spec.submitter.environment) == KEPT
+
+
+async def test_a_file_that_another_submit_needs_stays_until_that_one_is_over(tmp_path: Path) -> None:
+    known, asked = environments(tmp_path), a_job(inherited_env=SHELL)
+    async with known.kept(asked, no_job) as other:
+        with pytest.raises(UserError, match="refused"):
+            async with known.kept(asked, no_job):
+                raise UserError("refused")
+        assert known.read(other.submitter.environment) == KEPT
+    assert files(tmp_path) == []
+
+
+async def test_a_submit_whose_caller_left_keeps_its_file_because_its_job_may_still_be_made(tmp_path: Path) -> None:
+    with pytest.raises(asyncio.CancelledError):
+        async with environments(tmp_path).kept(a_job(inherited_env=SHELL), no_job):
+            raise asyncio.CancelledError
+    assert len(files(tmp_path)) == 1
+
+
 async def test_a_file_that_a_submit_is_about_to_use_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = environments(tmp_path)
     state = a_yard(await kept(known, SHELL))
     state.jobs["job1"].times.finished_at = 0.0
     monkeypatch.setattr("jobyard.engine.job_record.JobRecord.is_final", True)
-    async with known.kept(a_job(inherited_env=SHELL)) as spec:
+    async with known.kept(a_job(inherited_env=SHELL), lambda name: True) as spec:
         known.sweep(state, 99 * DAY, orphans=True)
         assert known.read(spec.submitter.environment) == KEPT
 
@@ -112,6 +150,6 @@ async def test_it_is_on_disk_before_the_job_may_be_acknowledged(
 ) -> None:
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")))
-    async with environments(tmp_path).kept(a_job(inherited_env=SHELL)) as spec:
+    async with environments(tmp_path).kept(a_job(inherited_env=SHELL), no_job) as spec:
         assert json.loads((tmp_path / "environments" / spec.submitter.environment).read_bytes())["PATH"] == "/bin"
         assert [Path(path).name.split(".")[0] for path in synced] == [spec.submitter.environment, "environments"]

@@ -58,7 +58,7 @@ from jobyard.model.task import AttemptId, Outcome, Slot
 from jobyard.model.training import Elastic, Epoch, Progress, Size, Training
 from jobyard.server import database, schema
 from jobyard.server.checksums import jobs_column, row_checksum
-from jobyard.server.database import migrate, open_database
+from jobyard.server.database import migrate, open_database, opened
 from jobyard.server.journal import KINDS, VERSION, Journal
 from jobyard.server.schema import HEAD, metadata
 from tests.builders import a_node
@@ -296,13 +296,62 @@ def test_tables_with_older_rows_are_left_as_they_are(tmp_path: Path) -> None:
     with old.begin() as connection:
         migrate(connection, "0003")
         connection.execute(
-            text("insert into journal (at, version, events, checksum, jobs) values (1.0, 1, '[]', '', '')")
+            text("insert into journal (at, version, events, checksum, jobs) values (1.0, 1, '[]', :checksum, '')"),
+            {"checksum": row_checksum(1, 1.0, "[]")},
         )
     with pytest.raises(UserError, match="of an older yard"):
         a_journal(tmp_path)
     with old.connect() as connection:
         assert connection.scalar(text("select version_num from alembic_version")) == "0003"
     old.dispose()
+
+
+NEWER_FORM = "update alembic_version set version_num = '9999'"
+NEWER_EVENT = """[["JobPraised", {}]]"""
+
+
+@pytest.mark.parametrize("is_crashed", [True, False])
+@pytest.mark.parametrize(
+    ("version", "events", "change", "told"),
+    [
+        (VERSION - 1, "[]", "select 1", "older yard"),
+        (VERSION + 1, "[]", "select 1", "newer yard"),
+        (VERSION, NEWER_EVENT, "select 1", "newer yard"),
+        (VERSION, "[]", NEWER_FORM, "newer yard"),
+    ],
+)
+def test_what_is_refused_stays_as_it_was(
+    tmp_path: Path, version: int, events: str, change: str, told: str, is_crashed: bool
+) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
+    Journal(engine).append(EVENTS, 0.0)
+    with engine.connect() as connection:
+        connection.exec_driver_sql("pragma wal_checkpoint")  # so that the rest is in the WAL alone
+    with engine.begin() as connection:
+        row = {"at": 1.0, "version": version, "events": events, "checksum": row_checksum(version, 1.0, events)}
+        connection.execute(insert(schema.journal).values(**row, jobs=jobs_column(None)))
+        connection.execute(text(change))
+    if not is_crashed:
+        engine.dispose()
+    left = tmp_path / "left"
+    left.mkdir()
+    for path in tmp_path.glob("yard.db*"):
+        shutil.copy(path, left)
+    (left / "yard.db-shm").unlink(missing_ok=True)  # SQLite makes it anew
+    before = {path.name: path.read_bytes() for path in left.iterdir()}
+    assert len(before) == (2 if is_crashed else 1)
+    with pytest.raises(UserError, match=told), opened(f"sqlite:///{left / 'yard.db'}") as found:
+        list(Journal(found).rows())
+    assert {path.name: path.read_bytes() for path in left.iterdir()} == before
+
+
+def test_the_version_of_a_damaged_row_says_nothing(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
+    Journal(engine).append(EVENTS, 0.0)
+    with engine.begin() as connection:
+        connection.execute(text("update journal set version = 77"))
+    engine.dispose()
+    assert [row.damage for row in a_journal(tmp_path).rows()] == ["row 1 is damaged"]
 
 
 def test_opening_twice_changes_nothing(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from jobyard.errors import UserError
 from jobyard.server.commands import submit
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.limits import PAGE_MOST, VIEWS_AT_ONCE
@@ -19,6 +20,7 @@ from jobyard.server.queries import ended_attempts
 from jobyard.server.routes import events
 from jobyard.server.routes.answers import event_stream
 from jobyard.server.routes.jobs import list_jobs, list_tasks
+from jobyard.server.routes.logs import stream_logs
 from jobyard.wire.requests import SubmitJob
 from tests.unit.server.running import a_request, a_yard, an_array
 
@@ -49,6 +51,14 @@ async def test_what_ended_last_is_listed_beside_many_newer_jobs(tmp_path: Path) 
         assert set(found) == {*newer, *ended[-9:], late}, "what has not ended, and the ten that ended last"
         for job in newer:
             await yard.cancel(job, force=True)
+
+
+async def test_an_empty_word_in_a_list_of_words_is_refused(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        with pytest.raises(UserError, match="state 'running,' is unknown; known: pending"):
+            await list_jobs(a_request(yard), state="running,")
+        with pytest.raises(UserError, match="stream 'out,': choose out, err"):
+            await stream_logs(a_request(yard), "1", stream="out,")
 
 
 async def test_tasks_come_in_pages_whatever_is_asked_for(tmp_path: Path) -> None:

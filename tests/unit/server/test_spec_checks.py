@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from jobyard.errors import UserError
-from jobyard.model.job import ArrayRange, Command, GroupSpec, JobSpec, Lines
+from jobyard.model.job import ArrayRange, Command, Dependency, GroupSpec, JobSpec, Lines
 from jobyard.model.limits import WORD_BYTES_MOST
+from jobyard.model.resources import Resources
 from jobyard.model.training import Elastic
-from jobyard.server.spec_checks import check_spec, check_together
+from jobyard.server.spec_checks import check_spec, check_submit, check_together
+from jobyard.wire.requests import SubmitJob
 from tests.builders import a_group, a_job
 
 
@@ -30,6 +32,7 @@ def commands(**command: Any) -> JobSpec:
         a_job(groups=(a_group("a"), a_group("b"))),
         a_job(groups=(a_group(count=4096, cpus=0),), gang=True),
         a_job(groups=(a_group(gpus=2),), elastic=Elastic(gpus=(1, 4))),
+        a_job(after=(Dependency("1"),) * 10_000),
         a_job(copy_forward=(".", "a/../b"), copy_back=("out",)),
         a_job(manifest='{"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {}}'),
     ],
@@ -53,7 +56,27 @@ def test_what_makes_sense_is_taken(spec: JobSpec) -> None:
         (a_job(groups=(a_group("a"), a_group("a"))), "the name 'a'"),
         (a_job(groups=(a_group(count=4097, cpus=0),), gang=True), "gang of 4097 tasks; at most 4096"),
         (a_job(groups=(a_group(count=1_000_000, cpus=0),), gang=True), "gang of 1000000 tasks"),
+        (a_job(after=tuple(Dependency(str(n)) for n in range(1001))), "comes after 1001 jobs; at most 1000"),
         (commands(), "no command"),
+        (commands(argv=(" ", "x")), "the program's name is empty"),
+        (commands(shell=" \n"), "the command is empty; write what to run"),
+        (a_job(cluster="lab"), "cluster: the yard sets it by itself; leave it out"),
+        (a_job(environment="0123"), "submitter.environment: the yard sets it"),
+        (a_job(submitted_with="t1"), "submitter.submitted_with: the yard sets it"),
+        (a_job(snapshot="ab"), "staging.snapshot: the yard sets it"),
+        (a_job(on="gpu1,,gpu2"), "on: a name is missing in 'gpu1,,gpu2'"),
+        (a_job(on=" "), "on: a name is missing"),
+        (a_job(gang=True, limit=1), "policy.limit: a gang starts all its tasks together"),
+        (a_job(2, gang=True, parallelism=1), "parallelism: a gang starts all its tasks together"),
+        (a_job(no_copy=True, copy_back=("out",)), "staging.copy_back: with no_copy nothing is copied"),
+        (a_job(no_copy=True, results_dir="/r"), "staging.results_dir: with no_copy nothing is copied"),
+        (a_job(copy_forward=("",)), "an empty path names nothing; write . for all"),
+        (a_job(gpu_mem=100), "resources.gpu_memory_mib of no GPU; leave it out or ask for a GPU"),
+        (a_job(groups=(replace(a_group(), least_device_mib=1),)), "least_device_mib of no GPU"),
+        (
+            a_job(groups=(replace(a_group(), resources=Resources(memory_limit=True)),)),
+            "no amount that could be a limit",
+        ),
         (commands(argv=("a",), shell="b"), "argv and shell are two commands"),
         (commands(lines=Lines("a\nb")), "no newline"),
         (commands(lines=Lines("a\nb\n")), "2 lines for 1 tasks"),
@@ -111,3 +134,15 @@ def test_many_lines_are_looked_at_in_few_steps_and_never_built_all_at_once() -> 
 def test_a_line_may_be_as_long_as_linux_takes_it_wherever_it_stands(before: str, beyond: int) -> None:
     lines = Lines(before + "y" * (WORD_BYTES_MOST + beyond) + "\nz\n")
     assert lines.longer_than(WORD_BYTES_MOST) == (WORD_BYTES_MOST + 1 if beyond else 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (SubmitJob(a_job(), render=True), "render: .* say dry_run as well"),
+        (SubmitJob(a_job(), key="once", dry_run=True), "key: a dry run makes no job"),
+    ],
+)
+def test_a_request_that_contradicts_itself_is_refused(asked: SubmitJob, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        check_submit(asked)

@@ -128,6 +128,7 @@ def test_a_size_within_the_range_is_asked_for(elastic: Elastic, asked: ScaleJob,
         (Elastic((1, 4), (1, 4)), ScaleJob(size=2), "say --gpus N or --workers N"),
         (Elastic(gpus=(1, 4)), ScaleJob(), "job j1: say one size"),
         (Elastic(gpus=(1, 4)), ScaleJob(size=2, gpus=2), "job j1: say one size"),
+        (Elastic(gpus=(1, 4)), ScaleJob(size=2, auto=True), "job j1: auto and a size were asked for; say one of them"),
     ],
 )
 def test_another_size_gets_one_sentence(elastic: Elastic | None, asked: ScaleJob, says: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
 from jobyard.model import codec
 from jobyard.model.events import AttemptsStarted, JobSubmitted, NodeMeasured, Started
-from jobyard.model.job import Dependency, Reason, State
+from jobyard.model.job import Command, Dependency, Reason, State
 from jobyard.model.node import Foreign, place_of
 from jobyard.model.task import AttemptId
 from jobyard.model.training import Training
@@ -22,7 +23,16 @@ from jobyard.scheduling.ordering import order_requests
 from jobyard.server.commands import checked_spec
 from jobyard.server.dry_run import dry_run
 from jobyard.server.routes.events import without_secrets
-from jobyard.server.views import job_view, node_view, shown, slots_by_place, task_numbers, task_view, why_view
+from jobyard.server.views import (
+    LIST_TEXT_MOST,
+    job_view,
+    node_view,
+    shown,
+    slots_by_place,
+    task_numbers,
+    task_view,
+    why_view,
+)
 from jobyard.wire.requests import SubmitJob
 from tests.builders import a_group, a_job, a_node, joined, submitted, with_words
 from tests.unit.server.running import a_batch, a_yard
@@ -99,6 +109,28 @@ def test_what_only_sounds_a_little_like_a_secret_is_shown(name: str) -> None:
 def test_secrets_have_many_names(name: str) -> None:
     assert shown(name, "x") == "(hidden)"
     assert shown("MONKEY", "x") == "x"
+
+
+def test_a_list_has_the_beginning_of_long_texts_and_one_job_all_of_them() -> None:
+    many = tuple(Dependency(f"gone{n}", needs_success=False) for n in range(1000))
+    command = Command(argv=("x" * 100_000,) * 9)
+    long: dict[str, Any] = {"notes": ("n" * 1000,) * 32, "workdir": "/" + "w" * 4000, "image": "i" * 10_000}
+    planner = a_planner(submitted("ab", 1, a_job(groups=(replace(a_group(), command=command),), after=many, **long)))
+    job = planner.state.jobs["ab"]
+    listed, whole = job_view(planner, job, detail=False), job_view(planner, job)
+    assert len(json.dumps(codec.encode(listed, defaults=True))) < 4000
+    assert (listed.command[:9], listed.command[-1], len(listed.command)) == ("x" * 9, "…", LIST_TEXT_MOST)
+    assert (whole.command, whole.notes, whole.image) == (str(command), long["notes"], long["image"])
+    assert len(whole.after) == 1000
+
+
+def test_equal_jobs_to_wait_for_are_one() -> None:
+    state = a_state(submitted("abcd", 1))
+    twice = (Dependency("1"), Dependency("abcd"), Dependency("job"), Dependency("1", needs_success=False))
+    assert checked_spec(state, a_job(after=twice * 1000, workdir="/tmp")).after == (
+        Dependency("abcd"),
+        Dependency("abcd", needs_success=False),
+    )
 
 
 def test_counts_add_up(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 from jobyard.compat.kubeprofiler.directories import Directories, command_of, directories_of, words_inside
 from jobyard.compat.kubeprofiler.flags import RunFlags
+from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.notation import parse_name, parse_on
 from jobyard.model.container import ContainerSpec, PortMapping
 from jobyard.model.job import Command, GroupSpec, JobSpec
 from jobyard.model.policy import RunPolicy
 from jobyard.model.resources import Resources
 from jobyard.model.staging import StagingSpec
-from jobyard.model.submitter import Submitter
 from jobyard.model.training import ALL, Elastic, Training
 
 SOURCE = "kubeprofiler"
@@ -31,11 +31,8 @@ def spec_of(flags: RunFlags, here: str, environ: Mapping[str, str], user: str) -
         env=directories.env_inside if flags.container else directories.env,
         workdir=directories.custom or here,
         policy=RunPolicy(priority=flags.priority),
-        submitter=Submitter(
-            user,
-            source=SOURCE,
-            inherited_env=dict(environ),
-            notes=notes_of(flags, directories, group.command.argv[0]),
+        submitter=SubmitContext(here, environ, user).submitter(
+            SOURCE, notes_of(flags, directories, group.command.argv[0])
         ),
         staging=StagingSpec(no_copy=flags.on is not None),
         container=container_of(flags, directories),

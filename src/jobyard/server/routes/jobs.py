@@ -27,7 +27,7 @@ NEXT = "Yard-Next"  # the header of a page that is not the last: what to ask for
 
 def _states(text: str) -> list[State]:
     try:
-        return [State(part.strip().upper()) for part in text.split(",") if part.strip()]
+        return [State(part.strip().upper()) for part in text.split(",")] if text else []
     except ValueError:
         known = ", ".join(state.lower() for state in State)
         raise UserError(f"state {text!r} is unknown; known: {known}") from None

@@ -27,8 +27,8 @@ Attempt = Annotated[int | None, Query(ge=1, le=COUNT_MOST)]
 
 
 def _streams(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names or any(name not in STREAMS for name in names):
+    names = [name.strip() for name in text.split(",")]
+    if any(name not in STREAMS for name in names):
         raise UserError(f"stream {text!r}: choose out, err or out,err")
     return names
 

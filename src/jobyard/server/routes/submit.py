@@ -5,24 +5,25 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 
-from jobyard.errors import Unavailable, UserError
+from jobyard.errors import Unavailable, Unwritable, UserError
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import JobSpec
 from jobyard.server.clusters import cluster_named, with_cluster
-from jobyard.server.commands import checked_spec, submit
+from jobyard.server.commands import checked_spec, digest_of, submit
 from jobyard.server.containers import machines_for
 from jobyard.server.declarations import answers, takes
-from jobyard.server.dry_run import NO_ID, dry_run
+from jobyard.server.dry_run import NO_ID, dry_run, needs_no_cluster
 from jobyard.server.from_token import NOTHING_SENT, submitted_by
-from jobyard.server.queries import shown_job
+from jobyard.server.queries import has_job_with, shown_job
 from jobyard.server.rights import caller_of
 from jobyard.server.routes.answers import answer, yard_of
-from jobyard.server.sending import may_travel, with_its_tree
+from jobyard.server.sending import check_tree, may_travel, with_its_tree
 from jobyard.server.spec_checks import check_submit
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import API, SubmitJob
@@ -42,26 +43,29 @@ async def submit_job(request: Request, asked: Annotated[SubmitJob, takes(SubmitJ
     caller = caller_of(request)
     sends = may_travel(yard.loop.state, asked.spec)
     asked = replace(asked, spec=submitted_by(caller, asked.spec))
+    digest = await asyncio.to_thread(digest_of, asked.spec) if asked.key else ""  # before the yard changes it
     if sends and not caller.is_owner:
         asked = replace(asked, spec=asked.spec.with_notes(NOTHING_SENT))
     with yard.lifetime.request():
+        if yard.loop.read_only:
+            raise Unwritable(yard.loop.read_only)
         if not yard.loop.executors:
             ways = "yard clusters add, or yard nodes add HOST"
             raise UserError(f"the yard has no machine and no cluster; add one: {ways}")
         if not await yard.loop.has_node(NODE_SECONDS):
             problems = "; ".join(executor.status().problem for executor in yard.loop.executors)
             raise Unavailable(f"the yard has no node yet: {problems or 'the agent does not answer'}")
-        if not asked.render:
+        if not (asked.render and needs_no_cluster(yard.loop.state, asked.spec)):
             await _check_cluster(yard, asked.spec)
         await _ask_for_runtimes(yard, asked.spec)
-        if asked.dry_run:
-            return answer(dry_run(yard.loop, asked))
         if may_travel(yard.loop.state, asked.spec):
             checked_spec(yard.loop.state, asked.spec)  # first, so that no large tree is read for nothing
-            spec = await asyncio.to_thread(with_its_tree, asked.spec, Path(yard.directory))
-            asked = replace(asked, spec=spec)
-        async with yard.environments.kept(asked.spec) as spec:
-            job_id = await yard.loop.ask(submit(replace(asked, spec=spec)))
+            see_tree = check_tree if asked.dry_run else with_its_tree
+            asked = replace(asked, spec=await asyncio.to_thread(see_tree, asked.spec, Path(yard.directory)))
+        if asked.dry_run:
+            return answer(dry_run(yard.loop, asked))
+        async with yard.environments.kept(asked.spec, partial(has_job_with, yard.loop)) as spec:
+            job_id = await yard.loop.ask(submit(replace(asked, spec=spec), digest))
         return answer(shown_job(yard.loop, job_id), 201, {"Location": f"{API}/jobs/{job_id}"})
 
 

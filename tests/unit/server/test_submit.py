@@ -1,0 +1,55 @@
+"""POST /jobs without HTTP: what it takes, refuses and leaves behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobyard.errors import KeyInUse, UserError
+from jobyard.model.job import JobSpec
+from jobyard.server.rights import Caller, TokenKind
+from jobyard.server.routes.submit import submit_job
+from jobyard.wire.requests import SubmitJob
+from tests.unit.server.running import RunningYard, a_batch, a_request, a_yard
+
+BOB, EVE = (Caller(name, token, TokenKind.MEMBER) for name, token in (("bob", "t1"), ("eve", "t2")))
+SHELL = {"SECRET": "of the shell"}
+
+
+async def submitted(yard: RunningYard, spec: JobSpec, caller: Caller | None = None, **asked: Any) -> Any:
+    """What the caller is answered; the machine takes everybody's jobs."""
+    return json.loads(bytes((await submit_job(a_request(yard, caller), SubmitJob(spec, **asked))).body))
+
+
+async def test_a_refused_submit_leaves_no_environment(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        with pytest.raises(UserError, match="no node 'mars'"):
+            await submitted(yard, a_batch("true", on="mars", inherited_env=SHELL))
+        assert list((tmp_path / "environments").iterdir()) == []
+        view = await submitted(yard, a_batch("true", inherited_env=SHELL))
+        assert len(list((tmp_path / "environments").iterdir())) == 1
+        await yard.ended(view["id"])
+
+
+async def test_a_key_is_its_callers_own(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        spec = a_batch("true")
+        jobs = [(await submitted(yard, spec, caller, key="once"))["id"] for caller in (None, BOB, EVE) * 2]
+        assert jobs[:3] == jobs[3:]
+        assert len({*jobs}) == 3
+
+
+async def test_a_key_with_another_spec_is_refused_also_after_a_restart(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        first = await submitted(yard, a_batch("true", inherited_env=SHELL), key="once")
+        with pytest.raises(KeyInUse, match=f"key 'once' has made job {first['id']} of another spec; choose another"):
+            await submitted(yard, a_batch("false"), key="once")
+    async with a_yard(tmp_path) as yard:
+        with pytest.raises(KeyInUse):
+            await submitted(yard, a_batch("false"), key="once")
+        again = await submitted(yard, a_batch("true", user="another shell", notes=("told",)), key="once")
+        assert again["id"] == first["id"]
+        assert len(yard.loop.state.jobs) == 1
