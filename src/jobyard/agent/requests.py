@@ -82,9 +82,7 @@ class Requests:
             raise ValueError("launch of job %s, which no `job` message has described" % job)
         self._listen(connection)
         self._staging.check(job, self._workload.jobs[job], connection)
-        refusal = self._runner.launch(slot, job, reserve, items)
-        if refusal is not None:
-            connection.send({"ev": "refused", "slot": slot, "message": refusal})
+        self._runner.launch(slot, job, reserve, items)
 
     def _listen(self, connection: Connection) -> None:
         """A server that launches before it has reconciled gets reports too."""

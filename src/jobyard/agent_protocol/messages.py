@@ -142,13 +142,13 @@ def _check_item(item: Any) -> None:
 
 def _check_reserve(reserve: Any) -> None:
     for field in ("cpu_millis", "memory_mib", "memory_limit_mib"):
-        if not isinstance(reserve.get(field) or 0, int):
+        if not _is_size(reserve.get(field) or 0):
             raise ValueError("reserve: %s must be a whole number" % field)
     devices, whole = reserve.get("devices") or {}, reserve.get("whole_devices") or []
-    if not all(index.isascii() and index.isdigit() and isinstance(mib, int) for index, mib in devices.items()):
+    if not all(index.isascii() and index.isdigit() and _is_size(mib) for index, mib in devices.items()):
         raise ValueError("reserve: devices must map indices to MiB")
     percents = reserve.get("device_percent") or {}
-    if not all(index.isascii() and index.isdigit() and isinstance(part, int) for index, part in percents.items()):
+    if not all(index.isascii() and index.isdigit() and _is_size(part) for index, part in percents.items()):
         raise ValueError("reserve: device_percent must map indices to percent")
-    if not all(isinstance(index, int) for index in whole):
+    if not all(_is_size(index) for index in whole):
         raise ValueError("reserve: whole_devices must be a list of indices")

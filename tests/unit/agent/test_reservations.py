@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from tests.unit.agent.agent_process import SOURCE
 from tests.unit.agent.conftest import MakeAgent
+from tests.waiting import until
 
 from jobyard.agent.sharing.published import Capacity
 from jobyard.agent.sharing.reservations import Reservations
 from jobyard.agent.system import processes
+from jobyard.agent_protocol import messages
 
 CAPACITY = Capacity(cpu_millis=4000, memory_mib=1000, device_mib={0: 80, 1: 80})
 
@@ -40,6 +42,11 @@ def neighbour(reservations_dir: Path) -> Any:
     return publish
 
 
+def refused(reservations: Reservations, slot: str, amounts: dict[str, Any]) -> str | None:
+    """Why this slot may not hold this; None: it does."""
+    return reservations.update({slot: amounts}).get(slot)
+
+
 @pytest.mark.parametrize(
     ("amounts", "fits"),
     [
@@ -56,7 +63,7 @@ def neighbour(reservations_dir: Path) -> Any:
 )
 def test_what_others_hold_is_not_taken(neighbour: Any, amounts: dict[str, Any], fits: bool) -> None:
     neighbour()
-    refusal = Reservations(CAPACITY).reserve("mine", amounts)
+    refusal = refused(Reservations(CAPACITY), "mine", amounts)
     assert (refusal is None) == fits
     assert fits or "yard of " in str(refusal)
 
@@ -70,14 +77,14 @@ def test_what_others_have_of_a_devices_compute_is_told(neighbour: Any) -> None:
 def test_slots_of_our_own_count_too(neighbour: Any) -> None:
     neighbour()
     mine = Reservations(CAPACITY)
-    assert mine.reserve("a", {"memory_mib": 300}) is None
-    assert mine.reserve("b", {"memory_mib": 300}) is not None
-    mine.release("a")
-    assert mine.reserve("b", {"memory_mib": 300}) is None
+    assert refused(mine, "a", {"memory_mib": 300}) is None
+    assert refused(mine, "b", {"memory_mib": 300}) is not None
+    mine.update({}, released=["a"])
+    assert refused(mine, "b", {"memory_mib": 300}) is None
 
 
 def test_alone_on_a_machine_a_yard_may_overbook_itself() -> None:
-    assert Reservations(CAPACITY).reserve("a", {"memory_mib": 5000, "cpu_millis": 9000}) is None
+    assert refused(Reservations(CAPACITY), "a", {"memory_mib": 5000, "cpu_millis": 9000}) is None
 
 
 @pytest.mark.parametrize(
@@ -107,7 +114,7 @@ def test_nobody_speaks_for_another_users_process(neighbour: Any) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
 def test_two_users_see_each_other(reservations_dir: Path, tmp_path: Path) -> None:
-    assert Reservations(CAPACITY).reserve("a", {"memory_mib": 600}) is None
+    assert refused(Reservations(CAPACITY), "a", {"memory_mib": 600}) is None
     code = f"""
 import os, sys
 sys.path.insert(0, {str(SOURCE)!r})
@@ -115,8 +122,8 @@ from jobyard.agent.sharing.published import Capacity
 from jobyard.agent.sharing.reservations import Reservations
 os.setuid(65534)
 theirs = Reservations(Capacity(4000, 1000, {{}}))
-print(theirs.reserve("b", {{"memory_mib": 600}}))
-print(theirs.reserve("c", {{"memory_mib": 400}}))
+print(theirs.update({{"b": {{"memory_mib": 600}}}}))
+print(theirs.update({{"c": {{"memory_mib": 400}}}}))
 """
     for directory in [reservations_dir, *reservations_dir.parents]:
         if directory.is_relative_to("/tmp/pytest-of-root"):
@@ -124,13 +131,13 @@ print(theirs.reserve("c", {{"memory_mib": 400}}))
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     first, second = shown.stdout.splitlines()
     assert "yard of root" in first
-    assert second == "None"
+    assert second == "{}"
     assert reservations_dir.stat().st_mode & 0o7777 == 0o1777
 
 
 def test_a_directory_that_cannot_be_used_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBYARD_RESERVATIONS_DIR", "/proc/none")
-    assert Reservations(CAPACITY).reserve("a", {"memory_mib": 600}) is None
+    assert refused(Reservations(CAPACITY), "a", {"memory_mib": 600}) is None
 
 
 def test_links_and_pipes_in_the_directory_are_passed_over(reservations_dir: Path) -> None:
@@ -169,7 +176,7 @@ def test_a_claim_that_cannot_be_is_ignored_and_its_owner_is_named(
     (path,) = reservations_dir.iterdir()
     path.write_text(path.read_text().replace('"HERE"', amounts))
     mine = Reservations(CAPACITY)
-    assert mine.reserve("mine", {"memory_mib": 1000, "whole_devices": [0, 1]}) is None
+    assert refused(mine, "mine", {"memory_mib": 1000, "whole_devices": [0, 1]}) is None
     others = mine.others()
     assert (others.holders, others.memory_mib) == ([], 0)
     assert [f"(agent {os.getppid()})" in doubt for doubt in others.doubts] == [True]
@@ -208,7 +215,7 @@ def test_who_keeps_the_lock_is_named_and_work_goes_on(reservations_dir: Path) ->
         keeper.stdout.readline()
         mine = Reservations(CAPACITY)
         for slot in range(200):  # nobody waits two seconds for each of them
-            assert mine.reserve(str(slot), {"memory_mib": 1}) is None
+            assert refused(mine, str(slot), {"memory_mib": 1}) is None
         assert f"(process {keeper.pid})" in mine.others().doubts[0]
         keeper.communicate(b"\n")
     assert mine.others().doubts == []
@@ -220,7 +227,7 @@ def test_a_trap_where_a_reservation_is_to_be_written_holds_nobody_up(reservation
     os.mkfifo(reservations_dir / f"{stem}.{os.getpid()}.tmp")
     (reservations_dir / stem).mkdir()
     mine = Reservations(CAPACITY)
-    assert mine.reserve("a", {"memory_mib": 1}) is None
+    assert refused(mine, "a", {"memory_mib": 1}) is None
     assert "others do not see what is held here" in mine.others().doubts[0]
     assert not [path for path in reservations_dir.iterdir() if path.is_file()]
 
@@ -239,7 +246,7 @@ def test_an_agent_refuses_what_another_agent_holds(make_agent: MakeAgent) -> Non
     first.send(op="stop", ids=["j.0.1"], grace=0)
     first.finished("j.0.1")
     first.send(op="close", slots=["s"])
-    first.measured()
+    until(lambda: not second.measured()["foreign"]["holders"])
     second.launch("s", {"id": "j.0.2", "argv": ["true"]}, memory_mib=1)
     assert second.finished("j.0.2")["exit_code"] == 0
 
@@ -258,9 +265,8 @@ def test_a_new_agent_holds_again_what_it_took_over(make_agent: MakeAgent) -> Non
 def test_an_open_slot_may_hold_more_or_less_and_the_next_agent_knows(
     make_agent: MakeAgent, reservations_dir: Path
 ) -> None:
-    def published() -> Any:
-        (path,) = reservations_dir.glob("*.json")
-        return json.loads(path.read_text())["slots"]
+    def publishes(**slots: Any) -> bool:
+        return [json.loads(path.read_text())["slots"] for path in reservations_dir.glob("*.json")] == [slots]
 
     agent = make_agent().start()
     server = agent.connect()
@@ -268,15 +274,13 @@ def test_an_open_slot_may_hold_more_or_less_and_the_next_agent_knows(
     server.started("j.0.1")
     server.send(op="reserve", slot="s", reserve={"devices": {"0": 2500}})
     server.send(op="reserve", slot="gone", reserve={})
-    server.measured()
-    assert published() == {"s": {"devices": {"0": 2500}}}
+    until(lambda: publishes(s={"devices": {"0": 2500}}))
     agent.kill()
     again = agent.start().connect("j.0.1")
     again.measured()  # sweeps what the dead one published
-    assert published() == {"s": {"devices": {"0": 2500}}}
+    until(lambda: publishes(s={"devices": {"0": 2500}}))
     again.send(op="reserve", slot="s", reserve={"devices": {"0": 3000}})
-    again.measured()
-    assert published() == {"s": {"devices": {"0": 3000}}}
+    until(lambda: publishes(s={"devices": {"0": 3000}}))
     again.send(op="reserve", slot="s", reserve={"devices": {"0": "much"}})
     again.wait(lambda m: m["ev"] == "error")
 
@@ -286,11 +290,19 @@ def test_who_has_a_larger_slice_of_the_machine_than_we_is_believed(neighbour: An
     ours = Reservations(CAPACITY._replace(machine_cpu_millis=64_000, machine_memory_mib=8000))
     others = ours.others()
     assert (others.device_mib, others.whole_devices, others.doubts) == ({0: 50}, {1}, [])
-    assert ours.reserve("a", {"whole_devices": [1]}) is not None
-    assert ours.reserve("b", {"memory_mib": 1000, "cpu_millis": 4000}) is None  # theirs is no part of our slice
+    assert refused(ours, "a", {"whole_devices": [1]}) is not None
+    assert refused(ours, "b", {"memory_mib": 1000, "cpu_millis": 4000}) is None  # theirs is no part of our slice
 
 
 def test_more_than_the_whole_machine_has_is_not_believed(neighbour: Any) -> None:
     neighbour(slots={"s": {"memory_mib": 8001, "whole_devices": [1]}})
     others = Reservations(CAPACITY._replace(machine_memory_mib=8000)).others()
     assert (others.whole_devices, len(others.doubts)) == (set(), 1)
+
+
+@pytest.mark.parametrize(
+    "amounts", [{"memory_mib": -1}, {"cpu_millis": True}, {"devices": {"0": -1}}, {"whole_devices": [-1]}]
+)
+def test_what_is_no_amount_is_refused_where_it_is_read(amounts: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="reserve: "):
+        messages.launch({"slot": "s", "job": "j", "items": [], "reserve": amounts})

@@ -111,6 +111,7 @@ class Slot:
         self.queue: Deque[Attempt] = deque()
         self.lane: Optional[LaneHandle] = None
         self.outliving: Set[str] = set()  # attempts whose lane or agent died: nothing else starts here until they end
+        self.has_room = False  # its reservation is made: nothing starts before
         self.is_closing = False
 
     @property

@@ -80,6 +80,11 @@ class Outbox:
         if self._connection is not None:
             self._withdrawn.append(attempt_id)
 
+    def refused(self, slot: str, sentence: str) -> None:
+        """Other yards hold the room that this slot was to have."""
+        if self._connection is not None:
+            self._connection.send({"ev": "refused", "slot": slot, "message": sentence})
+
     def progressed(self, by_attempt: Dict[str, Dict[str, Any]]) -> bool:
         """Tell how far attempts have come. False: nobody listens, or there is too much else to send."""
         if self._connection is None or not self._connection.has_room(_MOST_WAITING):

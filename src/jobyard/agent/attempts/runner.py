@@ -13,6 +13,7 @@ from jobyard.agent.attempts.lane_pool import LanePool
 from jobyard.agent.attempts.lane_reports import LaneReports
 from jobyard.agent.attempts.lifecycle import Lifecycle
 from jobyard.agent.attempts.outbox import Outbox
+from jobyard.agent.attempts.slot_reservations import SlotReservations
 from jobyard.agent.attempts.withdrawals import Withdrawals
 from jobyard.agent.attempts.workload import Workload
 from jobyard.agent.devices.gpus import Gpus
@@ -50,7 +51,7 @@ class Runner:
         self.workload = Workload()
         self._timers = timers
         self._outbox = outbox
-        self._reservations = reservations
+        self._slot_reservations = SlotReservations(timers, reservations, self._reserved)
         self._state_dir = state_dir
         self._staging = staging
         self._containers = SlotContainers(gpus, runtimes, reservations)
@@ -71,7 +72,8 @@ class Runner:
         self._follower.adopt_all()
         memory_groups.sweep(self._state_dir, self.workload.attempts)
         for slot in self.workload.slots.values():
-            self._reservations.take(slot.id, slot.reserve)
+            slot.has_room = True
+            self._slot_reservations.change(slot)
 
     def let_go(self) -> None:
         """The agent ends: running attempts go on, and leftovers of others are removed."""
@@ -79,20 +81,13 @@ class Runner:
 
     # Requests
 
-    def launch(self, slot_id: str, job: str, reserve: Dict[str, Any], items: List[Dict[str, Any]]) -> Optional[str]:
-        """Queue items in a slot, opening it if need be. An item that is here already is left as it is.
-
-        Returns why the slot was refused; its items are then withdrawn.
-        """
+    def launch(self, slot_id: str, job: str, reserve: Dict[str, Any], items: List[Dict[str, Any]]) -> None:
+        """Queue items in a slot, opening it if need be. An item that is here already is left as it is."""
         slots, attempts = self.workload.slots, self.workload.attempts
         slot = slots.get(slot_id)
         if slot is None:
-            refusal = self._reservations.reserve(slot_id, reserve)
-            if refusal is not None:
-                for item in items:
-                    self._outbox.withdrawn(item["id"])
-                return refusal
             slot = slots[slot_id] = Slot(slot_id, job, reserve)
+            self._slot_reservations.open(slot)
         slot.is_closing = False
         for item in items:
             if item["id"] not in attempts:
@@ -101,7 +96,20 @@ class Runner:
                 slot.queue.append(attempt)
         faults.point("agent-launching")
         self.feed(slot)
-        return None
+
+    def _reserved(self, slots: List[Slot], refused: Dict[str, str]) -> None:
+        """These slots were opened in this turn; the items of those that are refused are withdrawn."""
+        for slot in slots:
+            slot.has_room = slot.id not in refused
+            if slot.has_room:
+                self.feed(slot)
+                continue
+            del self.workload.slots[slot.id]
+            for attempt in slot.queue:
+                del self.workload.attempts[attempt.id]
+                self._outbox.withdrawn(attempt.id)
+            self._outbox.refused(slot.id, refused[slot.id])
+        self._outbox.flush()
 
     def close(self, slot_ids: Iterable[str]) -> None:
         """Let slots end after their last attempt; ones that are gone are no error."""
@@ -117,7 +125,7 @@ class Runner:
         if slot is None:
             return
         slot.reserve = reserve
-        self._reservations.take(slot_id, reserve)
+        self._slot_reservations.change(slot)
         with suppress(OSError):  # a lane that is just leaving: nobody will take over from it
             for pid, start_time in self._lanes_of(slot):
                 note_reserve(self._state_dir, pid, start_time, reserve)
@@ -169,7 +177,7 @@ class Runner:
 
     def feed(self, slot: Slot) -> None:
         """Keep the slot's lane a little ahead, or end the slot if that was asked and nothing is left."""
-        if slot.queue and not slot.outliving and not self._staging.waits(slot.job):
+        if slot.queue and slot.has_room and not slot.outliving and not self._staging.waits(slot.job):
             lane = slot.lane or self._enter(slot)
             if lane is not None:
                 _hand(slot, lane)
@@ -192,7 +200,7 @@ class Runner:
     def _close(self, slot: Slot) -> None:
         if self.workload.slots.pop(slot.id, None) is None:
             return
-        self._reservations.release(slot.id)
+        self._slot_reservations.close(slot)
         lane, slot.lane = slot.lane, None
         if lane is not None:
             self._lanes.give_back(lane)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any, Collection, Dict, List, Mapping, Optional
 
 from jobyard.agent.sharing.directory_lock import DirectoryLock, owner_of
 from jobyard.agent.sharing.published import Capacity, Held, read_all
 from jobyard.agent.system import processes
 
 DEFAULT_DIRECTORY = "/tmp/jobyard-reservations"
+Amounts = Dict[str, Any]
+BySlot = Mapping[str, Amounts]
+_NOTHING: BySlot = {}
 
 
 def device_indices(reserve: Dict[str, Any]) -> List[int]:
@@ -35,24 +38,19 @@ class Reservations:
         self._start_time = processes.start_time(self._pid)
         self.yard = yard
 
-    def reserve(self, slot: str, amounts: Dict[str, Any]) -> Optional[str]:
-        """Hold this for a slot, unless other yards hold too much of it: then a sentence says why not."""
+    def update(self, wanted: BySlot, held: BySlot = _NOTHING, released: Collection[str] = ()) -> Dict[str, str]:
+        """In one go: give back what is `released`, hold what is `held` in any case, and of what is `wanted` what fits.
+
+        Returns why the rest was refused, a sentence for each slot: other yards hold too much of it.
+        """
         with self._lock.held():
-            refusal = self._refusal(amounts)
-            if refusal is None:
-                self._slots[slot] = amounts
+            for slot in released:
+                self._slots.pop(slot, None)
+            self._slots.update(held)
+            refused = self._hold(wanted) if wanted else {}
+            if held or released or len(refused) < len(wanted):
                 self._publish()
-            return refusal
-
-    def take(self, slot: str, amounts: Dict[str, Any]) -> None:
-        """Hold this in any case: what is in it runs already."""
-        with self._lock.held():
-            self._slots[slot] = amounts
-            self._publish()
-
-    def release(self, slot: str) -> None:
-        if self._slots.pop(slot, None) is not None:
-            self._publish()
+        return refused
 
     def release_all(self) -> None:
         self._slots.clear()
@@ -69,35 +67,42 @@ class Reservations:
                 held.doubt(problem)
         return held
 
-    def _refusal(self, amounts: Dict[str, Any]) -> Optional[str]:
-        others, mine, wanted = self.others(), Held(), Held()
+    def _hold(self, wanted: BySlot) -> Dict[str, str]:
+        others, mine, refused = self.others(), Held(), {}
+        if not others.holders:  # how far one yard overbooks itself is its own affair
+            self._slots.update(wanted)
+            return {}
+        for amounts in self._slots.values():
+            mine.add(amounts)
+        for slot, amounts in wanted.items():
+            refusal = self._refusal(amounts, mine, others)
+            if refusal is None:
+                self._slots[slot] = amounts
+                mine.add(amounts)
+            else:
+                refused[slot] = refusal
+        return refused
+
+    def _refusal(self, amounts: Amounts, held: Held, others: Held) -> Optional[str]:
+        """Why this cannot be had beside what we and others hold; None: it can."""
+        wanted, who = Held(), ", ".join(others.holders)
         wanted.add(amounts)
-        for held in [*self._slots.values(), amounts]:
-            mine.add(held)
-        if not others.holders:
-            return None  # how far one yard overbooks itself is its own affair
-        who = ", ".join(others.holders)
         for what, want, ours, theirs, all_of_it in (
-            ("millicores of cpu", wanted.cpu_millis, mine.cpu_millis, others.cpu_millis, self._capacity.cpu_millis),
-            ("MiB of memory", wanted.memory_mib, mine.memory_mib, others.memory_mib, self._capacity.memory_mib),
+            ("millicores of cpu", wanted.cpu_millis, held.cpu_millis, others.cpu_millis, self._capacity.cpu_millis),
+            ("MiB of memory", wanted.memory_mib, held.memory_mib, others.memory_mib, self._capacity.memory_mib),
         ):
-            if want and theirs and ours + theirs > all_of_it:
-                return "%s: %d wanted in all, %d of %d held by %s" % (what, ours, theirs, all_of_it, who)
+            if want and theirs and ours + want + theirs > all_of_it:
+                return "%s: %d wanted in all, %d of %d held by %s" % (what, ours + want, theirs, all_of_it, who)
         for index in wanted.whole_devices:
             if index in others.whole_devices or others.device_mib.get(index):
                 return "device %d is wanted whole, and held by %s" % (index, who)
-        for index in wanted.device_mib:
+        for index, want in wanted.device_mib.items():
             if index in others.whole_devices:
                 return "device %d is held whole by %s" % (index, who)
             theirs, size = others.device_mib.get(index, 0), self._capacity.device_mib.get(index)
-            if theirs and size is not None and mine.device_mib[index] + theirs > size:
-                return "device %d: %d MiB wanted in all, %d of %d held by %s" % (
-                    index,
-                    mine.device_mib[index],
-                    theirs,
-                    size,
-                    who,
-                )
+            ours = held.device_mib.get(index, 0) + want
+            if theirs and size is not None and ours + theirs > size:
+                return "device %d: %d MiB wanted in all, %d of %d held by %s" % (index, ours, theirs, size, who)
         return None
 
     def _publish(self) -> None:
@@ -129,7 +134,7 @@ class Reservations:
         try:
             with os.fdopen(descriptor, "w") as file:
                 os.fchmod(file.fileno(), 0o644)
-                json.dump(content, file)
+                file.write(json.dumps(content))  # not json.dump: that is the slow encoder, written in Python
             os.replace(draft, self._path)
         except OSError:
             os.unlink(draft)

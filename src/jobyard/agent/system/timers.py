@@ -48,3 +48,21 @@ class Timers:
             call, timer.call = timer.call, None
             if call is not None:
                 call()
+
+
+class EndOfTurn:
+    """A call at the end of this turn of the loop: once, however often it is asked for until then."""
+
+    def __init__(self, timers: Timers, call: Callable[[], None]) -> None:
+        self._timers = timers
+        self._call = call
+        self._is_asked = False
+
+    def ask(self) -> None:
+        if not self._is_asked:
+            self._is_asked = True
+            self._timers.after(0.0, self._make)
+
+    def _make(self) -> None:
+        self._is_asked = False
+        self._call()
