@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from typing import Callable, List, Optional, Set
+from collections import deque
+from typing import Callable, Deque, List, Optional, Set
 
 from jobyard.agent.execution.lanes import LaneHandle
 from jobyard.agent.system import processes
@@ -24,7 +25,7 @@ class LanePool:
         self._idle: List[LaneHandle] = []
         self._working: Set[LaneHandle] = set()
         self._started = 0  # in this turn
-        self._waiting: List[Callable[[], None]] = []  # for the next turn
+        self._waiting: Deque[Callable[[], None]] = deque()  # for the next turns
         self._is_waking = False
 
     def take(self, again: Callable[[], None]) -> Optional[LaneHandle]:
@@ -47,9 +48,8 @@ class LanePool:
 
     def _next_turn(self) -> None:
         self._started = 0
-        waiting, self._waiting = self._waiting, []
-        for again in waiting:
-            again()
+        while self._waiting and self._started < _MOST_AT_ONCE:  # of thousands, the others would only come back
+            self._waiting.popleft()()
 
     def give_back(self, lane: LaneHandle) -> None:
         """It has nothing left to do."""

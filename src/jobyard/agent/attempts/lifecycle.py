@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from typing import Dict, Iterable
 
@@ -16,7 +15,6 @@ from jobyard.agent.attempts.stopping import Stopper
 from jobyard.agent.devices.gpus import Gpus
 from jobyard.agent.execution.container_words import RUNTIME_FAILED
 from jobyard.agent.execution.containers import Sweeper
-from jobyard.agent.system import processes
 from jobyard.agent.system.timers import Timers
 from jobyard.agent_protocol import faults
 from jobyard.agent_protocol.records import Ending
@@ -65,8 +63,8 @@ class Lifecycle:
         if attempt.is_contained and (ending.exit_code is None or ending.exit_code == RUNTIME_FAILED):
             self._sweeper.later()
         self._attempts.pop(attempt.id, None)
-        if attempt.pid and attempt.wants_stop is not None:
-            processes.signal_session(attempt.pid, signal.SIGKILL)  # what it hid in other process groups
+        if attempt.wants_stop is not None:
+            self.stopper.clear(attempt)
         if attempt.is_superseded:
             self.spools.forget(attempt)
         else:

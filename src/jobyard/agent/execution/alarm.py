@@ -34,7 +34,7 @@ class Alarm:
             return
         hard = self.has_rung or self._grace <= 0
         self.has_rung = True
-        processes.signal_session(self._session, signal.SIGKILL if hard else signal.SIGTERM)
+        processes.signal_sessions({self._session: signal.SIGKILL if hard else signal.SIGTERM})
         if not hard:
             self._due = clock.seconds() + self._grace
             self._arm()

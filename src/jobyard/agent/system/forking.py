@@ -23,10 +23,19 @@ def let_go(kept: Set[int]) -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     # A lane's inbox held open here would hide from that lane that the agent died.
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in kept:
-            with suppress(OSError):  # the listing's own descriptor is closed by now
-                os.close(int(name))
+    close_all_but(kept)
+
+
+def close_all_but(kept: Set[int]) -> None:
+    """In a few calls: an agent has a descriptor for each lane, and each of thousands of lanes comes here."""
+    with open("/proc/self/status", "rb") as file:
+        end = int(file.read().split(b"FDSize:")[1].split()[0])
+    first = 0
+    for number in sorted(kept):
+        if first < number:  # Python 3.11 closes everything where both are 0
+            os.closerange(first, number)
+        first = number + 1
+    os.closerange(first, end)
 
 
 class Background:

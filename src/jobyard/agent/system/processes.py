@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional
+from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional
 
 _PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 
@@ -85,19 +85,14 @@ def by_session(sessions: Iterable[int]) -> Dict[int, List[Process]]:
     return members
 
 
-def signal_sessions(sessions: Iterable[int], number: int) -> None:
-    """Signal every process of these sessions; one that is gone is no error."""
-    leaders = list(sessions)
-    for leader in leaders:
+def signal_sessions(numbers: Mapping[int, int]) -> None:
+    """Signal every process of these sessions, each with its number; one that is gone is no error."""
+    for leader, number in numbers.items():
         send_group(leader, number)
-    for leader, members in by_session(leaders).items():
+    for leader, members in by_session(numbers).items():
         for process in members:
             if process.group != leader:
-                send(process.pid, number)
-
-
-def signal_session(session: int, number: int) -> None:
-    signal_sessions((session,), number)
+                send(process.pid, numbers[leader])
 
 
 def send_group(group: int, number: int) -> bool:
