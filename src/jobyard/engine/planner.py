@@ -135,12 +135,14 @@ class Planner:
             if len(record.tasks) > backlog // 2:
                 return
             low, high = job.numbers_of(slot.group, slot.replica)
-            waiting = job.tasks.pending.count_within(low, high)
-            share = -(-waiting // job.slots_of(slot.group))
-            room = 1 if job.spec.gang else min(backlog - len(record.tasks), max(1, share))
-            # No other slot can start them sooner: a slot that still runs something takes no more than its share.
-            if record.tasks and share == 0:
-                return
+            room = backlog - len(record.tasks)
+            if backlog > 1:
+                # No other slot can start them sooner: a slot that still runs something takes no more than its share.
+                waiting = job.tasks.pending.count_within(low, high)
+                share = -(-waiting // job.slots_of(slot.group))
+                if record.tasks and share == 0:
+                    return
+                room = min(room, max(1, share))
             if ranges := job.tasks.pending.first_within(low, high, room):
                 yield TasksAssigned(slot_id, tuple(ranges), now)
                 return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jobyard.executors.environment import job_environment, task_command, task_environment
@@ -11,6 +11,8 @@ from jobyard.model.job import JobSpec
 from jobyard.model.node import Node
 from jobyard.model.resources import Resources
 from jobyard.model.task import AttemptId, Slot
+
+Addresses = Callable[[str], Sequence[str]]  # of a gang's ranks, by job; what many launches share is looked up once
 
 
 class LaunchMessages:
@@ -41,13 +43,21 @@ class LaunchMessages:
         return {**message, **tree} if staging.snapshot else message
 
     def launch(
-        self, job: SubmittedJob, slot: Slot, attempts: Iterable[AttemptId], described: Node | None
+        self,
+        job: SubmittedJob,
+        slot: Slot,
+        attempts: Iterable[AttemptId],
+        described: Node | None,
+        addresses: Addresses,
     ) -> dict[str, Any]:
         """`described` is the machine, once it is known."""
-        items = [self._item(job, slot, attempt, described) for attempt in attempts]
+        ranks = addresses(job.id) if job.spec.gang else ()
+        items = [self._item(job, slot, attempt, described, ranks) for attempt in attempts]
         return {"op": "launch", "job": job.id, "slot": slot.id, "reserve": _reserved(slot), "items": items}
 
-    def _item(self, job: SubmittedJob, slot: Slot, attempt: AttemptId, described: Node | None) -> dict[str, Any]:
+    def _item(
+        self, job: SubmittedJob, slot: Slot, attempt: AttemptId, described: Node | None, ranks: Sequence[str]
+    ) -> dict[str, Any]:
         spec = job.spec
         env = task_environment(
             job.id,
@@ -56,7 +66,7 @@ class LaunchMessages:
             attempt.number,
             slot.placement,
             described,
-            addresses=self._yard.gang_addresses(job.id) if spec.gang else (),
+            addresses=ranks,
             resumes_at=self._yard.resumes_at(attempt, slot.placement.node),
         )
         argv = task_command(spec, attempt.task)

@@ -7,11 +7,12 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 
 from jobyard.agent_protocol import faults
 from jobyard.errors import Unavailable, YardError
 from jobyard.executors.agent_link import AgentLink, line
-from jobyard.executors.agent_messages import LaunchMessages
+from jobyard.executors.agent_messages import Addresses, LaunchMessages
 from jobyard.executors.machine_room import MachineRoom
 from jobyard.executors.protocol import SubmittedJob, YardView
 from jobyard.model.effects import Launch
@@ -44,10 +45,14 @@ class Launches:
         """After a new connection each job is sent again before its next launch."""
         self._known_jobs = {}
 
-    def launch(self, slot: Slot, attempts: Sequence[AttemptId]) -> None:
+    def addresses(self) -> Addresses:
+        """For the launches that follow now: a gang has thousands of them, and each of its ranks is on some machine."""
+        return cache(lambda job: self._yard.gang_addresses(job))
+
+    def launch(self, slot: Slot, attempts: Sequence[AttemptId], addresses: Addresses) -> None:
         """Over a link that is up. An error concerns these attempts alone."""
         try:
-            self._launch(slot, attempts)
+            self._launch(slot, attempts, addresses)
         except Unavailable as error:  # the next reconcile tries again
             log.warning("job %s on %s: %s", slot.job, self._room.node, error)
         except Exception as error:
@@ -67,8 +72,9 @@ class Launches:
         if withdrawn:
             self._tell([AttemptsWithdrawn(tuple(withdrawn), time.time())])
         if self._link.is_up:
+            addresses = self.addresses()
             for slot, attempts in by_slot.items():
-                self.launch(slot, sorted(attempts))
+                self.launch(slot, sorted(attempts), addresses)
 
     def refuse(self, attempts: Iterable[AttemptId], sentence: str) -> None:
         """They have ended before they began."""
@@ -80,16 +86,17 @@ class Launches:
         # The submitting shell's environment goes along as well; it is long, private, and not ours to print.
         job = job._replace(spec=job.spec.with_shell({}))
         shared = self._messages.job(job)
-        messages = [shared, self._messages.launch(job, launch.slot, launch.attempts, self._room.described)]
+        described, addresses = self._room.described, self.addresses()
+        messages = [shared, self._messages.launch(job, launch.slot, launch.attempts, described, addresses)]
         return "\n".join(json.dumps(message, indent=2) for message in messages)
 
-    def _launch(self, slot: Slot, attempts: Sequence[AttemptId]) -> None:
+    def _launch(self, slot: Slot, attempts: Sequence[AttemptId], addresses: Addresses) -> None:
         job = self._yard.job(slot.job)
         if self._room.owner_only and job.spec.submitter.submitted_with:
             # Placed when this machine ran tasks as another user. Under the server's own account it must not start.
             self._tell([AttemptsWithdrawn(tuple(attempts), time.time())])
             return
-        launch = line(self._messages.launch(job, slot, attempts, self._room.described))
+        launch = line(self._messages.launch(job, slot, attempts, self._room.described, addresses))
         if self._known_jobs.get(slot.job) != job.spec.size:  # an elastic job may have another size now
             self._link.write(line(self._messages.job(job)))
             self._known_jobs[slot.job] = job.spec.size

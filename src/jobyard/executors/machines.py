@@ -204,10 +204,11 @@ class MachineExecutor:
     def perform(self, effects: Sequence[Effect]) -> None:
         if not self._link.is_up:
             return
+        addresses = self._launches.addresses()
         for effect in effects:
             match effect:
                 case Launch(slot=slot, attempts=attempts):
-                    self._launches.launch(slot, attempts)
+                    self._launches.launch(slot, attempts, addresses)
                 case Stop(attempts=attempts, grace_seconds=grace):
                     self._link.send(agent_messages.stop(attempts, grace))
                 case Yield(attempts=attempts, deadline_seconds=deadline, grace_seconds=grace, at_once=at_once):

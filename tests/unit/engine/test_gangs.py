@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from jobyard.engine.job_record import JobRecord
 from jobyard.model.events import CancelRequested, NodeLost, RetryRequested
 from jobyard.model.job import Reason, State
 from jobyard.model.policy import FailurePolicy
@@ -109,3 +112,11 @@ def test_retrying_a_part_of_it_runs_all_of_it() -> None:
     yard.finish(second)
     yard.apply(RetryRequested(gang.id, ((0, 0),), yard.now))
     assert [attempt.number for attempt in yard.launched()] == [2, 2]
+
+
+def test_no_slot_of_a_gang_asks_how_many_slots_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []  # it has thousands, and where it has several groups, each answer counts them all
+    monkeypatch.setattr(JobRecord, "slots_of", lambda job, group: asked.append(group))
+    yard = Yard(a_node(cpus=8))
+    yard.submit(a_job(groups=(a_group("a", count=3), a_group("b", count=5)), gang=True))
+    assert (len(yard.launched()), asked) == (8, [])

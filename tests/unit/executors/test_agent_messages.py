@@ -20,9 +20,7 @@ WITH_TREE = {"workdir": "/work", "snapshot": "abc", "subdir": "src", "copy_back"
 
 
 def messages(*, inherits_shell: bool = True, shares_disk: bool = True) -> LaunchMessages:
-    yard: Any = SimpleNamespace(
-        inherited_env=lambda spec: SHELL, resumes_at=lambda *_: None, gang_addresses=lambda _: ()
-    )
+    yard: Any = SimpleNamespace(inherited_env=lambda spec: SHELL, resumes_at=lambda *_: None)
     return LaunchMessages(yard, inherits_shell=inherits_shell, shares_disk=shares_disk)
 
 
@@ -69,7 +67,8 @@ def test_a_container_has_nothing_of_the_shell() -> None:
 @pytest.mark.parametrize(("spec", "limit"), [({}, None), ({"timeout_seconds": 9.0}, 9.0)])
 def test_a_launch_names_each_attempt_with_its_command_and_limits(spec: dict[str, Any], limit: float | None) -> None:
     attempts = (FIRST, AttemptId("j", 1, 1))
-    said = messages().launch(submitted(tasks=2, grace_seconds=5.0, **spec), a_slot(Resources(1000)), attempts, None)
+    job, slot = submitted(tasks=2, grace_seconds=5.0, **spec), a_slot(Resources(1000))
+    said = messages().launch(job, slot, attempts, None, lambda _: ())
     assert (said["op"], said["job"], said["slot"]) == ("launch", "j", "s1")
     assert [item["id"] for item in said["items"]] == ["j.0.1", "j.1.1"]
     assert [(item["grace"], item.get("timeout")) for item in said["items"]] == [(5.0, limit)] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -118,3 +119,19 @@ async def test_without_a_link_nothing_is_done(effects: list[Effect]) -> None:
     executor.perform(effects)
     await asyncio.sleep(0)
     assert (wire.messages, seen(executor)) == ([], [])
+
+
+async def test_the_addresses_of_a_gang_are_looked_up_once_for_all_its_launches() -> None:
+    class Counting(Yard):
+        lookups = 0
+
+        def gang_addresses(self, job_id: str) -> Sequence[str]:
+            self.lookups += 1
+            return ["10.0.0.1"] * 100
+
+    yard = Counting(gang=a_job(100, gang=True))
+    executor, wire = connected(yard)
+    executor.perform([Launch("here", a_slot(rank, "gang"), (AttemptId("gang", rank, 1),)) for rank in range(100)])
+    launches = [line for line in wire.messages if line["op"] == "launch"]
+    assert {line["items"][0]["env"]["MASTER_ADDR"] for line in launches} == {"10.0.0.1"}
+    assert (len(launches), yard.lookups) == (100, 1)
