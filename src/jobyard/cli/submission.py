@@ -11,6 +11,7 @@ from jobyard.cli.submitting import SubmitWords, spec_of, with_built_image
 from jobyard.kubernetes.kubeconfig import DEFAULT
 from jobyard.manifests.training import parse_span
 from jobyard.model.job import JobSpec
+from jobyard.model.limits import Workers, range_of
 from jobyard.wire.views import JobView
 
 TO_BE_BUILT = "to-be-built"  # stands for the image where nothing is submitted
@@ -71,7 +72,7 @@ def with_build_defaults(asked: SubmitWords) -> SubmitWords:
         return asked
     said = said.with_words(on=said["on"] or DEFAULT, cpus=said["cpus"] or "0")
     if "workers" in said and "array" not in said and "each_line" not in said:
-        if parse_span(said["workers"], "--workers", least=1) == (1, 1):
+        if parse_span(said["workers"], "--workers", range_of(Workers)) == (1, 1):
             said = said.with_words(workers=None)
         else:
             said = said.with_words(kind=said["kind"] or "rayjob")

@@ -22,7 +22,6 @@ from jobyard.errors import UserError
 from jobyard.manifests.command import spec_from_command
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.declarations import JobField, spellings
-from jobyard.manifests.fields import Whole
 from jobyard.manifests.job_fields import FLAGGED
 from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
@@ -94,8 +93,6 @@ def job_option(name: str, field: JobField) -> Callable[[Callable[..., Any]], Cal
     how: dict[str, Any] = {"multiple": True} if option.is_repeated else {}
     if field.is_switch:
         how = {"is_flag": True, "default": None}
-    elif isinstance(field.kind, Whole):
-        how = {"type": int}
     return click.option(*spellings(name, option), name, metavar=option.metavar, help=option.help, **how)
 
 

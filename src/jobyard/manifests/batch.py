@@ -17,7 +17,6 @@ from typing import Any
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.declarations import spelled
-from jobyard.manifests.fields import Whole
 from jobyard.manifests.files import lines_of, name_from_file
 from jobyard.manifests.job_fields import FLAGGED
 from jobyard.manifests.overrides import Overrides, apply, merge
@@ -100,10 +99,6 @@ def _meaning(flag: str, value: str, where: str, context: SubmitContext) -> tuple
     meant: Any = field.is_switch or value
     if field.option is not None and field.option.is_repeated:
         meant = (value,)
-    if isinstance(field.kind, Whole):
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", value):
-            raise UserError(f"{where}: {flag} {value!r} is not a whole number; write for example {flag} 1")
-        meant = int(value)
     if name.startswith("copy_"):  # paths are looked for once the working directory is known
         return name, meant
     try:

@@ -18,6 +18,7 @@ from jobyard.manifests.parts import Part
 from jobyard.manifests.resource_words import resources_with
 from jobyard.manifests.training import Span, size_problem, with_gpus, with_workers, workers_problem
 from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.limits import TaskCount, TaskLimit
 from jobyard.model.resources import Resources
 from jobyard.model.training import Training
 
@@ -48,9 +49,9 @@ GROUP_NAME = TextType(
 _RESOURCES = RecordType(keys_of(RESOURCES))
 GROUP = RecordType(
     {
-        "count": Field(Whole(), "Replicas of this group; 0: none.", 1),
-        "completions": Field(Whole(1), "Tasks in each replica.", 1),
-        "parallelism": Field(Whole(1), "At most so many tasks at once in each replica. Left out: all."),
+        "count": Field(Whole.within(TaskCount), "Replicas of this group; 0: none.", 1),
+        "completions": Field(Whole.within(TaskLimit), "Tasks in each replica.", 1),
+        "parallelism": Field(Whole.within(TaskLimit), "At most so many tasks at once in each replica. Left out: all."),
         "command": Field(CommandKind(), "As at the top level, which it replaces."),
         "resources": Field(_RESOURCES, "As at the top level; what is not said here is taken from there."),
         "env": Field(ENV, "Variables of this group's tasks, beside those of the top level."),

@@ -21,7 +21,10 @@ from jobyard.cli.commands import ls
         (["run", "x", "--", "true"], "not both"),
         (["run", "--"], "nothing to run"),
         (["submit"], "yard submit FILE"),
-        (["run", "-p", "high", "--", "true"], "'high' is not a valid integer"),
+        (
+            ["run", "-p", "high", "--", "true"],
+            "--priority: 'high' is not a whole number; write a whole number from",
+        ),
         (["run", "--cpus", "many", "--", "true"], "many"),
         (["run", "--cpus", "inf", "--", "true"], "--cpus: 'inf' must be 0 or more, and at most 1000000"),
         (["run", "--mem", "9" * 20, "--", "true"], "is too much; at most 1024P is possible"),
