@@ -37,7 +37,7 @@ class FieldType(ABC):
 
 
 def _scalar(part: Part, path: str, wanted: str) -> str:
-    if not isinstance(part.value, str):
+    if not isinstance(part.value, str) or part.sort == "null":
         raise part.error(path, f"must be {wanted}, not {part.shown}")
     return part.value
 
@@ -59,13 +59,24 @@ class TextType(FieldType):
 
 @dataclass(frozen=True)
 class Scalar(FieldType):
-    """Text, a number or true/false, taken as written: the value of a variable."""
+    """Text, a number or true/false, taken as written."""
 
     def read(self, part: Part, path: str) -> str:
         return _scalar(part, path, "text, a number or true/false")
 
     def schema(self) -> Schema:
         return {"type": ["string", "number", "boolean"]}
+
+
+@dataclass(frozen=True)
+class Variable(FieldType):
+    """The value of a variable; one without a value is None, which stands for that of the submitting shell."""
+
+    def read(self, part: Part, path: str) -> str | None:
+        return None if part.sort == "null" else Scalar().read(part, path)
+
+    def schema(self) -> Schema:
+        return {"type": ["string", "number", "boolean", "null"]}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from jobyard.manifests.arrays import parse_array
 from jobyard.manifests.declarations import JobField, Option, Table, flags_of
-from jobyard.manifests.fields import Choice, Flag, ListOf, MapOf, Parsed, Scalar, TextType, Whole
+from jobyard.manifests.fields import Choice, Flag, ListOf, MapOf, Parsed, TextType, Variable, Whole
 from jobyard.manifests.kinds import KINDS, parse_kind
 from jobyard.manifests.notation import (
     parse_after,
@@ -78,7 +78,7 @@ CPUS = Parsed(_as_written(parse_cpu_millis), _amount(CpuMillis, 1000), "a number
 SHARE = Parsed(_as_written(parse_percent), _amount(SomePercent, 100), "a share such as 0.5 or 50%")
 DURATION = Parsed(parse_duration_seconds, _amount(Timeout), "a duration such as 90s, 1h30m or 02:30:00")
 PATHS = ListOf(TextType(r"\S", "a path inside the working directory"), or_one=True)
-ENV = MapOf(Scalar(), TextType(r"^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name, such as SEED"))
+ENV = MapOf(Variable(), TextType(r"^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name, such as SEED"))
 POLICIES = Choice(tuple(policy.value for policy in FailurePolicy), FailurePolicy)
 IDLE_GPU = Choice(("warn", "stop"), lambda word: word == "stop")
 DEPENDENCY = Parsed(lambda text, path: parse_after((text,), path), {"type": ["string", "integer"]}, "a job")
@@ -99,7 +99,7 @@ JOB: Table = {
     ),
     "env": JobField(
         ENV,
-        "Variables of all tasks.",
+        "Variables of all tasks; one without a value, as in SEED: null, takes it from the submitting shell.",
         option=Option("A variable; K alone takes it from this shell.", "K=V", also=("-e",), is_repeated=True),
     ),
     "workdir": JobField(

@@ -12,7 +12,7 @@ from jobyard.manifests.declarations import Table, keys_of, put, with_keys
 from jobyard.manifests.fields import Field, FieldType, ListOf, MapOf, RecordType, Scalar, Schema, TextType, Whole
 from jobyard.manifests.files import name_from_file
 from jobyard.manifests.job_fields import ENV, RESOURCES, TOP_LEVEL, TRAINING
-from jobyard.manifests.notation import check_variable, copied_paths, parse_workdir
+from jobyard.manifests.notation import copied_paths, env_of, parse_workdir
 from jobyard.manifests.overrides import Overrides, apply, spread
 from jobyard.manifests.parts import Part
 from jobyard.manifests.resource_words import resources_with
@@ -96,8 +96,8 @@ def spec_from_native(document: Part, overrides: Overrides, context: SubmitContex
     _refuse_contradictions(document, given)
     spec = JobSpec(
         name=name_from_file(document.file),
-        groups=_groups(document, given),
-        env=_env(document, given.get("env", {})),
+        groups=_groups(document, given, context),
+        env=env_of(document, ("env",), given.get("env", {}), context),
         workdir=_workdir(document, given.get("workdir"), context),
         submitter=context.submitter("native", _notes(given, overrides)),
         training=Training() if "training" in given else None,
@@ -114,7 +114,7 @@ def spec_from_native(document: Part, overrides: Overrides, context: SubmitContex
     return apply(spec, overrides, context)
 
 
-def _groups(document: Part, given: Mapping[str, Any]) -> tuple[GroupSpec, ...]:
+def _groups(document: Part, given: Mapping[str, Any], context: SubmitContext) -> tuple[GroupSpec, ...]:
     top = _resources(Resources(), given.get("resources") or {}, document, "resources")
     if "groups" not in given:
         if "command" not in given:
@@ -136,7 +136,7 @@ def _groups(document: Part, given: Mapping[str, Any]) -> tuple[GroupSpec, ...]:
                     completions=said["completions"],
                     parallelism=said["parallelism"],
                     resources=_resources(top, said["resources"] or {}, document, f"{where}.resources"),
-                    env=_env(document.at("groups", name), said["env"] or {}, f"{where}.env"),
+                    env=env_of(document, ("groups", name, "env"), said["env"] or {}, context),
                 )
             )
     if not groups:
@@ -192,15 +192,6 @@ def _resources(inherited: Resources, own: Mapping[str, Any], document: Part, pat
     except UserError as error:
         field, _, message = str(error).partition(": ")
         raise document.at(*path.split("."), field).error(f"{path}.{field}", message) from None
-
-
-def _env(part: Part, env: Mapping[str, str], path: str = "env") -> dict[str, str]:
-    for name in env:
-        try:
-            check_variable(name, path)
-        except UserError as error:
-            raise UserError(f"{part.file}: line {part.at('env', name).line}: {error}") from None
-    return dict(env)
 
 
 def _workdir(document: Part, text: str | None, context: SubmitContext) -> str:

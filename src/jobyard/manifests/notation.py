@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.parts import Part
 from jobyard.model.environment import YARD_NAMES
 from jobyard.model.job import Dependency
 from jobyard.model.kubernetes import Volume
@@ -106,6 +107,21 @@ def parse_env(entries: tuple[str, ...], environ: Mapping[str, str], field: str =
             value = environ[name]
         env[name] = value
     return env
+
+
+def env_of(document: Part, at: Sequence[str], env: Mapping[str, str | None], context: SubmitContext) -> dict[str, str]:
+    """The variables that a manifest has under these keys; one without a value has that of the submitting shell."""
+    found, path = {}, ".".join(at)
+    for name, value in env.items():
+        part = document.at(*at, name)
+        try:
+            check_variable(name, path)
+        except UserError as error:
+            raise UserError(f"{part.file}: line {part.line}: {error}") from None
+        if value is None and name not in context.environ:
+            raise part.error(f"{path}.{name}", f"is not set in this shell; write {name}: VALUE, or export it first")
+        found[name] = context.environ[name] if value is None else value
+    return found
 
 
 def check_variable(name: str, field: str) -> None:

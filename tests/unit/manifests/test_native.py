@@ -57,6 +57,12 @@ def test_every_field_arrives(load: Load) -> None:
     assert any("'python:3.12' is not used" in note for note in spec.submitter.notes)
 
 
+@pytest.mark.parametrize("nothing", ["", "null", "~"])
+def test_a_variable_without_a_value_has_that_of_the_submitting_shell(nothing: str, load: Load) -> None:
+    spec = load(f'command: x\nenv:\n  TOKEN: {nothing}\n  EMPTY: ""\ngroups:\n  a:\n    env:\n      HOME: {nothing}\n')
+    assert (spec.env, spec.groups[0].env) == ({"TOKEN": "s3cret", "EMPTY": ""}, {"HOME": "/home/ada"})
+
+
 def test_with_container_the_image_is_used_and_nothing_says_otherwise(load: Load) -> None:
     spec = load("command: true\nimage: demo:1\ncontainer: true\n")
     assert (spec.container.on_machines, spec.submitter.notes) == (True, ())
@@ -200,6 +206,12 @@ def test_flags_win_over_the_manifest(load: Load) -> None:
         ("command: x\nenv: {1A: x}", "env: the name: '1A' is not allowed; write a variable's name"),
         ("command: x\nenv: {A: [1]}", "env.A: must be text"),
         ("command: x\nenv:\n  YARD_TASK: 1", "line 3: env: YARD_TASK is set by the yard itself"),
+        ("command: x\nenv:\n  GONE:", "line 3: env.GONE: is not set in this shell; write GONE: VALUE"),
+        (
+            "command: x\ngroups:\n  a:\n    env: {GONE: null}",
+            "line 4: groups.a.env.GONE: is not set in this shell",
+        ),
+        ("command: [x, null]", "command[1]: must be text, a number or true/false, not null"),
         ("command: x\nworkdir: nowhere", "line 2: workdir: 'nowhere' is not a directory"),
         ("command: x\narray: 9-0", "line 2: array: '9-0' runs backwards; write 0-9"),
         ("command: x\neach_line: nope", "line 2: each_line: 'nope' does not exist"),
@@ -279,7 +291,7 @@ MANIFESTS = st.fixed_dictionaries(
         "on_failure": st.sampled_from(["stop", "continue", "explode"]),
         "on": st.sampled_from(["a", "a, b", "", "a,", 5]),
         "copy_backwards": st.sampled_from(["out", ["a", "b"], "", [""], "/x", "../x"]),
-        "env": st.dictionaries(st.sampled_from(["A", "B_1", "1C"]), st.sampled_from(["x", 1, True, []])),
+        "env": st.dictionaries(st.sampled_from(["A", "B_1", "1C"]), st.sampled_from(["x", 1, True, [], None])),
         "resources": st.fixed_dictionaries({}, optional=AMOUNTS),
         "workers": st.sampled_from([1, 0, "1..4", "4..1", True]),
         "training": st.fixed_dictionaries(
