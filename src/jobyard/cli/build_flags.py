@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from jobyard.cli.option_values import OneOf
 from jobyard.images.builders import DEFAULT, KNOWN
 
 
@@ -32,7 +33,7 @@ def build_flags(function: Callable[..., int]) -> Callable[..., int]:
     """The flags of a build; the verb gets them as `words`, a BuildWords."""
 
     @click.option(
-        "--builder", type=click.Choice(sorted(KNOWN)), default=DEFAULT, show_default=True, help="What builds the image."
+        "--builder", type=OneOf(sorted(KNOWN)), default=DEFAULT, show_default=True, help="What builds the image."
     )
     @click.option(
         "--registry", default="", metavar="HOST[/PATH]", help="Where the image is pushed.  [env: YARD_REGISTRY]"

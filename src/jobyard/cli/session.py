@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from jobyard import settings
+from jobyard.cli.option_values import OneOf
 from jobyard.cli.output.text import warn
 from jobyard.client.api import YardClient
 from jobyard.client.local import LocalYard, connect, remote_address
@@ -61,9 +62,7 @@ def user_here() -> str:
 def with_session(function: Callable[..., int]) -> Callable[..., int]:
     """Gives a verb `--yard` and `-o`, and hands it the Session first. What it returns is the exit code."""
 
-    @click.option(
-        "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="For people or programs."
-    )
+    @click.option("-o", "--output", type=OneOf(["table", "json"]), default="table", help="For people or programs.")
     @click.option("--yard", metavar="DIR", help="The yard's directory.")
     @click.pass_context
     @wraps(function)

@@ -21,13 +21,15 @@ TO_BE_BUILT = "to-be-built"  # stands for the image where nothing is submitted
 class Submission:
     """A job as it is sent to the yard: what is asked for, and the Secret that its pods mount, if any."""
 
+    asked: SubmitWords
     spec: JobSpec
     secret: MountedSecret | None = None
 
     def send(self, session: Session) -> JobView:
-        if self.secret is None:
-            return session.client.submit(self.spec)
-        return self.secret.submit_with(session, self.spec)
+        with self.asked.refused_as_written(self.spec):
+            if self.secret is None:
+                return session.client.submit(self.spec)
+            return self.secret.submit_with(session, self.spec)
 
     def tidy(self, session: Session) -> None:
         """After the job's end."""
@@ -53,7 +55,9 @@ class SubmissionFlags:
             spec = with_idle_head(spec)
         if files:
             refuse_without_pods(session, spec)
-        return Submission(self._with_image(session, spec, quiet), MountedSecret(files) if files else None)
+        with self.asked.refused_as_written(spec):
+            spec = self._with_image(session, spec, quiet)
+        return Submission(self.asked, spec, MountedSecret(files) if files else None)
 
     def _with_image(self, session: Session, spec: JobSpec, quiet: bool) -> JobSpec:
         if self.is_planned:

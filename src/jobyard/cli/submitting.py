@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -25,6 +26,7 @@ from jobyard.manifests.declarations import JobField, spellings
 from jobyard.manifests.job_fields import FLAGGED
 from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
+from jobyard.manifests.written import Written
 from jobyard.model.job import JobSpec
 from jobyard.wire.views import JobView, PlanView
 
@@ -61,6 +63,16 @@ class SubmitWords:
     overrides: Overrides
     verb: str
     is_list: bool = False
+
+    @contextmanager
+    def refused_as_written(self, spec: JobSpec) -> Iterator[None]:
+        """The server's refusals of the job name what was written: flags and words, or a file's line and key."""
+        file = self.files[0] if self.files and self.files[0] != "-" else ""
+        try:
+            yield
+        except UserError as error:
+            written = Written(self.overrides, file, SubmitContext(_here()))
+            raise type(error)(written.sentence(str(error), spec)) from error
 
 
 def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
@@ -146,10 +158,11 @@ def with_built_image(session: Session, spec: JobSpec, words: BuildWords, *, is_a
     return with_image(session, spec, words, is_asked=is_asked, quiet=quiet)
 
 
-def show_plan(session: Session, spec: JobSpec, *, render: bool) -> int:
+def show_plan(session: Session, asked: SubmitWords, spec: JobSpec, *, render: bool) -> int:
     if not render:  # `--render` needs no cluster
         add_default_cluster(session, spec)
-    plan = session.client.plan(spec, render=render)
+    with asked.refused_as_written(spec):
+        plan = session.client.plan(spec, render=render)
     if session.is_json:
         print_json(plan)
     elif render:

@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jobyard.errors import UserError
@@ -61,13 +61,18 @@ def physical_lines(text: str) -> list[tuple[int, str]]:
 def directives_of(text: str, file: str, context: SubmitContext) -> Overrides:
     """All `#YARD` lines together; of a flag given twice the later one counts, variables and dependencies add up."""
     said: dict[str, Any] = {}
+    doubts: list[UserError] = []  # about a flag by itself: another one may be what it needs
     if "#YARD" not in text:
         return Overrides()
     for number, line in enumerate(lines_of(text), start=1):
         match = _DIRECTIVE.match(line)
         for flag, value in _flags(match[1] or "", f"{file}: line {number}") if match else ():
-            name, meant = _meaning(flag, value, f"{file}: line {number}", context)
+            name, meant = _meaning(flag, value)
+            if problem := _problem({name: meant}, context):
+                doubts.append(UserError(f"{file}: line {number}: {problem}"))
             said[name] = (*said.get(name, ()), *meant) if isinstance(meant, tuple) else meant
+    if doubts and _problem(said, context):
+        raise doubts[0]
     return Overrides(**said)
 
 
@@ -92,21 +97,25 @@ def _flags(text: str, where: str) -> Iterator[tuple[str, str]]:
         yield flag, value
 
 
-def _meaning(flag: str, value: str, where: str, context: SubmitContext) -> tuple[str, Any]:
-    """The field that a flag sets, and to what. A value that cannot be read is told with its line."""
+def _meaning(flag: str, value: str) -> tuple[str, Any]:
+    """The field that a flag sets, and to what."""
     name = FLAGS[flag]
     field = FLAGGED[name]
     meant: Any = field.is_switch or value
     if field.option is not None and field.option.is_repeated:
         meant = (value,)
-    if name.startswith("copy_"):  # paths are looked for once the working directory is known
-        return name, meant
+    return name, meant
+
+
+def _problem(said: Mapping[str, Any], context: SubmitContext) -> str:
+    """Why a job cannot have these flags; empty: it can."""
+    known = {name: meant for name, meant in said.items() if not name.startswith("copy_")}  # paths are looked for later
     try:
         trial = JobSpec("trial", (GroupSpec(Command(argv=("true",))),), workdir=context.workdir)
-        apply(trial, Overrides(**{name: meant}), context)
+        apply(trial, Overrides(**known), context)
     except UserError as error:
-        raise UserError(f"{where}: {error}") from None
-    return name, meant
+        return str(error)
+    return ""
 
 
 def _notes(file: str, count: int) -> tuple[str, ...]:

@@ -111,7 +111,17 @@ def spec_from_native(document: Part, overrides: Overrides, context: SubmitContex
     spec = _with_sizes(document, spec, given)
     if not _changes_sizes(overrides):
         _refuse_impossible_sizes(document, spec, given)
-    return apply(spec, overrides, context)
+    try:
+        return apply(spec, overrides, context)
+    except UserError as error:
+        raise _with_line(document, error) from None
+
+
+def _with_line(document: Part, error: UserError) -> UserError:
+    """The same with file and line, if it is about a key of the manifest and not about a flag."""
+    key, _, message = str(error).partition(": ")
+    part = document.get(key)
+    return part.error(key, message) if part is not None else error
 
 
 def _groups(document: Part, given: Mapping[str, Any], context: SubmitContext) -> tuple[GroupSpec, ...]:

@@ -77,6 +77,13 @@ def lines(spec: JobSpec) -> list[str]:
     return list(found)
 
 
+def test_a_flag_of_a_yard_line_may_need_another_one_of_them(load: Load) -> None:
+    spec = load("#!/bin/sh\n#YARD --kind pytorchjob\n#YARD --on kubernetes --mem-limit on --mem 1G\n", "job.sh")
+    assert (spec.kubernetes.kind, spec.on) == ("PyTorchJob", "kubernetes")
+    with pytest.raises(UserError, match=r"jobs.txt: line 2: --kind: a PyTorchJob runs on a Kubernetes cluster only"):
+        load("true\n#YARD --kind pytorchjob\n", "jobs.txt")
+
+
 def test_commands_are_tasks_and_blank_lines_and_comments_are_not(load: Load) -> None:
     spec = load("# first\n\n# a comment\necho 1\n   \n  # another\n\techo 2 # tail\r\necho 3", "sweep.txt")
     assert lines(spec) == ["echo 1", "\techo 2 # tail", "echo 3"]

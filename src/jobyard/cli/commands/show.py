@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from jobyard.cli.option_values import WholeNumber
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.summary import failure_lines
 from jobyard.cli.output.table import print_fields, print_table, say_more
@@ -23,7 +24,7 @@ ROWS_MOST = 100  # of a table, unless -n says otherwise
 @with_session
 @click.argument("job", metavar="JOB")
 @click.option("--tasks", "with_tasks", is_flag=True, help="Also each task that was started or has ended.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="With --tasks: at most N tasks.")
+@click.option("-n", "--limit", type=WholeNumber(min=1), metavar="N", help="With --tasks: at most N tasks.")
 @click.option("--diff", "only_diff", is_flag=True, help="Only what its image has beyond the commit, for `git apply`.")
 def command(session: Session, job: str, with_tasks: bool, limit: int | None, only_diff: bool) -> int:
     """Show one job. JOB is a number, an id or its beginning, a name, or `last`."""
