@@ -16,20 +16,14 @@ from typing import Any
 
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
-from jobyard.manifests.declarations import spelled
+from jobyard.manifests.declarations import spellings
 from jobyard.manifests.files import lines_of, name_from_file
 from jobyard.manifests.job_fields import FLAGGED
 from jobyard.manifests.overrides import Overrides, apply, merge
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
 
-# How flags are spelled after #YARD, and their names. One short spelling is allowed there.
-FLAGS = {spelled(name): name for name in FLAGGED}
-FLAGS |= {
-    word: name
-    for name, field in FLAGGED.items()
-    if field.option is not None
-    for word in field.option.also
-    if word.startswith("--") or word == "-e"
+FLAGS = {
+    word: name for name, field in FLAGGED.items() if field.option is not None for word in spellings(name, field.option)
 }
 _DIRECTIVE = re.compile(r"\s*#YARD(?:\s+(.*))?$", re.DOTALL)
 _COMMENT_OR_BLANK = re.compile(r"\s*(?:#|$)")
@@ -82,19 +76,27 @@ def _flags(text: str, where: str) -> Iterator[tuple[str, str]]:
     except ValueError as error:
         raise UserError(f"{where}: cannot read the #YARD line: {str(error).lower()}") from None
     while words:
-        flag, equals, value = words.pop(0).partition("=")
+        flag, has_value, value = _cut(words.pop(0))
         if flag not in FLAGS:
             near = difflib.get_close_matches(flag, FLAGS, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(FLAGS))}"
             raise UserError(f"{where}: unknown flag {flag!r} after #YARD; {hint}")
         if FLAGGED[FLAGS[flag]].is_switch:
-            if equals:
+            if has_value:
                 raise UserError(f"{where}: {flag} takes no value; write {flag} alone")
-        elif not equals:
+        elif not has_value:
             if not words:
                 raise UserError(f"{where}: {flag} needs a value; write {flag} VALUE")
             value = words.pop(0)
         yield flag, value
+
+
+def _cut(word: str) -> tuple[str, bool, str]:
+    """The flag in a word, and whether the word has its value too: `--cpus=4`, `-c4`."""
+    if word[:1] == "-" and word[:2] != "--" and word[:2] in FLAGS:
+        return word[:2], len(word) > 2, word[2:]
+    flag, equals, value = word.partition("=")
+    return flag, bool(equals), value
 
 
 def _meaning(flag: str, value: str) -> tuple[str, Any]:
