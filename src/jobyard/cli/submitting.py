@@ -15,6 +15,7 @@ import click
 
 from jobyard.cli.build_flags import BuildWords
 from jobyard.cli.default_cluster import add_default_cluster
+from jobyard.cli.output.asked import asked_rows
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_fields
 from jobyard.cli.output.text import echo, echo_text, say
@@ -175,17 +176,17 @@ def show_plan(session: Session, asked: SubmitWords, spec: JobSpec, *, render: bo
 
 def print_plan(plan: PlanView) -> None:
     job = plan.job
-    print_fields(
-        [
-            ("job", job.name),
-            ("tasks", str(job.counts.total)),
-            ("each", "; ".join(f"{group.name or 'task'}: {group.resources}" for group in job.groups)),
-            ("size", f"may be {job.training.sizes}" if job.training and job.training.sizes else ""),
-            ("command", job.command),
-            ("workdir", job.workdir),
-            ("after", ", ".join(job.after)),
-        ]
-    )
+    rows = [
+        ("job", job.name),
+        ("tasks", str(job.counts.total)),
+        ("each", "; ".join(f"{group.name or 'task'}: {group.resources}" for group in job.groups)),
+        ("size", f"may be {job.training.sizes}" if job.training and job.training.sizes else ""),
+        ("command", job.command),
+        ("workdir", job.workdir),
+        ("env", ", ".join(f"{name}={value}" for name, value in job.env.items())),
+        ("after", ", ".join(job.after)),
+    ]
+    print_fields([*rows, *asked_rows(job)])
     for sentence in (*plan.placements, *job.notes):
         echo(f"- {sentence}")
     echo("nothing was submitted (--dry-run)")

@@ -13,11 +13,13 @@ from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.planner import Planner
 from jobyard.engine.training import given_more, idle_seconds
 from jobyard.engine.yard_state import YardState
-from jobyard.model.job import Reason, State
+from jobyard.model.job import GroupSpec, Reason, State
 from jobyard.model.node import Node, place_of
+from jobyard.model.resources import Resources
 from jobyard.model.task import AttemptId, Task
 from jobyard.model.units import show_seconds
 from jobyard.scheduling.ordering import queue_position
+from jobyard.server.asked_view import asked_view
 from jobyard.server.eta import eta_seconds
 from jobyard.server.training_view import training_view
 from jobyard.wire.views import (
@@ -48,7 +50,7 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
     spec = job.spec
     state, (reason, message) = planner.state, reason_of_job(planner, job)
     groups = tuple(
-        GroupView(g.name, g.count, g.completions, g.parallelism, g.resources, str(g.command)) for g in spec.groups
+        GroupView(g.name, g.count, g.completions, g.parallelism, _amounts(g), str(g.command)) for g in spec.groups
     )
     failure = None
     if job.tasks.first_failure is not None:
@@ -88,9 +90,16 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         image=spec.container.image,
         container=spec.container.on_machines,
         git=replace(spec.container.git, diff="") if spec.container.git is not None else None,
+        asked=asked_view(spec) if detail else {},
         annotations=job.annotations,
         given_more=given_more(job),
     )
+
+
+def _amounts(group: GroupSpec) -> Resources:
+    """With how much memory its GPUs have at least, which a job says of a group."""
+    least = max(group.least_device_mib, group.resources.least_device_mib)
+    return replace(group.resources, least_device_mib=least)
 
 
 def unshowable(job: JobRecord, error: Exception) -> JobView:

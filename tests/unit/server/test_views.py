@@ -48,6 +48,13 @@ def decide(planner: Planner) -> None:
         handle(planner.state, event)
 
 
+def test_a_view_tells_how_much_memory_its_gpus_have_at_least() -> None:
+    spec = a_job(groups=(replace(a_group(gpus=1), least_device_mib=40960),))
+    planner = a_planner(submitted("ab", 1, spec), gpus=1)
+    (group,) = job_view(planner, planner.state.jobs["ab"]).groups
+    assert "1 GPU of at least 40 GiB" in str(group.resources)
+
+
 def test_secrets_are_named_and_not_shown() -> None:
     spec = a_job(env={**SECRETS, **OPEN}, inherited_env={"HOME_SECRET": "of the shell", "PLAIN": "of the shell"})
     planner = a_planner(submitted("ab", 1, spec))

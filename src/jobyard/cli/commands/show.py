@@ -54,6 +54,13 @@ def command(session: Session, job: str, with_tasks: bool, limit: int | None, onl
 
 
 def _fields(job: JobView) -> list[tuple[str, str]]:
+    from jobyard.cli.output.asked import asked_rows  # on first use: it imports the table of fields
+
+    rows = _known(job, [])
+    return _known(job, asked_rows(job, besides=(name for name, value in rows if value)))
+
+
+def _known(job: JobView, asked: list[tuple[str, str]]) -> list[tuple[str, str]]:
     eta = [("eta", show_seconds(job.eta_seconds) if job.eta_seconds is not None else "")]
     return [
         ("job", f"{job.number} (id {job.id})"),
@@ -73,10 +80,7 @@ def _fields(job: JobView) -> list[tuple[str, str]]:
         ("workdir", "" if job.cluster else job.workdir),
         ("env", ", ".join(f"{name}={value}" for name, value in job.env.items())),
         ("after", ", ".join(job.after)),
-        ("timeout", show_seconds(job.timeout_seconds) if job.timeout_seconds else ""),
-        ("retries", str(job.retries or "")),
-        ("max fails", "" if job.max_fails is None else str(job.max_fails)),
-        ("at once", "" if job.limit is None else str(job.limit)),
+        *asked,
         ("submitted", local_time(job.submitted_at)),
         ("started", local_time(job.started_at) if job.started_at else ""),
         ("finished", local_time(job.finished_at) if job.finished_at else ""),
