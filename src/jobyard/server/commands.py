@@ -142,7 +142,7 @@ def retry(selector: str, request: RetryJob, by: str = "") -> Command[str]:
         if not ranges:
             raise UserError(f"job {job.id} has no failed or cancelled task to retry; name one with --task")
         if job.spec.gang and not job.is_final:
-            raise UserError(f"job {job.id} is a gang and still {job.state}; retry it when it has ended")
+            raise UserError(f"job {job.id} is a gang and {job.state.told}; retry it when it has ended")
         if job.spec.gang and request.tasks:
             raise UserError(f"job {job.id} is a gang: its tasks run together; retry the whole job")
         if job.spec.gang:
@@ -155,7 +155,7 @@ def retry(selector: str, request: RetryJob, by: str = "") -> Command[str]:
 def _ended(job: JobRecord, label: str) -> tuple[int, int]:
     number = job.spec.number_of(label)
     if not (state := job.task(number).state).is_final:
-        raise UserError(f"task {label} of job {job.id} is {state}; only a task that ended can be retried")
+        raise UserError(f"task {label} of job {job.id} {state.told}; only a task that ended can be retried")
     return number, number
 
 

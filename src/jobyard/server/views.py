@@ -300,6 +300,13 @@ def _position(state: YardState, job: JobRecord) -> tuple[int, bool, int]:
     return queue_position(job.priority, trusted_rest(job, state.trainings.profile_of, time.time()), job.age)
 
 
+def how_many_run(running: int, waiting: int, size: int) -> str:
+    run, wait = "runs" if running == 1 else "run", "waits" if waiting == 1 else "wait"
+    if size == 1:
+        return "its task runs" if running else "its task waits"
+    return f"{running} of {size} tasks {run} and {waiting} {wait}"
+
+
 def why_view(planner: Planner, job: JobRecord) -> WhyView:
     """Why it is not running, or what it is doing instead."""
     state, (reason, message) = planner.state, reason_of_job(planner, job)
@@ -315,7 +322,7 @@ def why_view(planner: Planner, job: JobRecord) -> WhyView:
     if job.state is State.RUNNING:
         running = job.tasks.counts[State.RUNNING]
         waiting = job.tasks.counts[State.PENDING] + (job.tasks.counts[State.STARTING] if job.spec.cluster else 0)
-        sentences.append(f"{running} of {job.spec.size} tasks run and {waiting} wait")
+        sentences.append(how_many_run(running, waiting, job.spec.size))
         if (held := held_up(state, job)) and held[1] not in sentences:
             reason = reason or held[0]
             sentences.append(held[1])
@@ -333,5 +340,5 @@ def why_view(planner: Planner, job: JobRecord) -> WhyView:
         if job.spec.cluster and job.tasks.active:
             given = f"{job.tasks.active} of {job.spec.size} tasks"
             placing = f"cluster {job.spec.cluster} was given {given} and starts them"
-        sentences.append(f"the job is {job.state}{ago}" if job.is_final else placing)
+        sentences.append(f"the job {job.state.told}{ago}" if job.is_final else placing)
     return WhyView(job.id, job.state, reason, tuple(sentences))

@@ -39,6 +39,11 @@ class Counts:
     def finished(self) -> int:
         return self.succeeded + self.failed + self.cancelled
 
+    @property
+    def done(self) -> int:
+        """Those that ran to their end: a cancelled task is finished, and not done."""
+        return self.succeeded + self.failed
+
 
 @dataclass(frozen=True)
 class GroupView:

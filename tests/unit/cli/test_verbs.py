@@ -15,6 +15,7 @@ from jobyard.client import api
 from jobyard.model.job import Reason, State
 from jobyard.wire.views import (
     Counts,
+    FailureView,
     JobView,
     LogChunk,
     PlanView,
@@ -53,6 +54,32 @@ def test_ls_is_a_table_for_people_and_a_list_for_programs(yard: Yard, stand_in: 
     assert stand_in.calls("GET /jobs")[0].query == {"all": "true", "state": "FAILED", "limit": "5"}
     assert json.loads(yard("ls", "-o", "json").out)[0]["counts"]["pending"] == 0
     assert yard("ls", "-q").out == "j1\n"
+
+
+def test_a_task_that_was_cancelled_is_not_done(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs", Said(data=(a_job_view(State.CANCELLED, started_at=None),)))
+    assert yard("ls").out.splitlines()[1].split()[4] == "0/1"
+
+
+@pytest.mark.parametrize(
+    ("state", "failure", "says"),
+    [
+        (State.SUCCEEDED, None, "job j1 (train) succeeded after 2.5s"),
+        (State.CANCELLED, None, "job j1 (train) was cancelled after 2.5s"),
+        (State.FAILED, a_failure("0"), "job j1 (train) failed with exit code 3 after 2.5s"),
+        (State.FAILED, a_failure("0", exit_code=None), "job j1 (train) failed after 2.5s"),
+        (
+            State.FAILED,
+            a_failure("0", exit_code=None, reason=Reason.UNKNOWN),
+            "job j1 (train) failed (Unknown) after 2.5s",
+        ),
+    ],
+)
+def test_the_last_line_says_once_how_a_job_ended(
+    yard: Yard, stand_in: StandIn, state: State, failure: FailureView | None, says: str
+) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(state, first_failure=failure)))
+    assert yard("wait", "j1").err.splitlines()[0] == f"yard: {says}"
 
 
 def test_ls_of_an_empty_yard_says_so_on_stderr(yard: Yard, stand_in: StandIn) -> None:
@@ -126,7 +153,7 @@ def test_cancel_looks_all_jobs_up_before_it_stops_any(yard: Yard, stand_in: Stan
     stand_in.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
     assert yard("cancel", "j1", "nojob").code == 2
     assert stand_in.calls("POST /jobs/j1/cancel") == []
-    assert "job j1 (train) stopping" in yard("cancel", "j1", "--force").out
+    assert "job j1 (train) is stopping" in yard("cancel", "j1", "--force").out
     assert stand_in.calls("POST /jobs/j1/cancel")[0].body == {"force": True}
 
 

@@ -51,7 +51,7 @@ def _row(job: JobView) -> tuple[str, ...]:
         job.id,
         job.name,
         state_text(job.state),
-        (progress_text(training) if training else "") or f"{counts.finished}/{counts.total}",
+        (progress_text(training) if training else "") or f"{counts.done}/{counts.total}",
         str(counts.failed or "-"),
         str(job.priority),
         age(job.submitted_at),
