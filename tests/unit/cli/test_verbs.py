@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.unit.client.views import NODE, SERVER_PID, a_failure, a_job_view, a_s
 
 from jobyard.cli.group import VERBS
 from jobyard.cli.group import yard as yard_group
+from jobyard.cli.other_words import OTHER_WORDS
 from jobyard.client import api
 from jobyard.model.job import Reason, State
 from jobyard.wire.views import (
@@ -328,3 +330,38 @@ def test_serve_leaves_a_server_alone_that_works_or_serves(
     result = yard("serve", "--listen", "127.0.0.1:7077")
     assert (result.code, result.err.count("\n"), served) == (2, 1, [])
     assert sentence in result.err
+
+
+@pytest.mark.parametrize("words", [(), ("run",), ("nodes",), ("nodes", "drain")])
+def test_help_before_a_verb_is_the_option_behind_it(yard: Yard, words: tuple[str, ...]) -> None:
+    asked = yard("help", *words)
+    assert asked == yard(*words, "--help")
+    assert asked.code == 0
+    assert f"Usage: yard {' '.join(words)}".rstrip() in asked.out
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("squeue", "yard's word is `yard ls`"),
+        ("sbatch", "yard's word is `yard submit`"),
+        ("kill", "yard's word is `yard cancel JOB`"),
+        ("clean", "jobs that have ended leave the list by themselves"),
+        ("pause", "a job is not paused; `yard cancel --checkpoint JOB`"),
+        ("cancle", "did you mean `yard cancel`?"),
+        ("shwo", "did you mean `yard show`?"),
+    ],
+)
+def test_a_word_of_another_system_is_answered_with_ours(yard: Yard, word: str, says: str) -> None:
+    result = yard(word)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(f"yard: no verb {word!r}; {says}")
+    assert result.err.count("\n") == 1
+
+
+def test_words_of_other_systems_name_verbs_that_there_are() -> None:
+    assert len(OTHER_WORDS) >= 60
+    assert OTHER_WORDS.keys().isdisjoint(VERBS)
+    for sentence in OTHER_WORDS.values():
+        for verb in re.findall(r"`yard ([a-z]\S*)[^`]*`", sentence):
+            assert verb in VERBS
