@@ -18,12 +18,15 @@ from jobyard.client.local import LocalYard, connect, remote_address
 from jobyard.errors import UserError
 from jobyard.settings import ClientKnobs
 
+MAKE_YARDS = frozenset({"run", "submit", "add"})  # verbs that make the yard's directory where there is none
+
 
 class Session:
     """One call of `yard`."""
 
-    def __init__(self, yard: str | None, output: str) -> None:
+    def __init__(self, yard: str | None, output: str, *, makes_yard: bool = True) -> None:
         self.yard = yard
+        self._makes_yard = makes_yard
         self.is_json = output == "json"
 
     @cached_property
@@ -32,7 +35,10 @@ class Session:
 
     @cached_property
     def client(self) -> YardClient:
-        """A client whose server answers; a local one is started where none runs."""
+        """A client whose server answers; a local one is started where none runs. Raises UserError for a yard that is
+        not there, unless the verb is one that makes it: a misspelt `--yard` must not show an empty yard."""
+        if self.yard and not self._makes_yard and not settings.yard_dir(self.yard).exists():
+            raise UserError(f"--yard: there is no directory {self.yard!r}; `yard run --yard {self.yard}` would make it")
         return connect(self.yard, self.knobs, warn)
 
     @property
@@ -67,6 +73,7 @@ def with_session(function: Callable[..., int]) -> Callable[..., int]:
     @click.pass_context
     @wraps(function)
     def with_options(ctx: click.Context, /, yard: str | None, output: str, **given: Any) -> int:
-        return function(Session(yard or ctx.find_root().params.get("yard"), output), **given)
+        makes_yard = ctx.info_name in MAKE_YARDS
+        return function(Session(yard or ctx.find_root().params.get("yard"), output, makes_yard=makes_yard), **given)
 
     return with_options

@@ -99,6 +99,11 @@ def _resolve(state: YardState, dependency: Dependency) -> Dependency:
         needed = find_job(state, dependency.job)
     except NotFound:
         raise UserError(f"--after {dependency.job}: there is no such job; `yard ls -a` lists them") from None
+    if dependency.needs_success and needed.is_final and needed.state is not State.SUCCEEDED:
+        raise UserError(
+            f"--after {dependency.job}: job {needed.id} {needed.state.told}, so this one would never start; "
+            f"`yard retry {needed.id}` first, or wait for its end alone with afterany:{dependency.job}"
+        )
     return replace(dependency, job=needed.id)
 
 

@@ -189,7 +189,33 @@ def test_wait_gives_up_at_its_timeout(yard: Yard, stand_in: StandIn) -> None:
     assert "has not ended after 0.1" in result.err
 
 
+def test_retry_waits_for_a_job_that_still_stops(yard: Yard, stand_in: StandIn) -> None:
+    stopping, stopped = a_job_view(State.STOPPING), a_job_view(State.CANCELLED)
+    stand_in.on("GET /jobs/last", Said(data=stopping))
+    stand_in.on("GET /jobs/j1/watch", Said(events=[("job", "1", stopping), ("job", "2", stopped)]))
+    stand_in.on("POST /jobs/j1/retry", Said(data=a_job_view(State.PENDING)))
+    result = yard("retry", "last")
+    assert (result.code, result.err) == (0, "yard: job j1 (train) still stops; it is tried again after that\n")
+    asked = [asked.path for asked in stand_in.asked]
+    assert asked.index("/jobs/j1/watch") < asked.index("/jobs/j1/retry")
+
+
+def test_retry_does_not_wait_for_a_job_that_was_preempted(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(State.STOPPING, reason=Reason.PREEMPTED)))
+    stand_in.on("POST /jobs/j1/retry", problem(400, "bad_request", "no failed task"))
+    assert yard("retry", "j1").err == "yard: no failed task\n"
+
+
+@pytest.mark.parametrize("words", [("ls",), ("show", "last"), ("cancel", "last"), ("nodes",), ("token", "create", "x")])
+def test_a_misspelt_yard_is_refused_and_not_made(yard: Yard, home: Path, words: tuple[str, ...]) -> None:
+    result = yard(*words, "--yard", "tpyo")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "yard: --yard: there is no directory 'tpyo'; `yard run --yard tpyo` would make it\n"
+    assert "start no server" in yard("run", "--yard", "tpyo", "--", "true").err, "run goes on, and would make it"
+
+
 def test_retry_names_tasks_and_may_follow(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=ARRAY))
     stand_in.on("POST /jobs/j1/retry", Said(data=ARRAY))
     done: JobView = a_job_view(State.SUCCEEDED, counts=Counts(total=2, succeeded=2))
     stand_in.on("GET /jobs/j1/watch", Said(events=[("job", "1", done)]))
