@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from jobyard.cli.option_values import OneOf
 from jobyard.images.builders import DEFAULT, KNOWN
 
 
@@ -26,13 +28,14 @@ class BuildWords:
     allow_dirty: bool
     allow_unpushed: bool
     rebuild: bool
+    typed: tuple[str, ...] = ()  # which of the flags were typed, as `--registry`
 
 
 def build_flags(function: Callable[..., int]) -> Callable[..., int]:
     """The flags of a build; the verb gets them as `words`, a BuildWords."""
 
     @click.option(
-        "--builder", type=click.Choice(sorted(KNOWN)), default=DEFAULT, show_default=True, help="What builds the image."
+        "--builder", type=OneOf(sorted(KNOWN)), default=DEFAULT, show_default=True, help="What builds the image."
     )
     @click.option(
         "--registry", default="", metavar="HOST[/PATH]", help="Where the image is pushed.  [env: YARD_REGISTRY]"
@@ -54,7 +57,13 @@ def build_flags(function: Callable[..., int]) -> Callable[..., int]:
     @click.option("--rebuild", is_flag=True, help="Also if the registry has an image of this commit.")
     @wraps(function)
     def with_words(*given: Any, **named: Any) -> int:
-        words = BuildWords(**{field.name: named.pop(field.name) for field in fields(BuildWords)})
-        return function(*given, words=words, **named)
+        said = {field.name: named.pop(field.name) for field in fields(BuildWords) if field.name in named}
+        return function(*given, words=BuildWords(**said, typed=_typed(said)), **named)
 
     return with_words
+
+
+def _typed(names: Iterable[str]) -> tuple[str, ...]:
+    context = click.get_current_context()
+    options = {option.name: max(option.opts, key=len) for option in context.command.params}
+    return tuple(options[name] for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import click
 
 from jobyard import __version__
+from jobyard.cli.other_words import OTHER_WORDS
 
 
 class Verb(NamedTuple):
@@ -54,7 +55,12 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
-            formatter.write_dl([(name, verb.help) for name, verb in VERBS.items()])
+            rows = [(name, verb.help) for name, verb in VERBS.items()]
+            formatter.write_dl([*rows, ("help", "Show this, or with a verb how it is used.")])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """`help VERB` is `VERB --help`."""
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -72,6 +78,8 @@ def command_of(verb: str) -> click.Command:
 
 
 def unknown_verb(word: str) -> str:
+    if word in OTHER_WORDS:
+        return f"no verb {word!r}; {OTHER_WORDS[word]}"
     near = get_close_matches(word, VERBS, n=1)
     if near:
         return f"no verb {word!r}; did you mean `yard {near[0]}`?"

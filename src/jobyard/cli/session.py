@@ -11,18 +11,22 @@ from typing import Any
 import click
 
 from jobyard import settings
+from jobyard.cli.option_values import OneOf
 from jobyard.cli.output.text import warn
 from jobyard.client.api import YardClient
 from jobyard.client.local import LocalYard, connect, remote_address
 from jobyard.errors import UserError
 from jobyard.settings import ClientKnobs
 
+MAKE_YARDS = frozenset({"run", "submit", "add"})  # verbs that make the yard's directory where there is none
+
 
 class Session:
     """One call of `yard`."""
 
-    def __init__(self, yard: str | None, output: str) -> None:
+    def __init__(self, yard: str | None, output: str, *, makes_yard: bool = True) -> None:
         self.yard = yard
+        self._makes_yard = makes_yard
         self.is_json = output == "json"
 
     @cached_property
@@ -31,7 +35,10 @@ class Session:
 
     @cached_property
     def client(self) -> YardClient:
-        """A client whose server answers; a local one is started where none runs."""
+        """A client whose server answers; a local one is started where none runs. Raises UserError for a yard that is
+        not there, unless the verb is one that makes it: a misspelt `--yard` must not show an empty yard."""
+        if self.yard and not self._makes_yard and not settings.yard_dir(self.yard).exists():
+            raise UserError(f"--yard: there is no directory {self.yard!r}; `yard run --yard {self.yard}` would make it")
         return connect(self.yard, self.knobs, warn)
 
     @property
@@ -61,13 +68,12 @@ def user_here() -> str:
 def with_session(function: Callable[..., int]) -> Callable[..., int]:
     """Gives a verb `--yard` and `-o`, and hands it the Session first. What it returns is the exit code."""
 
-    @click.option(
-        "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="For people or programs."
-    )
+    @click.option("-o", "--output", type=OneOf(["table", "json"]), default="table", help="For people or programs.")
     @click.option("--yard", metavar="DIR", help="The yard's directory.")
     @click.pass_context
     @wraps(function)
     def with_options(ctx: click.Context, /, yard: str | None, output: str, **given: Any) -> int:
-        return function(Session(yard or ctx.find_root().params.get("yard"), output), **given)
+        makes_yard = ctx.info_name in MAKE_YARDS
+        return function(Session(yard or ctx.find_root().params.get("yard"), output, makes_yard=makes_yard), **given)
 
     return with_options

@@ -8,9 +8,11 @@ from jobyard.cli.build_flags import BuildWords
 from jobyard.cli.mounted_secrets import MountedSecret, read_secrets, refuse_without_pods
 from jobyard.cli.session import Session
 from jobyard.cli.submitting import SubmitWords, spec_of, with_built_image
+from jobyard.errors import UserError
 from jobyard.kubernetes.kubeconfig import DEFAULT
 from jobyard.manifests.training import parse_span
 from jobyard.model.job import JobSpec
+from jobyard.model.limits import Workers, range_of
 from jobyard.wire.views import JobView
 
 TO_BE_BUILT = "to-be-built"  # stands for the image where nothing is submitted
@@ -20,13 +22,15 @@ TO_BE_BUILT = "to-be-built"  # stands for the image where nothing is submitted
 class Submission:
     """A job as it is sent to the yard: what is asked for, and the Secret that its pods mount, if any."""
 
+    asked: SubmitWords
     spec: JobSpec
     secret: MountedSecret | None = None
 
     def send(self, session: Session) -> JobView:
-        if self.secret is None:
-            return session.client.submit(self.spec)
-        return self.secret.submit_with(session, self.spec)
+        with self.asked.refused_as_written(self.spec):
+            if self.secret is None:
+                return session.client.submit(self.spec)
+            return self.secret.submit_with(session, self.spec)
 
     def tidy(self, session: Session) -> None:
         """After the job's end."""
@@ -48,11 +52,16 @@ class SubmissionFlags:
         """Raises UserError, and BuildFailed. Errors that need no build are raised before it."""
         files = read_secrets(self.mount_secret)
         spec = spec_of(with_build_defaults(self.asked) if self.is_built else self.asked, session)
+        if self.build.typed and not self.is_built and spec.container.build is None:
+            flag = self.build.typed[0]
+            raise UserError(f"{flag}: it is for an image that is built first; add --build, or leave {flag} out")
         if self.is_built:
             spec = with_idle_head(spec)
         if files:
             refuse_without_pods(session, spec)
-        return Submission(self._with_image(session, spec, quiet), MountedSecret(files) if files else None)
+        with self.asked.refused_as_written(spec):
+            spec = self._with_image(session, spec, quiet)
+        return Submission(self.asked, spec, MountedSecret(files) if files else None)
 
     def _with_image(self, session: Session, spec: JobSpec, quiet: bool) -> JobSpec:
         if self.is_planned:
@@ -71,7 +80,7 @@ def with_build_defaults(asked: SubmitWords) -> SubmitWords:
         return asked
     said = said.with_words(on=said["on"] or DEFAULT, cpus=said["cpus"] or "0")
     if "workers" in said and "array" not in said and "each_line" not in said:
-        if parse_span(said["workers"], "--workers", least=1) == (1, 1):
+        if parse_span(said["workers"], "--workers", range_of(Workers)) == (1, 1):
             said = said.with_words(workers=None)
         else:
             said = said.with_words(kind=said["kind"] or "rayjob")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -14,6 +15,7 @@ import click
 
 from jobyard.cli.build_flags import BuildWords
 from jobyard.cli.default_cluster import add_default_cluster
+from jobyard.cli.output.asked import asked_rows
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_fields
 from jobyard.cli.output.text import echo, echo_text, say
@@ -22,10 +24,10 @@ from jobyard.errors import UserError
 from jobyard.manifests.command import spec_from_command
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.declarations import JobField, spellings
-from jobyard.manifests.fields import Whole
 from jobyard.manifests.job_fields import FLAGGED
 from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
+from jobyard.manifests.written import Written
 from jobyard.model.job import JobSpec
 from jobyard.wire.views import JobView, PlanView
 
@@ -63,6 +65,16 @@ class SubmitWords:
     verb: str
     is_list: bool = False
 
+    @contextmanager
+    def refused_as_written(self, spec: JobSpec) -> Iterator[None]:
+        """The server's refusals of the job name what was written: flags and words, or a file's line and key."""
+        file = self.files[0] if self.files and self.files[0] != "-" else ""
+        try:
+            yield
+        except UserError as error:
+            written = Written(self.overrides, file, SubmitContext(_here()))
+            raise type(error)(written.sentence(str(error), spec)) from error
+
 
 def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
     """The flags of `run` and `submit`; the verb gets them as one SubmitWords."""
@@ -94,8 +106,6 @@ def job_option(name: str, field: JobField) -> Callable[[Callable[..., Any]], Cal
     how: dict[str, Any] = {"multiple": True} if option.is_repeated else {}
     if field.is_switch:
         how = {"is_flag": True, "default": None}
-    elif isinstance(field.kind, Whole):
-        how = {"type": int}
     return click.option(*spellings(name, option), name, metavar=option.metavar, help=option.help, **how)
 
 
@@ -149,10 +159,11 @@ def with_built_image(session: Session, spec: JobSpec, words: BuildWords, *, is_a
     return with_image(session, spec, words, is_asked=is_asked, quiet=quiet)
 
 
-def show_plan(session: Session, spec: JobSpec, *, render: bool) -> int:
+def show_plan(session: Session, asked: SubmitWords, spec: JobSpec, *, render: bool) -> int:
     if not render:  # `--render` needs no cluster
         add_default_cluster(session, spec)
-    plan = session.client.plan(spec, render=render)
+    with asked.refused_as_written(spec):
+        plan = session.client.plan(spec, render=render)
     if session.is_json:
         print_json(plan)
     elif render:
@@ -165,17 +176,17 @@ def show_plan(session: Session, spec: JobSpec, *, render: bool) -> int:
 
 def print_plan(plan: PlanView) -> None:
     job = plan.job
-    print_fields(
-        [
-            ("job", job.name),
-            ("tasks", str(job.counts.total)),
-            ("each", "; ".join(f"{group.name or 'task'}: {group.resources}" for group in job.groups)),
-            ("size", f"may be {job.training.sizes}" if job.training and job.training.sizes else ""),
-            ("command", job.command),
-            ("workdir", job.workdir),
-            ("after", ", ".join(job.after)),
-        ]
-    )
+    rows = [
+        ("job", job.name),
+        ("tasks", str(job.counts.total)),
+        ("each", "; ".join(f"{group.name or 'task'}: {group.resources}" for group in job.groups)),
+        ("size", f"may be {job.training.sizes}" if job.training and job.training.sizes else ""),
+        ("command", job.command),
+        ("workdir", job.workdir),
+        ("env", ", ".join(f"{name}={value}" for name, value in job.env.items())),
+        ("after", ", ".join(job.after)),
+    ]
+    print_fields([*rows, *asked_rows(job)])
     for sentence in (*plan.placements, *job.notes):
         echo(f"- {sentence}")
     echo("nothing was submitted (--dry-run)")

@@ -112,7 +112,7 @@ def _on_failure(state: YardState, job: JobRecord, task: Task, at: float, is_in_v
         return stop_job(state, job, Reason.SIBLING_FAILED, f"stopped because task {label} failed", at)
     failed, most = job.tasks.counts[State.FAILED], job.spec.policy.max_fails
     if most is not None and failed > most:
-        message = f"stopped because {failed} tasks failed (--max-fails {most})"
+        message = f"stopped because {failed} task{'s' if failed != 1 else ''} failed (--max-fails {most})"
         return stop_job(state, job, Reason.SIBLING_FAILED, message, at)
     return []
 

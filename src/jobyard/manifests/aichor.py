@@ -24,7 +24,7 @@ from jobyard.manifests.aichor_fields import (
 )
 from jobyard.manifests.context import SubmitContext, as_notes
 from jobyard.manifests.files import name_from_file
-from jobyard.manifests.notation import check_variable, parse_name
+from jobyard.manifests.notation import env_of, parse_name
 from jobyard.manifests.overrides import Overrides, apply
 from jobyard.manifests.parts import Part
 from jobyard.model.container import ContainerSpec
@@ -60,7 +60,7 @@ def spec_from_aichor(document: Part, overrides: Overrides, context: SubmitContex
         name=_name(document, manifest),
         groups=_groups(document, operator, types, spec["command"], overrides),
         gang=operator == "pytorch",
-        env=_env(document, spec["env"] or {}),
+        env=_env(document, spec["env"] or {}, context),
         workdir=context.workdir,
         policy=RunPolicy(deadline_seconds=float(deadline) if deadline else None),
         submitter=replace(submitter, cluster_notes=as_notes(_pod_notes(manifest, types))),
@@ -167,15 +167,14 @@ def _mib(gigabytes: float) -> int:
     return math.ceil(round(gigabytes * 1000**3 / 1024**2, 6))
 
 
-def _env(document: Part, env: Mapping[str, str]) -> dict[str, str]:
+def _env(document: Part, env: Mapping[str, str | None], context: SubmitContext) -> dict[str, str]:
     for name in env:
         line = document.at("spec", "env", name).line
         if name in PROTECTED_NAMES or name.startswith(PROTECTED_PREFIXES):
             raise UserError(
                 f"{document.file}: line {line}: spec.env: {name} is protected: the yard sets it; choose another name"
             )
-        check_variable(name, f"{document.file}: line {line}: spec.env")
-    return dict(env)
+    return env_of(document, ("spec", "env"), env, context)
 
 
 def _refuse_contradictions(document: Part, manifest: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ from jobyard.manifests.fields import (
 )
 from jobyard.manifests.job_fields import DURATION, ENV
 from jobyard.manifests.native import GROUP_NAME
+from jobyard.model.limits import SECONDS_MOST, Gpus, TaskCount, TaskLimit
 
 KIND = "AIchorManifest"
 API_VERSIONS = ("0.2.1", "0.2.2", "0.2.3")
@@ -35,7 +36,7 @@ OPERATORS = (*RUN, *NOT_RUN)
 
 GPU = RecordType(
     {
-        "count": Field(Whole(), "GPUs of one task.", 0),
+        "count": Field(Whole.within(Gpus), "GPUs of one task.", 0),
         "type": Field(TextType(), "gpu, or a MIG type.", "gpu"),
         "product": Field(TextType(), "The GPU's model, as the cluster labels it."),
     }
@@ -44,7 +45,7 @@ TPU = RecordType(
     {
         "type": Field(TextType(), "Such as tpu-v5-lite-podslice."),
         "topology": Field(TextType(r"^\d+(x\d+)+$", "chips by chips, as in 4x4"), "Chips of a slice, as in 4x4."),
-        "tpuChipsCount": Field(Whole(1), "Chips in each pod."),
+        "tpuChipsCount": Field(Whole(1, 2**31 - 1), "Chips in each pod."),
     }
 )
 TOLERATION = RecordType(
@@ -70,15 +71,15 @@ RESOURCES = RecordType(
     rules={"oneOf": [{"required": ["ramRatio"]}, {"required": ["memory"]}]},
 )
 
-_COUNT = Field(Whole(), "Replicas; 0: none.", 1)
+_COUNT = Field(Whole.within(TaskCount), "Replicas; 0: none.", 1)
 _RESOURCES = Field(RESOURCES, "what one task needs", required=True)
 _RAY_PARAMETERS = Field(MapOf(Scalar()), "Parameters of ray start.")
 WORKER = RecordType({"count": _COUNT, "resources": _RESOURCES})
 JOBSET_TYPE = RecordType(
     {
         "count": _COUNT,
-        "completions": Field(Whole(1), "Tasks in each replica.", 1),
-        "parallelisms": Field(Whole(1), "At most so many tasks at once in each replica.", 1),
+        "completions": Field(Whole.within(TaskLimit), "Tasks in each replica.", 1),
+        "parallelisms": Field(Whole.within(TaskLimit), "At most so many tasks at once in each replica.", 1),
         "resources": _RESOURCES,
     }
 )
@@ -86,7 +87,7 @@ RAY_HEAD = RecordType({"resources": _RESOURCES, "rayStartParams": _RAY_PARAMETER
 RAY_WORKER = RecordType(
     {
         "name": Field(TextType(), "The worker group's name."),
-        "count": Field(Whole(), "Replicas.", 0),
+        "count": Field(Whole.within(TaskCount), "Replicas.", 0),
         "resources": _RESOURCES,
         "rayStartParams": _RAY_PARAMETERS,
     }
@@ -127,7 +128,7 @@ BUILDER = RecordType(
 )
 CLONE = RecordType(
     {
-        "depth": Field(Whole(1), "Commits that are cloned.", 1),
+        "depth": Field(Whole(1, 2**31 - 1), "Commits that are cloned.", 1),
         "includeDotGit": Field(Flag(), "Keep .git.", False),
         "submodules": Field(Choice(("false", "true", "recursive")), "Only with includeDotGit.", "false"),
     }
@@ -153,7 +154,7 @@ STORAGE = RecordType(
             RecordType(
                 {
                     "mountPoint": Field(TextType(), "Where it is mounted."),
-                    "sizeGB": Field(Whole(1), "Its size."),
+                    "sizeGB": Field(Whole(1, 2**31 - 1), "Its size."),
                     "storageClass": Field(TextType(), "Its storage class."),
                     "accessMode": Field(
                         Choice(("ReadWriteOnce", "ReadWriteOncePod", "ReadOnlyMany", "ReadWriteMany")),
@@ -182,7 +183,7 @@ SPEC = RecordType(
         "image": Field(TextType(r"\S", "an image's name"), "the container image", required=True),
         "command": Field(TextType(r"\S", "what to run"), "what every task runs", required=True),
         "timeout": Field(DURATION, "How long the experiment may run; supersedes activeDeadlineSeconds."),
-        "activeDeadlineSeconds": Field(Whole(1), "How long the experiment may run."),
+        "activeDeadlineSeconds": Field(Whole(1, int(SECONDS_MOST)), "How long the experiment may run."),
         "env": Field(ENV, "Variables of all tasks."),
         "tensorboard": Field(RecordType({"enabled": Field(Flag(), "Start TensorBoard.", False)}), "TensorBoard."),
         "rayVersion": Field(TextType(), "kuberay only."),

@@ -11,26 +11,19 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
-from jobyard.manifests.declarations import spelled
-from jobyard.manifests.fields import Whole
+from jobyard.manifests.declarations import spellings
 from jobyard.manifests.files import lines_of, name_from_file
 from jobyard.manifests.job_fields import FLAGGED
 from jobyard.manifests.overrides import Overrides, apply, merge
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
 
-# How flags are spelled after #YARD, and their names. One short spelling is allowed there.
-FLAGS = {spelled(name): name for name in FLAGGED}
-FLAGS |= {
-    word: name
-    for name, field in FLAGGED.items()
-    if field.option is not None
-    for word in field.option.also
-    if word.startswith("--") or word == "-e"
+FLAGS = {
+    word: name for name, field in FLAGGED.items() if field.option is not None for word in spellings(name, field.option)
 }
 _DIRECTIVE = re.compile(r"\s*#YARD(?:\s+(.*))?$", re.DOTALL)
 _COMMENT_OR_BLANK = re.compile(r"\s*(?:#|$)")
@@ -62,13 +55,18 @@ def physical_lines(text: str) -> list[tuple[int, str]]:
 def directives_of(text: str, file: str, context: SubmitContext) -> Overrides:
     """All `#YARD` lines together; of a flag given twice the later one counts, variables and dependencies add up."""
     said: dict[str, Any] = {}
+    doubts: list[UserError] = []  # about a flag by itself: another one may be what it needs
     if "#YARD" not in text:
         return Overrides()
     for number, line in enumerate(lines_of(text), start=1):
         match = _DIRECTIVE.match(line)
         for flag, value in _flags(match[1] or "", f"{file}: line {number}") if match else ():
-            name, meant = _meaning(flag, value, f"{file}: line {number}", context)
+            name, meant = _meaning(flag, value)
+            if problem := _problem({name: meant}, context):
+                doubts.append(UserError(f"{file}: line {number}: {problem}"))
             said[name] = (*said.get(name, ()), *meant) if isinstance(meant, tuple) else meant
+    if doubts and _problem(said, context):
+        raise doubts[0]
     return Overrides(**said)
 
 
@@ -78,40 +76,48 @@ def _flags(text: str, where: str) -> Iterator[tuple[str, str]]:
     except ValueError as error:
         raise UserError(f"{where}: cannot read the #YARD line: {str(error).lower()}") from None
     while words:
-        flag, equals, value = words.pop(0).partition("=")
+        flag, has_value, value = _cut(words.pop(0))
         if flag not in FLAGS:
             near = difflib.get_close_matches(flag, FLAGS, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(FLAGS))}"
             raise UserError(f"{where}: unknown flag {flag!r} after #YARD; {hint}")
         if FLAGGED[FLAGS[flag]].is_switch:
-            if equals:
+            if has_value:
                 raise UserError(f"{where}: {flag} takes no value; write {flag} alone")
-        elif not equals:
+        elif not has_value:
             if not words:
                 raise UserError(f"{where}: {flag} needs a value; write {flag} VALUE")
             value = words.pop(0)
         yield flag, value
 
 
-def _meaning(flag: str, value: str, where: str, context: SubmitContext) -> tuple[str, Any]:
-    """The field that a flag sets, and to what. A value that cannot be read is told with its line."""
+def _cut(word: str) -> tuple[str, bool, str]:
+    """The flag in a word, and whether the word has its value too: `--cpus=4`, `-c4`."""
+    if word[:1] == "-" and word[:2] != "--" and word[:2] in FLAGS:
+        return word[:2], len(word) > 2, word[2:]
+    flag, equals, value = word.partition("=")
+    return flag, bool(equals), value
+
+
+def _meaning(flag: str, value: str) -> tuple[str, Any]:
+    """The field that a flag sets, and to what."""
     name = FLAGS[flag]
     field = FLAGGED[name]
     meant: Any = field.is_switch or value
     if field.option is not None and field.option.is_repeated:
         meant = (value,)
-    if isinstance(field.kind, Whole):
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", value):
-            raise UserError(f"{where}: {flag} {value!r} is not a whole number; write for example {flag} 1")
-        meant = int(value)
-    if name.startswith("copy_"):  # paths are looked for once the working directory is known
-        return name, meant
+    return name, meant
+
+
+def _problem(said: Mapping[str, Any], context: SubmitContext) -> str:
+    """Why a job cannot have these flags; empty: it can."""
+    known = {name: meant for name, meant in said.items() if not name.startswith("copy_")}  # paths are looked for later
     try:
         trial = JobSpec("trial", (GroupSpec(Command(argv=("true",))),), workdir=context.workdir)
-        apply(trial, Overrides(**{name: meant}), context)
+        apply(trial, Overrides(**known), context)
     except UserError as error:
-        raise UserError(f"{where}: {error}") from None
-    return name, meant
+        return str(error)
+    return ""
 
 
 def _notes(file: str, count: int) -> tuple[str, ...]:

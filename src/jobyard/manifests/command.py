@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.overrides import Overrides, apply
-from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.job import NEWEST, Command, GroupSpec, JobSpec
 
 _PLAIN = re.compile(r"[\w@%+=:,./{}-]+")  # bash would take such a word as it stands
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -40,7 +40,8 @@ def name_from_command(command: Command) -> str:
     words = command.argv or command.shell.split()
     program = next((word for word in words if not _ASSIGNMENT.match(word)), "")
     match = re.search(r"[\w.+-]+", os.path.basename(program))
-    return match[0][:200] if match else "command"
+    name = match[0][:200] if match else "command"
+    return f"{name}-command" if name in NEWEST else name
 
 
 def _is_program(word: str, context: SubmitContext) -> bool:

@@ -10,7 +10,7 @@ from jobyard.manifests.job_fields import CONTAINER, JOB, KUBERNETES, POLICY, RES
 _BEGIN = """# Every flag and key of a job
 
 The flags of `yard run` and `yard submit`, and the keys of a [native manifest](manifests.md#native-manifest), which has
-`command` and `groups` beside them. Long flags may also stand after `#YARD`. This page is made from the tables in
+`command` and `groups` beside them. The flags may also stand after `#YARD`. This page is made from the tables in
 `manifests/job_fields.py`.
 """
 _GROUPS: tuple[tuple[str, str, Table], ...] = (

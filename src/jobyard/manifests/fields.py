@@ -15,8 +15,10 @@ from typing import Any
 
 from jobyard.errors import UserError
 from jobyard.manifests.parts import Part
+from jobyard.model.limits import range_of
 
 Schema = dict[str, Any]
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 class FieldType(ABC):
@@ -57,13 +59,9 @@ class TextType(FieldType):
 
 @dataclass(frozen=True)
 class Scalar(FieldType):
-    """Text, a number or true/false, taken as written: a word of a command, or the value of a variable."""
-
-    instead: str = ""  # what to write in place of nothing; it may say {name}
+    """Text, a number or true/false, taken as written."""
 
     def read(self, part: Part, path: str) -> str:
-        if part.sort == "null" and self.instead:
-            raise part.error(path, f"has no value; {self.instead.format(name=path.rpartition('.')[2])}")
         return _scalar(part, path, "text, a number or true/false")
 
     def schema(self) -> Schema:
@@ -71,32 +69,49 @@ class Scalar(FieldType):
 
 
 @dataclass(frozen=True)
-class Whole(FieldType):
-    least: int | None = 0
-    most: int = 2**31 - 1
+class Variable(FieldType):
+    """The value of a variable; one without a value is None, which stands for that of the submitting shell."""
 
-    def read(self, part: Part, path: str) -> int:
-        wanted = "a whole number" if self.least is None else f"a whole number, {self.least} or more"
-        text = _scalar(part, path, wanted)
-        if part.sort not in ("whole", "number") or not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
-            raise part.error(path, f"must be {wanted}, not {part.shown}")
-        number = int(text)
-        if not self._lowest <= number <= self.most:
-            raise part.error(path, f"{number} is out of range; write {wanted} and at most {self.most}")
-        return number
+    def read(self, part: Part, path: str) -> str | None:
+        return None if part.sort == "null" else Scalar().read(part, path)
 
     def schema(self) -> Schema:
-        return {"type": "integer", "minimum": self._lowest, "maximum": self.most}
+        return {"type": ["string", "number", "boolean", "null"]}
+
+
+@dataclass(frozen=True)
+class Whole(FieldType):
+    least: int
+    most: int
+
+    @classmethod
+    def within(cls, hint: Any) -> Whole:
+        """With the range of a hint of `model.limits`."""
+        limit = range_of(hint)
+        return cls(int(limit.least), int(limit.most))
+
+    def read(self, part: Part, path: str) -> int:
+        text = _scalar(part, path, self._wanted)
+        if part.sort not in ("whole", "number") or not _WHOLE.fullmatch(text):
+            raise part.error(path, f"must be {self._wanted}, not {part.shown}")
+        if not self.least <= int(text) <= self.most:
+            raise part.error(path, f"{text} is out of range; write {self._wanted}")
+        return int(text)
+
+    def schema(self) -> Schema:
+        return {"type": "integer", "minimum": self.least, "maximum": self.most}
 
     def from_flag(self, value: Any, flag: str) -> int:
-        if not self._lowest <= value <= self.most:
-            wanted = f"a whole number from {self._lowest} to {self.most}"
-            raise UserError(f"{flag}: {value} is out of range; write {wanted}")
-        return int(value)
+        text = str(value).strip()
+        if not _WHOLE.fullmatch(text):
+            raise UserError(f"{flag}: {text!r} is not a whole number; write {self._wanted}")
+        if not self.least <= int(text) <= self.most:
+            raise UserError(f"{flag}: {text} is out of range; write {self._wanted}")
+        return int(text)
 
     @property
-    def _lowest(self) -> int:
-        return -self.most if self.least is None else self.least
+    def _wanted(self) -> str:
+        return f"a whole number from {self.least} to {self.most}"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import stat
 
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
+from jobyard.model.job import NEWEST
 
 _OPENED_ALREADY = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/\w+/fd/\d+")  # a pipe of the shell that called us
 
@@ -67,4 +68,5 @@ def lines_of(text: str) -> list[str]:
 def name_from_file(file: str) -> str:
     """A job's default name: the file's, without directory and suffix."""
     stem = os.path.splitext(os.path.basename(file))[0]
-    return "".join(character if character.isprintable() else "_" for character in stem)[:200].strip() or "job"
+    name = "".join(character if character.isprintable() else "_" for character in stem)[:200].strip() or "job"
+    return f"{name}-job" if name in NEWEST else name

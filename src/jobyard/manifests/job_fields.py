@@ -7,10 +7,11 @@ depends on others, and `overrides.py` and `native.py` work them out together.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from jobyard.manifests.arrays import parse_array
 from jobyard.manifests.declarations import JobField, Option, Table, flags_of
-from jobyard.manifests.fields import Choice, Flag, ListOf, MapOf, Parsed, Scalar, TextType, Whole
+from jobyard.manifests.fields import Choice, Flag, ListOf, MapOf, Parsed, TextType, Variable, Whole
 from jobyard.manifests.kinds import KINDS, parse_kind
 from jobyard.manifests.notation import (
     parse_after,
@@ -23,6 +24,21 @@ from jobyard.manifests.notation import (
     parse_volume,
 )
 from jobyard.manifests.training import SPAN_PATTERN, parse_log_dir, parse_span
+from jobyard.model.limits import (
+    CpuMillis,
+    Gpus,
+    Mib,
+    Priority,
+    Retries,
+    Seconds,
+    SomePercent,
+    SomeSteps,
+    TaskCount,
+    TaskLimit,
+    Timeout,
+    Workers,
+    range_of,
+)
 from jobyard.model.policy import FailurePolicy
 from jobyard.model.training import IDLE_GPU_SECONDS
 from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_percent, parse_size_mib
@@ -39,30 +55,33 @@ def _as_written(check: Callable[[str, str], object]) -> Callable[[str, str], str
 
 
 def _grace(text: str, path: str) -> float:
-    return 0.0 if text.strip() in ("0", "0s") else parse_duration_seconds(text, path)
+    return parse_duration_seconds(text, path, or_none=True)
 
 
-def _span(least: int) -> Parsed:
-    whole = {"type": "integer", "minimum": least, "maximum": 2**31 - 1}
+def _span(hint: Any) -> Parsed:
     span = {"type": "string", "pattern": SPAN_PATTERN}
     wanted = "a number, or a range such as 1..8"
-    return Parsed(lambda text, path: parse_span(text, path, least=least), {"anyOf": [whole, span]}, wanted)
+    json = {"anyOf": [Whole.within(hint).schema(), span]}
+    return Parsed(lambda text, path: parse_span(text, path, range_of(hint)), json, wanted)
 
 
-_AMOUNT = {"type": ["string", "number"]}
+def _amount(hint: Any, unit: int = 1) -> dict[str, Any]:
+    """The schema of a number, or of text with a unit. A request counts in parts: `unit` of them are 1."""
+    limit = range_of(hint)
+    least = "exclusiveMinimum" if limit.is_more else "minimum"
+    return {"type": ["string", "number"], least: limit.least, "maximum": limit.most // unit}
+
+
 _NAMES = r"^\s*[^,\s][^,]*(,\s*[^,\s][^,]*)*$"
-SIZE = Parsed(_as_written(parse_size_mib), _AMOUNT, "a size such as 512M or 24GB")
-CPUS = Parsed(_as_written(parse_cpu_millis), _AMOUNT, "a number of cores such as 2, 0.5 or 500m")
-SHARE = Parsed(_as_written(parse_percent), _AMOUNT, "a share such as 0.5 or 50%")
-DURATION = Parsed(parse_duration_seconds, _AMOUNT, "a duration such as 90s, 1h30m or 02:30:00")
+SIZE = Parsed(_as_written(parse_size_mib), _amount(Mib), "a size such as 512M or 24GB")
+CPUS = Parsed(_as_written(parse_cpu_millis), _amount(CpuMillis, 1000), "a number of cores such as 2, 0.5 or 500m")
+SHARE = Parsed(_as_written(parse_percent), _amount(SomePercent, 100), "a share such as 0.5 or 50%")
+DURATION = Parsed(parse_duration_seconds, _amount(Timeout), "a duration such as 90s, 1h30m or 02:30:00")
 PATHS = ListOf(TextType(r"\S", "a path inside the working directory"), or_one=True)
-_VALUE = Scalar(
-    'write {name}: VALUE, {name}: "" for an empty one, or leave it out: on machines your shell\'s value counts'
-)
-ENV = MapOf(_VALUE, TextType(r"^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name, such as SEED"))
+ENV = MapOf(Variable(), TextType(r"^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name, such as SEED"))
 POLICIES = Choice(tuple(policy.value for policy in FailurePolicy), FailurePolicy)
 IDLE_GPU = Choice(("warn", "stop"), lambda word: word == "stop")
-DEPENDENCY = Parsed(lambda text, path: parse_after((text,), path), {"type": "string"}, "a job")
+DEPENDENCY = Parsed(lambda text, path: parse_after((text,), path), {"type": ["string", "integer"]}, "a job")
 VOLUME = Parsed(parse_volume, {"type": "string", "pattern": "^[^:]+:/"}, "CLAIM:PATH")
 
 JOB: Table = {
@@ -80,7 +99,7 @@ JOB: Table = {
     ),
     "env": JobField(
         ENV,
-        "Variables of all tasks.",
+        "Variables of all tasks; one without a value, as in SEED: null, takes it from the submitting shell.",
         option=Option("A variable; K alone takes it from this shell.", "K=V", also=("-e",), is_repeated=True),
     ),
     "workdir": JobField(
@@ -112,7 +131,7 @@ JOB: Table = {
     ),
     "gang": JobField(Flag(), "All tasks start and stop together.", False, at="gang"),
     "workers": JobField(
-        _span(1),
+        _span(Workers),
         "The job as a gang of so many tasks; or a range, as in 1..4, for training that can be resized.",
         option=Option("So many tasks that start and stop together; a range likewise.", "N|A..B"),
     ),
@@ -120,7 +139,7 @@ JOB: Table = {
 
 POLICY: Table = {
     "priority": JobField(
-        Whole(None),
+        Whole.within(Priority),
         "Higher goes first.",
         0,
         at="policy.priority",
@@ -136,20 +155,20 @@ POLICY: Table = {
         DURATION, "How long the whole job may take from its first start.", at="policy.deadline_seconds"
     ),
     "grace": JobField(
-        Parsed(_grace, _AMOUNT, "a duration such as 10s"),
+        Parsed(_grace, _amount(Seconds), "a duration such as 10s"),
         "Time between SIGTERM and SIGKILL.",
         10,
         at="policy.grace_seconds",
     ),
     "retries": JobField(
-        Whole(),
+        Whole.within(Retries),
         "How often a failed task is tried again.",
         0,
         at="policy.retries",
         option=Option("Further attempts at a task that fails.", "N"),
     ),
     "max_fails": JobField(
-        Whole(),
+        Whole.within(TaskCount),
         "One more failed task than this stops the job.",
         at="policy.max_fails",
         option=Option("Stop the job when more tasks than this have failed.", "N"),
@@ -160,7 +179,7 @@ POLICY: Table = {
         at="policy.on_failure",
     ),
     "limit": JobField(
-        Whole(1),
+        Whole.within(TaskLimit),
         "At most so many tasks of the job at once.",
         at="policy.limit",
         option=Option("At most N tasks at once, as %N in an array.", "N"),
@@ -185,7 +204,7 @@ RESOURCES: Table = {
         option=Option("off: memory is reserved, and no limit.", "on|off", name="mem_limit", parse=parse_switch),
     ),
     "gpus": JobField(
-        _span(0),
+        _span(Gpus),
         "GPUs of one task: 2; or a range, 1..8 or 1.., for training that can be resized.",
         0,
         option=Option("GPUs for each task; a range (1..8, 1..) for training that is resized.", "N|A..B", also=("-G",)),
@@ -207,7 +226,7 @@ RESOURCES: Table = {
         option=Option("A node for each task alone.", also=("--exclusive",)),
     ),
     "min_gpu_mem": JobField(
-        Parsed(parse_device_mib, _AMOUNT, "GiB of a GPU"),
+        Parsed(parse_device_mib, _amount(Mib, 1024), "GiB of a GPU"),
         "",
         option=Option("Only GPUs that have so much memory in all.", "GIB"),
         is_key=False,
@@ -269,19 +288,19 @@ STAGING: Table = {
 
 TRAINING: Table = {
     "epochs": JobField(
-        Whole(1),
+        Whole.within(SomeSteps),
         "How many epochs there are in all.",
         at="training.epochs",
         option=Option("Of training: how many epochs there are in all.", "N"),
     ),
     "batch_size": JobField(
-        Whole(1),
+        Whole.within(SomeSteps),
         "Samples in one step of one worker.",
         at="training.batch_size",
         option=Option("Samples in a step of one worker.", "N"),
     ),
     "training_set_size": JobField(
-        Whole(1),
+        Whole.within(SomeSteps),
         "Samples in one epoch.",
         at="training.training_set_size",
         option=Option("Samples in an epoch.", "N"),

@@ -27,7 +27,8 @@ def with_kind(spec: JobSpec, field: str = "kind") -> JobSpec:
     if spec.kubernetes.manifest or not kind or [group.name for group in spec.groups] == ["head", "worker"]:
         return spec
     if not spec.on:
-        raise UserError(f"{field}: a {kind} runs on a Kubernetes cluster only; add --on kubernetes")
+        on = "--on kubernetes" if field.startswith("--") else "on: kubernetes"
+        raise UserError(f"{field}: a {kind} runs on a Kubernetes cluster only; add {on}")
     group = spec.groups[0]
     is_array = group.array is not None or group.command.lines is not None or group.command.entries is not None
     if len(spec.groups) > 1 or is_array or (group.count > 1 and group.completions > 1):

@@ -47,13 +47,14 @@ def spec_from_file(
         )
     if is_list:
         return _spec_from_list(text, file, overrides, context)
-    if path.suffix.lower() != ".ipynb" and _is_document(path, text):
+    if path.suffix.lower() != ".ipynb" and is_document(path, text):
         return _spec_from_document(text, file, overrides, context)
     refuse_other_file(text, file)
     return _spec_from_list(text, file, overrides, context)
 
 
-def _is_document(path: Path, text: str) -> bool:
+def is_document(path: Path, text: str) -> bool:
+    """Is it YAML or JSON, by its name or by what it says?"""
     if path.suffix.lower() in _STRUCTURED:
         return True
     return bool(_AICHOR.search(text) or _KUBERNETES.search(text)) or _is_json(text)

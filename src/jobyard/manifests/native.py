@@ -12,12 +12,13 @@ from jobyard.manifests.declarations import Table, keys_of, put, with_keys
 from jobyard.manifests.fields import Field, FieldType, ListOf, MapOf, RecordType, Scalar, Schema, TextType, Whole
 from jobyard.manifests.files import name_from_file
 from jobyard.manifests.job_fields import ENV, RESOURCES, TOP_LEVEL, TRAINING
-from jobyard.manifests.notation import check_variable, copied_paths, parse_workdir
+from jobyard.manifests.notation import copied_paths, env_of, parse_workdir
 from jobyard.manifests.overrides import Overrides, apply, spread
 from jobyard.manifests.parts import Part
 from jobyard.manifests.resource_words import resources_with
 from jobyard.manifests.training import Span, size_problem, with_gpus, with_workers, workers_problem
 from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.limits import TaskCount, TaskLimit
 from jobyard.model.resources import Resources
 from jobyard.model.training import Training
 
@@ -48,9 +49,9 @@ GROUP_NAME = TextType(
 _RESOURCES = RecordType(keys_of(RESOURCES))
 GROUP = RecordType(
     {
-        "count": Field(Whole(), "Replicas of this group; 0: none.", 1),
-        "completions": Field(Whole(1), "Tasks in each replica.", 1),
-        "parallelism": Field(Whole(1), "At most so many tasks at once in each replica. Left out: all."),
+        "count": Field(Whole.within(TaskCount), "Replicas of this group; 0: none.", 1),
+        "completions": Field(Whole.within(TaskLimit), "Tasks in each replica.", 1),
+        "parallelism": Field(Whole.within(TaskLimit), "At most so many tasks at once in each replica. Left out: all."),
         "command": Field(CommandKind(), "As at the top level, which it replaces."),
         "resources": Field(_RESOURCES, "As at the top level; what is not said here is taken from there."),
         "env": Field(ENV, "Variables of this group's tasks, beside those of the top level."),
@@ -95,8 +96,8 @@ def spec_from_native(document: Part, overrides: Overrides, context: SubmitContex
     _refuse_contradictions(document, given)
     spec = JobSpec(
         name=name_from_file(document.file),
-        groups=_groups(document, given),
-        env=_env(document, given.get("env", {})),
+        groups=_groups(document, given, context),
+        env=env_of(document, ("env",), given.get("env", {}), context),
         workdir=_workdir(document, given.get("workdir"), context),
         submitter=context.submitter("native", _notes(given, overrides)),
         training=Training() if "training" in given else None,
@@ -110,10 +111,20 @@ def spec_from_native(document: Part, overrides: Overrides, context: SubmitContex
     spec = _with_sizes(document, spec, given)
     if not _changes_sizes(overrides):
         _refuse_impossible_sizes(document, spec, given)
-    return apply(spec, overrides, context)
+    try:
+        return apply(spec, overrides, context)
+    except UserError as error:
+        raise _with_line(document, error) from None
 
 
-def _groups(document: Part, given: Mapping[str, Any]) -> tuple[GroupSpec, ...]:
+def _with_line(document: Part, error: UserError) -> UserError:
+    """The same with file and line, if it is about a key of the manifest and not about a flag."""
+    key, _, message = str(error).partition(": ")
+    part = document.get(key)
+    return part.error(key, message) if part is not None else error
+
+
+def _groups(document: Part, given: Mapping[str, Any], context: SubmitContext) -> tuple[GroupSpec, ...]:
     top = _resources(Resources(), given.get("resources") or {}, document, "resources")
     if "groups" not in given:
         if "command" not in given:
@@ -135,7 +146,7 @@ def _groups(document: Part, given: Mapping[str, Any]) -> tuple[GroupSpec, ...]:
                     completions=said["completions"],
                     parallelism=said["parallelism"],
                     resources=_resources(top, said["resources"] or {}, document, f"{where}.resources"),
-                    env=_env(document.at("groups", name), said["env"] or {}, f"{where}.env"),
+                    env=env_of(document, ("groups", name, "env"), said["env"] or {}, context),
                 )
             )
     if not groups:
@@ -191,15 +202,6 @@ def _resources(inherited: Resources, own: Mapping[str, Any], document: Part, pat
     except UserError as error:
         field, _, message = str(error).partition(": ")
         raise document.at(*path.split("."), field).error(f"{path}.{field}", message) from None
-
-
-def _env(part: Part, env: Mapping[str, str], path: str = "env") -> dict[str, str]:
-    for name in env:
-        try:
-            check_variable(name, path)
-        except UserError as error:
-            raise UserError(f"{part.file}: line {part.at('env', name).line}: {error}") from None
-    return dict(env)
 
 
 def _workdir(document: Part, text: str | None, context: SubmitContext) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.parts import Part
 from jobyard.model.environment import YARD_NAMES
-from jobyard.model.job import Dependency
+from jobyard.model.job import NEWEST, Dependency
 from jobyard.model.kubernetes import Volume
 from jobyard.model.units import parse_size_mib, whole_number
 
@@ -74,6 +75,8 @@ def parse_name(text: str, field: str) -> str:
     name = text.strip()
     if not name or len(name) > 200 or "/" in name or not name.isprintable():
         raise UserError(f"{field}: {text!r} is not a name; write 1 to 200 printable characters without a slash")
+    if name in NEWEST:
+        raise UserError(f"{field}: {text!r} always means the newest job; choose another name")
     return name
 
 
@@ -106,6 +109,21 @@ def parse_env(entries: tuple[str, ...], environ: Mapping[str, str], field: str =
             value = environ[name]
         env[name] = value
     return env
+
+
+def env_of(document: Part, at: Sequence[str], env: Mapping[str, str | None], context: SubmitContext) -> dict[str, str]:
+    """The variables that a manifest has under these keys; one without a value has that of the submitting shell."""
+    found, path = {}, ".".join(at)
+    for name, value in env.items():
+        part = document.at(*at, name)
+        try:
+            check_variable(name, path)
+        except UserError as error:
+            raise UserError(f"{part.file}: line {part.line}: {error}") from None
+        if value is None and name not in context.environ:
+            raise part.error(f"{path}.{name}", f"is not set in this shell; write {name}: VALUE, or export it first")
+        found[name] = context.environ[name] if value is None else value
+    return found
 
 
 def check_variable(name: str, field: str) -> None:

@@ -8,26 +8,30 @@ from dataclasses import replace
 
 from jobyard.errors import UserError
 from jobyard.model.job import JobSpec
+from jobyard.model.limits import Number
 from jobyard.model.training import ALL, Elastic, Training
 
 Span = tuple[int, int]  # both ends included; a plain number is a span of one
 
-SPAN_PATTERN = r"^\s*[0-9]{1,9}\s*(\.\.\s*([0-9]{1,9})?)?\s*$"
-_SPAN = re.compile(r"\s*([+-]?[0-9]{1,18})\s*(?:(\.\.)\s*([+-]?[0-9]{1,18})?)?\s*")
-_LARGEST = 2**31 - 1
+SPAN_PATTERN = r"^\s*[0-9]{1,18}\s*(\.\.\s*([0-9]{1,18})?)?\s*$"
+_SPAN = re.compile(r"\s*(-?[0-9]{1,18})\s*(?:(\.\.)\s*(-?[0-9]{1,18})?)?\s*")
 
 
-def parse_span(text: str | int, field: str, *, least: int = 0) -> Span:
-    """`2`, `1..8`, or `1..` for as many as there are. A range begins at 1: a job cannot have size 0."""
+def parse_span(text: str | int, field: str, size: Number) -> Span:
+    """`2`, `1..8`, or `1..` for as many as there are; `size` says what the number, or the smallest, may be.
+
+    A range begins at 1: a job cannot have size 0.
+    """
     match = _SPAN.fullmatch(str(text))
     if not match:
         raise UserError(
             f"{field}: cannot read {text!r} as a number or a range; write 2, 1..8, or 1.. (as many as there are)"
         )
     low, is_range = int(match[1]), bool(match[2])
-    if not least <= low <= _LARGEST:
+    if not size.least <= low <= size.most:
         raise UserError(
-            f"{field}: {low} is out of range; write a whole number from {least} to {_LARGEST}, or a range such as 1..8"
+            f"{field}: {low} is out of range; write a whole number from {size.least} to {size.most},"
+            " or a range such as 1..8"
         )
     if not is_range:
         return low, low

@@ -63,8 +63,15 @@ class State(StrEnum):
     def is_active(self) -> bool:
         return self in ACTIVE
 
+    @property
+    def told(self) -> str:
+        """In a sentence: `succeeded`, `was cancelled`, `is running`."""
+        return _TOLD.get(self, f"is {self.lower()}")
 
+
+NEWEST = ("last", "@")  # name the newest job, so no job is called so
 FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+_TOLD = {State.SUCCEEDED: "succeeded", State.FAILED: "failed", State.CANCELLED: "was cancelled"}
 ACTIVE = frozenset({State.STARTING, State.RUNNING, State.STOPPING})
 
 

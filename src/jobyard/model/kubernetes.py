@@ -28,6 +28,10 @@ class Volume:
     path: Path
     read_only: bool = False
 
+    def __str__(self) -> str:
+        """As it is written: `CLAIM:PATH:ro`."""
+        return f"{self.claim}:{self.path}{':ro' if self.read_only else ''}"
+
 
 @dataclass(frozen=True, slots=True)
 class SecretMount:

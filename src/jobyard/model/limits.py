@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, get_args
 
 NAME_MOST = 300  # characters; the command line allows 200 and a prefix of its own before it
 LINE_MOST = 10_000  # characters of a sentence, a reference or a list with commas
@@ -94,6 +94,7 @@ Path = Annotated[str, Text(PATH_BYTES_MOST, bytes_most=PATH_BYTES_MOST, is_path=
 Bytes = Annotated[str, Text(is_path=True)]
 TaskCount = Annotated[int, Number(0, TASKS_MOST)]
 TaskLimit = Annotated[int, Number(1, TASKS_MOST)]
+Workers = Annotated[int, Number(1, GANG_MOST)]
 Timeout = Annotated[float, Number(0, SECONDS_MOST, is_more=True)]
 Seconds = Annotated[float, Number(0, SECONDS_MOST)]
 Priority = Annotated[int, Number(-PRIORITY_MOST, PRIORITY_MOST)]
@@ -102,7 +103,7 @@ CpuMillis = Annotated[int, Number(0, CPU_MILLIS_MOST)]
 Mib = Annotated[int, Number(0, MIB_MOST)]
 Gpus = Annotated[int, Number(0, GPUS_MOST)]
 Percent = Annotated[int, Number(0, 100)]
-Steps = Annotated[int, Number(0, STEPS_MOST)]
+SomePercent = Annotated[int, Number(0, 100, is_more=True)]
 SomeSteps = Annotated[int, Number(1, STEPS_MOST)]
 Port = Annotated[int, Number(1, 65535)]
 ArrayId = Annotated[int, Number(0, 10**18)]  # the command line takes 18 digits
@@ -110,3 +111,9 @@ ArrayStep = Annotated[int, Number(1, 10**18)]
 Env = Annotated[Mapping[str, str], Variables()]
 Annotations = Annotated[Mapping[str, Annotated[str, Text(ANNOTATION_MOST)] | None], Items(ANNOTATIONS_MOST, 1)]
 ShellEnv = Annotated[Mapping[str, str], Variables(of_shell=True)]
+
+
+def range_of(hint: Any) -> Number:
+    """The range that a hint of this module has: flags and manifests take what requests may hold."""
+    (limit,) = (each for each in get_args(hint) if isinstance(each, Number))
+    return limit

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from jobyard.model.limits import Gpus, Path, Seconds, SomeSteps, Steps, TaskLimit, Timeout
+from jobyard.model.limits import Gpus, Path, SomeSteps, TaskLimit, Timeout
 
 ALL = 1 << 16  # as the most GPUs or workers of an elastic job: as many as there are
 YIELD_SECONDS = 600.0
@@ -19,13 +19,13 @@ class Training:
 
     epochs: SomeSteps | None = None
     batch_size: SomeSteps | None = None
-    training_set_size: Steps | None = None
+    training_set_size: SomeSteps | None = None
     estimated_seconds: Timeout | None = None  # the user's guess of the whole; corrected by the first epoch
     heartbeat_steps: SomeSteps = 100  # steps between two reports
     preemptible: bool | None = None  # None: yes, once it has reported that it can stop at a checkpoint
     yield_seconds: Timeout | None = None  # to its next checkpoint once asked to stop; None: as its epochs allow
     log_dir: Path = ""  # where TensorBoard looks
-    idle_gpu_seconds: Seconds = IDLE_GPU_SECONDS  # how long it may hold a GPU without using it
+    idle_gpu_seconds: Timeout = IDLE_GPU_SECONDS  # how long it may hold a GPU without using it
     idle_gpu_stop: bool = False  # then it is stopped; otherwise there is only a warning
 
 

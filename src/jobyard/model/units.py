@@ -6,7 +6,7 @@ import math
 import re
 
 from jobyard.errors import UserError
-from jobyard.model.limits import CPU_MILLIS_MOST, MIB_MOST
+from jobyard.model.limits import CPU_MILLIS_MOST, MIB_MOST, SECONDS_MOST
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([kmgtp])(i?)b?)?\s*$", re.IGNORECASE)
 _DURATION = re.compile(r"^(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?$", re.IGNORECASE)
@@ -40,14 +40,17 @@ def parse_size_mib(text: str | float, field: str = "size", bare: str = "MiB") ->
     return math.ceil(mib)
 
 
-def parse_duration_seconds(text: str | float, field: str = "duration") -> float:
-    """`90`, `90s`, `1h30m`, `2d`, or Slurm's `1-02:03:04`, `02:03:04` and `02:03` (minutes and seconds)."""
+def parse_duration_seconds(text: str | float, field: str = "duration", *, or_none: bool = False) -> float:
+    """`90`, `90s`, `1h30m`, `2d`, or Slurm's `1-02:03:04`, `02:03:04` and `02:03` (minutes and seconds).
+
+    With `or_none` it may be 0.
+    """
     if isinstance(text, int | float) and not isinstance(text, bool):
         seconds = float(text)
     else:
         seconds = _seconds_of(str(text).strip(), field)
-    if not 0 < seconds < 10 * 365 * 86400:
-        raise UserError(f"{field}: {text!r} must be more than 0 and less than ten years")
+    if not 0 < seconds <= SECONDS_MOST and not (or_none and seconds == 0):
+        raise UserError(f"{field}: {text!r} must be {'0 or more' if or_none else 'more than 0'} and at most ten years")
     return seconds
 
 

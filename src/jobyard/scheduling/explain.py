@@ -139,7 +139,8 @@ def why_not_now(
     if nearest.node.foreign.holders:
         sentence += f" (others hold part of it: {', '.join(nearest.node.foreign.holders[:3])})"
     if len(able) > 1:
-        sentence += f", and the other {len(able) - 1} suitable node{'s' if len(able) > 2 else ''} no more"
+        rest = f"{len(able) - 1} suitable nodes have" if len(able) > 2 else "suitable node has"
+        sentence += f", and the other {rest} no more"
     return Wait(Reason.RESOURCES, "; ".join(filter(None, (sentence, _some_of(unable, "; ")))))
 
 

@@ -103,6 +103,11 @@ def _resolve(state: YardState, dependency: Dependency) -> Dependency:
         needed = find_job(state, dependency.job)
     except NotFound:
         raise UserError(f"--after {dependency.job}: there is no such job; `yard ls -a` lists them") from None
+    if dependency.needs_success and needed.is_final and needed.state is not State.SUCCEEDED:
+        raise UserError(
+            f"--after {dependency.job}: job {needed.id} {needed.state.told}, so this one would never start; "
+            f"`yard retry {needed.id}` first, or wait for its end alone with afterany:{dependency.job}"
+        )
     return replace(dependency, job=needed.id)
 
 
@@ -158,7 +163,7 @@ def retry(selector: str, request: RetryJob, by: str = "") -> Command[str]:
         if not ranges:
             raise UserError(f"job {job.id} has no failed or cancelled task to retry; name one with --task")
         if job.spec.gang and not job.is_final:
-            raise UserError(f"job {job.id} is a gang and still {job.state}; retry it when it has ended")
+            raise UserError(f"job {job.id} is a gang and {job.state.told}; retry it when it has ended")
         if job.spec.gang and request.tasks:
             raise UserError(f"job {job.id} is a gang: its tasks run together; retry the whole job")
         if job.spec.gang:
@@ -171,7 +176,7 @@ def retry(selector: str, request: RetryJob, by: str = "") -> Command[str]:
 def _ended(job: JobRecord, label: str) -> tuple[int, int]:
     number = job.spec.number_of(label)
     if not (state := job.task(number).state).is_final:
-        raise UserError(f"task {label} of job {job.id} is {state}; only a task that ended can be retried")
+        raise UserError(f"task {label} of job {job.id} {state.told}; only a task that ended can be retried")
     return number, number
 
 

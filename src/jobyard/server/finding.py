@@ -11,6 +11,7 @@ import re
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, UserError
+from jobyard.model.job import NEWEST
 
 _DIGITS = re.compile(r"[0-9]+")
 _LONGEST_NUMBER = 18
@@ -23,7 +24,7 @@ def find_job(state: YardState, selector: str) -> JobRecord:
     """
     if not state.jobs:
         raise NotFound(f"no job {selector!r}: the yard is empty; `yard run -- CMD` makes the first")
-    if selector in ("last", "@"):
+    if selector in NEWEST:
         return max(state.jobs.values(), key=lambda job: job.number)
     if _DIGITS.fullmatch(selector):
         return _by_number(state, selector)

@@ -13,11 +13,13 @@ from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.planner import Planner
 from jobyard.engine.training import given_more, idle_seconds
 from jobyard.engine.yard_state import YardState
-from jobyard.model.job import Command, JobSpec, Reason, State
+from jobyard.model.job import Command, GroupSpec, JobSpec, Reason, State
 from jobyard.model.node import Node, place_of
+from jobyard.model.resources import Resources
 from jobyard.model.task import AttemptId, Task
 from jobyard.model.units import show_seconds
 from jobyard.scheduling.ordering import queue_position
+from jobyard.server.asked_view import asked_view
 from jobyard.server.eta import eta_seconds
 from jobyard.server.training_view import training_view
 from jobyard.wire.views import (
@@ -88,6 +90,7 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         image=spec.container.image,
         container=spec.container.on_machines,
         git=replace(spec.container.git, diff="") if spec.container.git is not None else None,
+        asked=asked_view(spec) if detail else {},
         annotations=job.annotations,
         given_more=given_more(job),
     )
@@ -96,7 +99,7 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
 
 def _groups(spec: JobSpec) -> tuple[GroupView, ...]:
     return tuple(
-        GroupView(g.name, g.count, g.completions, g.parallelism, g.resources, str(g.command)) for g in spec.groups
+        GroupView(g.name, g.count, g.completions, g.parallelism, _amounts(g), str(g.command)) for g in spec.groups
     )
 
 
@@ -123,6 +126,12 @@ def _with_short_texts(view: JobView) -> JobView:
 
 def _short(text: str) -> str:
     return text if len(text) <= LIST_TEXT_MOST else f"{text[: LIST_TEXT_MOST - 1]}…"
+
+
+def _amounts(group: GroupSpec) -> Resources:
+    """With how much memory its GPUs have at least, which a job says of a group."""
+    least = max(group.least_device_mib, group.resources.least_device_mib)
+    return replace(group.resources, least_device_mib=least)
 
 
 def unshowable(job: JobRecord, error: Exception) -> JobView:
@@ -323,6 +332,13 @@ def _position(state: YardState, job: JobRecord) -> tuple[int, bool, int]:
     return queue_position(job.priority, trusted_rest(job, state.trainings.profile_of, time.time()), job.age)
 
 
+def how_many_run(running: int, waiting: int, size: int) -> str:
+    run, wait = "runs" if running == 1 else "run", "waits" if waiting == 1 else "wait"
+    if size == 1:
+        return "its task runs" if running else "its task waits"
+    return f"{running} of {size} tasks {run} and {waiting} {wait}"
+
+
 def why_view(planner: Planner, job: JobRecord) -> WhyView:
     """Why it is not running, or what it is doing instead."""
     state, (reason, message) = planner.state, reason_of_job(planner, job)
@@ -338,7 +354,7 @@ def why_view(planner: Planner, job: JobRecord) -> WhyView:
     if job.state is State.RUNNING:
         running = job.tasks.counts[State.RUNNING]
         waiting = job.tasks.counts[State.PENDING] + (job.tasks.counts[State.STARTING] if job.spec.cluster else 0)
-        sentences.append(f"{running} of {job.spec.size} tasks run and {waiting} wait")
+        sentences.append(how_many_run(running, waiting, job.spec.size))
         if (held := held_up(state, job)) and held[1] not in sentences:
             reason = reason or held[0]
             sentences.append(held[1])
@@ -356,5 +372,5 @@ def why_view(planner: Planner, job: JobRecord) -> WhyView:
         if job.spec.cluster and job.tasks.active:
             given = f"{job.tasks.active} of {job.spec.size} tasks"
             placing = f"cluster {job.spec.cluster} was given {given} and starts them"
-        sentences.append(f"the job is {job.state}{ago}" if job.is_final else placing)
+        sentences.append(f"the job {job.state.told}{ago}" if job.is_final else placing)
     return WhyView(job.id, job.state, reason, tuple(sentences))

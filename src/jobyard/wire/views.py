@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from jobyard.model.job import Reason, State
 from jobyard.model.node import NodeState
@@ -37,6 +38,11 @@ class Counts:
     @property
     def finished(self) -> int:
         return self.succeeded + self.failed + self.cancelled
+
+    @property
+    def done(self) -> int:
+        """Those that ran to their end: a cancelled task is finished, and not done."""
+        return self.succeeded + self.failed
 
 
 @dataclass(frozen=True)
@@ -162,6 +168,7 @@ class JobView:
     image: str = ""
     container: bool = False  # on machines: its tasks run in containers of the image
     git: GitState | None = None  # what the image was made from; without its diff, which has a call of its own
+    asked: dict[str, Any] = field(default_factory=dict)  # what the submitter set, by its place in a spec; not in lists
     annotations: dict[str, str] = field(default_factory=dict)  # what other programs keep with it
     given_more: str = ""  # that it ran out of memory and was given more, in words
 

@@ -21,7 +21,10 @@ from jobyard.cli.commands import ls
         (["run", "x", "--", "true"], "not both"),
         (["run", "--"], "nothing to run"),
         (["submit"], "yard submit FILE"),
-        (["run", "-p", "high", "--", "true"], "'high' is not a valid integer"),
+        (
+            ["run", "-p", "high", "--", "true"],
+            "--priority: 'high' is not a whole number; write a whole number from",
+        ),
         (["run", "--cpus", "many", "--", "true"], "many"),
         (["run", "--cpus", "inf", "--", "true"], "--cpus: 'inf' must be 0 or more, and at most 1000000"),
         (["run", "--mem", "9" * 20, "--", "true"], "is too much; at most 1024P is possible"),
@@ -30,7 +33,7 @@ from jobyard.cli.commands import ls
         (["run", "-a", "9-0", "--", "true"], "9-0"),
         (["run", "--gpu", "1", "--", "true"], "--gpus"),
         (["run", "-w", "nowhere", "--", "true"], "nowhere"),
-        (["ls", "-o", "xml"], "'xml' is not one of 'table', 'json'"),
+        (["ls", "-o", "xml"], "--output: unknown value 'xml'; write table or json"),
         (["ls", "--state", "sleeping"], "sleeping"),
         (["cancel"], "--all"),
         (["cancel", "--all", "j1"], "--all"),
@@ -151,3 +154,11 @@ def test_no_verb_shows_the_help(yard: Yard, words: list[str]) -> None:
     result = yard(*words)
     assert result.code == 2
     assert "Usage: yard" in result.out + result.err
+
+
+@pytest.mark.parametrize("words", [("run",), ("submit",), ("submit", "--dry-run")])
+def test_a_refusal_of_the_server_names_what_was_written(yard: Yard, stand_in: StandIn, words: tuple[str, ...]) -> None:
+    Path("job.yaml").write_text("command: x\nafter: 7\n")
+    stand_in.on("POST /jobs", problem(400, "bad_request", "--after 7: there is no such job"))
+    result = yard(*words, "job.yaml")
+    assert (result.code, result.err) == (2, "yard: job.yaml: line 2: after 7: there is no such job\n")

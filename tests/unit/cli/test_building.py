@@ -367,3 +367,14 @@ def test_show_says_what_an_image_was_built_from(yard: Yard, stand_in: StandIn) -
     shown = yard("show", "j1").out
     assert "3f3f3f3f3f3f on main, with changes" in shown
     assert "git@lab:x.git" in shown
+
+
+@pytest.mark.parametrize("flag", ["--registry=lab:5000", "--rebuild", "--builder=docker", "-fDockerfile"])
+def test_a_flag_of_a_build_without_a_build_is_refused(
+    yard: Yard, submitted: list[JobSpec], built: list[BuildOptions], flag: str
+) -> None:
+    result = yard("submit", flag, "--", "true")
+    named = "--file" if flag.startswith("-f") else flag.partition("=")[0]
+    sentence = f"{named}: it is for an image that is built first; add --build, or leave {named} out"
+    assert (result.code, result.err) == (2, f"yard: {sentence}\n")
+    assert (submitted, built) == ([], [])

@@ -154,7 +154,7 @@ def test_ctrl_c_cancels_the_job_and_waits_for_its_end(yard: Yard, stand_in: Stan
     result = yard("run", "--", "sleep", "99")
     assert result.code == 130
     assert [cancel.get("force", False) for cancel in job.cancels] == [False]
-    assert "job j1 (train) cancelled" in result.err
+    assert "job j1 (train) was cancelled" in result.err
 
 
 def test_a_second_ctrl_c_kills_the_job(yard: Yard, stand_in: StandIn) -> None:

@@ -152,7 +152,7 @@ def submit(secret: MountedSecret, error: BaseException) -> None:
 
     session = SimpleNamespace(client=SimpleNamespace(submit=fail, job=fail))
     spec = JobSpec("x", (GroupSpec(Command(("true",))),), on="lab")
-    Submission(spec, secret).send(session)  # type: ignore[arg-type]
+    Submission(SubmitWords((), None, Overrides(), "yard submit"), spec, secret).send(session)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("error", [UserError("no"), Bug("oh"), OSError(5, "disk"), RuntimeError()])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -11,10 +12,12 @@ from tests.unit.client.views import NODE, SERVER_PID, a_failure, a_job_view, a_s
 
 from jobyard.cli.group import VERBS
 from jobyard.cli.group import yard as yard_group
+from jobyard.cli.other_words import OTHER_WORDS
 from jobyard.client import api
 from jobyard.model.job import Reason, State
 from jobyard.wire.views import (
     Counts,
+    FailureView,
     JobView,
     LogChunk,
     PlanView,
@@ -53,6 +56,32 @@ def test_ls_is_a_table_for_people_and_a_list_for_programs(yard: Yard, stand_in: 
     assert stand_in.calls("GET /jobs")[0].query == {"all": "true", "state": "FAILED", "limit": "5"}
     assert json.loads(yard("ls", "-o", "json").out)[0]["counts"]["pending"] == 0
     assert yard("ls", "-q").out == "j1\n"
+
+
+def test_a_task_that_was_cancelled_is_not_done(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs", Said(data=(a_job_view(State.CANCELLED, started_at=None),)))
+    assert yard("ls").out.splitlines()[1].split()[4] == "0/1"
+
+
+@pytest.mark.parametrize(
+    ("state", "failure", "says"),
+    [
+        (State.SUCCEEDED, None, "job j1 (train) succeeded after 2.5s"),
+        (State.CANCELLED, None, "job j1 (train) was cancelled after 2.5s"),
+        (State.FAILED, a_failure("0"), "job j1 (train) failed with exit code 3 after 2.5s"),
+        (State.FAILED, a_failure("0", exit_code=None), "job j1 (train) failed after 2.5s"),
+        (
+            State.FAILED,
+            a_failure("0", exit_code=None, reason=Reason.UNKNOWN),
+            "job j1 (train) failed (Unknown) after 2.5s",
+        ),
+    ],
+)
+def test_the_last_line_says_once_how_a_job_ended(
+    yard: Yard, stand_in: StandIn, state: State, failure: FailureView | None, says: str
+) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(state, first_failure=failure)))
+    assert yard("wait", "j1").err.splitlines()[0] == f"yard: {says}"
 
 
 def test_ls_of_an_empty_yard_says_so_on_stderr(yard: Yard, stand_in: StandIn) -> None:
@@ -126,7 +155,7 @@ def test_cancel_looks_all_jobs_up_before_it_stops_any(yard: Yard, stand_in: Stan
     stand_in.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
     assert yard("cancel", "j1", "nojob").code == 2
     assert stand_in.calls("POST /jobs/j1/cancel") == []
-    assert "job j1 (train) stopping" in yard("cancel", "j1", "--force").out
+    assert "job j1 (train) is stopping" in yard("cancel", "j1", "--force").out
     assert stand_in.calls("POST /jobs/j1/cancel")[0].body == {"force": True}
 
 
@@ -160,7 +189,33 @@ def test_wait_gives_up_at_its_timeout(yard: Yard, stand_in: StandIn) -> None:
     assert "has not ended after 0.1" in result.err
 
 
+def test_retry_waits_for_a_job_that_still_stops(yard: Yard, stand_in: StandIn) -> None:
+    stopping, stopped = a_job_view(State.STOPPING), a_job_view(State.CANCELLED)
+    stand_in.on("GET /jobs/last", Said(data=stopping))
+    stand_in.on("GET /jobs/j1/watch", Said(events=[("job", "1", stopping), ("job", "2", stopped)]))
+    stand_in.on("POST /jobs/j1/retry", Said(data=a_job_view(State.PENDING)))
+    result = yard("retry", "last")
+    assert (result.code, result.err) == (0, "yard: job j1 (train) still stops; it is tried again after that\n")
+    asked = [asked.path for asked in stand_in.asked]
+    assert asked.index("/jobs/j1/watch") < asked.index("/jobs/j1/retry")
+
+
+def test_retry_does_not_wait_for_a_job_that_was_preempted(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(State.STOPPING, reason=Reason.PREEMPTED)))
+    stand_in.on("POST /jobs/j1/retry", problem(400, "bad_request", "no failed task"))
+    assert yard("retry", "j1").err == "yard: no failed task\n"
+
+
+@pytest.mark.parametrize("words", [("ls",), ("show", "last"), ("cancel", "last"), ("nodes",), ("token", "create", "x")])
+def test_a_misspelt_yard_is_refused_and_not_made(yard: Yard, home: Path, words: tuple[str, ...]) -> None:
+    result = yard(*words, "--yard", "tpyo")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "yard: --yard: there is no directory 'tpyo'; `yard run --yard tpyo` would make it\n"
+    assert "start no server" in yard("run", "--yard", "tpyo", "--", "true").err, "run goes on, and would make it"
+
+
 def test_retry_names_tasks_and_may_follow(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=ARRAY))
     stand_in.on("POST /jobs/j1/retry", Said(data=ARRAY))
     done: JobView = a_job_view(State.SUCCEEDED, counts=Counts(total=2, succeeded=2))
     stand_in.on("GET /jobs/j1/watch", Said(events=[("job", "1", done)]))
@@ -301,3 +356,38 @@ def test_serve_leaves_a_server_alone_that_works_or_serves(
     result = yard("serve", "--listen", "127.0.0.1:7077")
     assert (result.code, result.err.count("\n"), served) == (2, 1, [])
     assert sentence in result.err
+
+
+@pytest.mark.parametrize("words", [(), ("run",), ("nodes",), ("nodes", "drain")])
+def test_help_before_a_verb_is_the_option_behind_it(yard: Yard, words: tuple[str, ...]) -> None:
+    asked = yard("help", *words)
+    assert asked == yard(*words, "--help")
+    assert asked.code == 0
+    assert f"Usage: yard {' '.join(words)}".rstrip() in asked.out
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("squeue", "yard's word is `yard ls`"),
+        ("sbatch", "yard's word is `yard submit`"),
+        ("kill", "yard's word is `yard cancel JOB`"),
+        ("clean", "jobs that have ended leave the list by themselves"),
+        ("pause", "a job is not paused; `yard cancel --checkpoint JOB`"),
+        ("cancle", "did you mean `yard cancel`?"),
+        ("shwo", "did you mean `yard show`?"),
+    ],
+)
+def test_a_word_of_another_system_is_answered_with_ours(yard: Yard, word: str, says: str) -> None:
+    result = yard(word)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(f"yard: no verb {word!r}; {says}")
+    assert result.err.count("\n") == 1
+
+
+def test_words_of_other_systems_name_verbs_that_there_are() -> None:
+    assert len(OTHER_WORDS) >= 60
+    assert OTHER_WORDS.keys().isdisjoint(VERBS)
+    for sentence in OTHER_WORDS.values():
+        for verb in re.findall(r"`yard ([a-z]\S*)[^`]*`", sentence):
+            assert verb in VERBS

@@ -194,6 +194,7 @@ def test_untouched_cancelled_tasks_know_why() -> None:
     job = yard.submit(a_job(3, max_fails=0))
     yard.run_to_the_end(job, exit_code=1)
     assert job.task(2).reason is Reason.SIBLING_FAILED
+    assert "stopped because 1 task failed (--max-fails 0)" in job.task(2).message
 
 
 def test_a_task_costs_the_same_in_an_array_of_any_size() -> None:

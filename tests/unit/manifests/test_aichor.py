@@ -199,6 +199,7 @@ def test_kind_and_version_may_be_left_out_and_the_builder_empty(load: Load) -> N
         ("spec:", "spec:\n  env: {AICHOR_X: 1}", "AICHOR_X is protected"),
         ("spec:", "spec:\n  env: {VCS_SHA: 1}", "VCS_SHA is protected"),
         ("spec:", "spec:\n  env: {YARD_X: 1}", "YARD_X is protected"),
+        ("spec:", "spec:\n  env: {GONE: null}", "line 6: spec.env.GONE: is not set in this shell"),
         ("spec:", "spec:\n  timeout: later", "spec.timeout: cannot read 'later'"),
         ("spec:", "spec:\n  activeDeadlineSeconds: 0", "spec.activeDeadlineSeconds: 0"),
         ("spec:", "spec:\n  maxRestarts: 3", "unknown key 'maxRestarts' in spec; known: "),

@@ -77,6 +77,19 @@ def lines(spec: JobSpec) -> list[str]:
     return list(found)
 
 
+@pytest.mark.parametrize("words", ["-c4 -G2 -eA=b=c", "-c 4 -G 2 -e A=b=c", "--cpus=4 --gpus 2 --env=A=b=c"])
+def test_a_short_flag_of_a_yard_line_may_have_its_value_in_the_same_word(words: str, load: Load) -> None:
+    spec = load(f"#YARD {words}\ntrue\n", "jobs.txt")
+    assert (spec.groups[0].resources, spec.env) == (Resources(4000, gpus=2), {"A": "b=c"})
+
+
+def test_a_flag_of_a_yard_line_may_need_another_one_of_them(load: Load) -> None:
+    spec = load("#!/bin/sh\n#YARD --kind pytorchjob\n#YARD --on kubernetes --mem-limit on --mem 1G\n", "job.sh")
+    assert (spec.kubernetes.kind, spec.on) == ("PyTorchJob", "kubernetes")
+    with pytest.raises(UserError, match=r"jobs.txt: line 2: --kind: a PyTorchJob runs on a Kubernetes cluster only"):
+        load("true\n#YARD --kind pytorchjob\n", "jobs.txt")
+
+
 def test_commands_are_tasks_and_blank_lines_and_comments_are_not(load: Load) -> None:
     spec = load("# first\n\n# a comment\necho 1\n   \n  # another\n\techo 2 # tail\r\necho 3", "sweep.txt")
     assert lines(spec) == ["echo 1", "\techo 2 # tail", "echo 3"]

@@ -9,7 +9,13 @@ import pytest
 from jobyard.errors import UserError
 from jobyard.manifests.command import spec_from_command
 from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.files import name_from_file
 from jobyard.manifests.overrides import Overrides
+
+
+def test_a_program_or_file_that_is_called_as_the_newest_job_gives_its_job_another_name() -> None:
+    assert spec_from_command(("last", "-n1"), Overrides(), SubmitContext("/")).name == "last-command"
+    assert name_from_file("jobs/last.txt") == "last-job"
 
 
 def test_several_words_are_run_exactly_as_given(context: SubmitContext) -> None:

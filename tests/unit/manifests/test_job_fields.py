@@ -24,7 +24,9 @@ from jobyard.manifests.overrides import Overrides, apply
 from jobyard.model.job import JobSpec
 
 PAGE = Path(__file__).parents[3] / "docs" / "guide" / "job-fields.md"
-NEW = JobField(Whole(1), "How urgent it is.", 1, at="policy.priority", option=Option("How urgent.", "N", also=("-U",)))
+NEW = JobField(
+    Whole(1, 9), "How urgent it is.", 1, at="policy.priority", option=Option("How urgent.", "N", also=("-U",))
+)
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def test_a_new_declaration_is_a_key_with_a_schema() -> None:
     (document,) = parse_documents("command: x\nurgency: 7\n", "job.yaml")
     spec = with_keys(a_job(), table, manifest.read(document, ""))
     assert spec.policy.priority == 7
-    schema = {"type": "integer", "minimum": 1, "maximum": 2**31 - 1, "description": "How urgent it is.", "default": 1}
+    schema = {"type": "integer", "minimum": 1, "maximum": 9, "description": "How urgent it is.", "default": 1}
     assert manifest.schema()["properties"]["urgency"] == schema
 
 

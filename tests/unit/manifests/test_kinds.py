@@ -47,11 +47,11 @@ def test_volumes_are_claims_and_paths(load: Load) -> None:
         (BASE, Overrides(kind="mpijob"), "--kind: unknown kind 'mpijob'; write pytorchjob or rayjob"),
         (BASE + "kind: Job\n", Overrides(), "line 4: kind: unknown kind 'Job'; write pytorchjob or rayjob"),
         (BASE + "array: 0-3\n", Overrides(kind="rayjob"), "--kind: a RayJob has one command and workers of one kind"),
-        (BASE + "kind: rayjob\ngroups: {a: {}, b: {}}\n", Overrides(), "kind: a RayJob has one command and workers"),
+        (BASE + "kind: rayjob\ngroups: {a: {}, b: {}}\n", Overrides(), "line 4: kind: a RayJob has one command"),
         (
             "command: x\nkind: pytorchjob\n",
             Overrides(),
-            "kind: a PyTorchJob runs on a Kubernetes cluster only; add --on",
+            "job.yaml: line 2: kind: a PyTorchJob runs on a Kubernetes cluster only; add on: kubernetes",
         ),
         (BASE + "resources: {gpus: 1..4}\n", Overrides(kind="rayjob"), "--kind: the GPUs of a RayJob's workers cannot"),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders import with_words
+from tests.builders import a_job, with_words
 
 from jobyard.errors import UserError
 from jobyard.manifests.batch import FLAGS
@@ -26,6 +26,12 @@ TWO = JobSpec(
     ),
     env={"SEED": "1"},
 )
+
+
+@pytest.mark.parametrize("name", ["last", " @ "])
+def test_a_name_that_means_the_newest_job_is_refused(name: str, context: SubmitContext) -> None:
+    with pytest.raises(UserError, match=r"--name: '.*' always means the newest job; choose another name"):
+        apply(a_job(), Overrides(name=name), context)
 
 
 def test_no_flags_change_nothing(context: SubmitContext) -> None:

@@ -16,6 +16,7 @@ from jobyard.manifests.native import schema
 from jobyard.manifests.overrides import Overrides, apply
 from jobyard.manifests.training import parse_span, show_span
 from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.limits import Gpus, range_of
 from jobyard.model.training import ALL, Elastic, Size, Training
 
 if TYPE_CHECKING:
@@ -54,12 +55,12 @@ training:
     ],
 )
 def test_a_size_is_a_number_or_a_range(text: str | int, span: tuple[int, int]) -> None:
-    assert parse_span(text, "--gpus") == span
+    assert parse_span(text, "--gpus", range_of(Gpus)) == span
 
 
 @pytest.mark.parametrize("text", ["2", "1..8", "3.."])
 def test_a_size_is_shown_as_it_was_written(text: str) -> None:
-    assert show_span(parse_span(text, "--gpus")) == text
+    assert show_span(parse_span(text, "--gpus", range_of(Gpus))) == text
 
 
 def test_a_range_of_gpus_is_elastic_and_begins_small(context: SubmitContext) -> None:
@@ -232,7 +233,7 @@ def test_lines_and_workers_do_not_go_together(load: Load) -> None:
         ("workers: 2\nlimit: 1", "line 2: workers: the workers start together, and limit would not let them"),
         ("training: 3", "training: must be a mapping of epochs, batch_size"),
         ("training: {epoch: 3}", "unknown key 'epoch' in training; did you mean 'epochs'?"),
-        ("training:\n  epochs: 0", "line 3: training.epochs: 0 is out of range; write a whole number, 1 or more"),
+        ("training:\n  epochs: 0", "line 3: training.epochs: 0 is out of range; write a whole number from 1"),
         ("training: {estimate: 0}", "training.estimate: '0' must be more than 0"),
         ("training: {idle_gpu: explode}", "training.idle_gpu: unknown value 'explode'; known: warn, stop"),
         ("training: {log_dir: ''}", "training.log_dir: '' is not a directory"),

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -20,6 +20,12 @@ from jobyard.wire.requests import CancelJob, SubmitJob
 from tests.builders import a_group, a_job
 
 VIEWS = [views.JobView, views.NodeView, views.TaskView, views.ServerView, views.PlanView, views.LogChunk]
+
+# What is `Any` in a view is JSON; everything else is as its type hints say.
+JSON = st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | st.text(), st.lists, max_leaves=3)
+INFERRED: dict[str, Any] = {field.name: ... for field in fields(views.JobView)}
+ASKED = {"asked": st.dictionaries(st.text(), JSON)}
+st.register_type_strategy(views.JobView, st.builds(views.JobView, **{**INFERRED, **ASKED}))
 
 
 @pytest.mark.parametrize("kind", VIEWS)

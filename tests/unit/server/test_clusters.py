@@ -397,7 +397,7 @@ async def test_the_unit_of_a_task_is_its_pod_or_its_machine(tmp_path: Path) -> N
         for job in (there, here):
             await server.running.cancel(job["id"], force=True)
             await server.running.ended(job["id"])
-        with pytest.raises(UserError, match="is CANCELLED: it does not run now"):
+        with pytest.raises(UserError, match="was cancelled: it does not run now"):
             await find_unit(server.request(), here["id"])
 
 

@@ -255,11 +255,22 @@ async def test_a_job_is_found_by_id_name_number_and_last(tmp_path: Path) -> None
 
 async def test_a_dependent_waits_and_is_cancelled_with_its_reason(tmp_path: Path) -> None:
     async with a_yard(tmp_path) as yard:
-        first = await yard.submit("sleep 0.1; exit 1")
+        first = await yard.submit("while [ ! -e go ]; do sleep 0.02; done; exit 1")
         spec = a_batch("true", workdir=str(tmp_path), after=(Dependency(first),))
         second = await yard.loop.ask(submit(SubmitJob(spec)))
+        (tmp_path / "go").touch()
         assert await yard.ended(second) is State.CANCELLED
         assert first in job_view(yard.loop.planner, yard.job(second)).message
+
+
+async def test_a_job_after_one_that_failed_is_refused(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        failed = await yard.submit("exit 1")
+        assert await yard.ended(failed) is State.FAILED
+        with pytest.raises(UserError, match=f"--after {failed}: job {failed} failed, so this one would never start"):
+            await yard.submit("true", after=(Dependency(failed),))
+        assert list(yard.loop.state.jobs) == [failed]
+        assert await yard.ended(await yard.submit("true", after=(Dependency(failed, needs_success=False),)))
 
 
 def _picture(state: YardState) -> object:

@@ -110,6 +110,12 @@ def test_one_object_of_a_cluster_has_a_limit_of_its_own() -> None:
         check_together(a_job(groups=(a_group("a", count=30_000),), cluster="lab"))
 
 
+@pytest.mark.parametrize("name", ["last", "@"])
+def test_no_job_has_the_name_that_means_the_newest(name: str) -> None:
+    with pytest.raises(UserError, match=f"name: '{name}' always means the newest job; choose another name"):
+        check_spec(a_job(name=name))
+
+
 class CountedText(str):
     """Knows how often it was searched; to split it would build every line."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,10 @@ from jobyard.engine.planner import Planner
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
 from jobyard.model import codec
-from jobyard.model.events import AttemptsStarted, JobSubmitted, NodeMeasured, Started
+from jobyard.model.events import AttemptsFinished, AttemptsStarted, Finished, JobSubmitted, NodeMeasured, Started
 from jobyard.model.job import Command, Dependency, Reason, State
 from jobyard.model.node import Foreign, place_of
-from jobyard.model.task import AttemptId
+from jobyard.model.task import AttemptId, Outcome
 from jobyard.model.training import Training
 from jobyard.scheduling.ordering import order_requests
 from jobyard.server.commands import checked_spec
@@ -25,6 +27,7 @@ from jobyard.server.dry_run import dry_run
 from jobyard.server.routes.events import without_secrets
 from jobyard.server.views import (
     LIST_TEXT_MOST,
+    how_many_run,
     job_view,
     node_view,
     shown,
@@ -56,6 +59,13 @@ def a_planner(*jobs: JobSubmitted, cpus: float = 4, gpus: int = 0) -> Planner:
 def decide(planner: Planner) -> None:
     for event in planner.decide(1.0):
         handle(planner.state, event)
+
+
+def test_a_view_tells_how_much_memory_its_gpus_have_at_least() -> None:
+    spec = a_job(groups=(replace(a_group(gpus=1), least_device_mib=40960),))
+    planner = a_planner(submitted("ab", 1, spec), gpus=1)
+    (group,) = job_view(planner, planner.state.jobs["ab"]).groups
+    assert "1 GPU of at least 40 GiB" in str(group.resources)
 
 
 def test_secrets_are_named_and_not_shown() -> None:
@@ -146,6 +156,28 @@ def test_a_waiting_job_says_why_and_who_is_ahead() -> None:
     why = why_view(planner, planner.state.jobs["cd"])
     assert why.reason is Reason.RESOURCES
     assert why.sentences == ("needs 4 cpus; here has 0 of 4 cpus free", "1 unfinished job is ahead of it (priority 0)")
+
+
+def test_an_ended_job_says_how_it_ended_in_words() -> None:
+    planner = a_planner(submitted("ab", 1, a_job()))
+    now = time.time()
+    end = Finished(AttemptId("ab", 0, 1), Outcome(now - 1, now, exit_code=0))
+    handle(planner.state, AttemptsFinished((end,), now))
+    (sentence,) = why_view(planner, planner.state.jobs["ab"]).sentences
+    assert re.fullmatch(r"the job succeeded \d\.\ds ago", sentence)
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting", "size", "says"),
+    [
+        (1, 0, 1, "its task runs"),
+        (0, 1, 1, "its task waits"),
+        (1, 1, 2, "1 of 2 tasks runs and 1 waits"),
+        (2, 3, 5, "2 of 5 tasks run and 3 wait"),
+    ],
+)
+def test_how_many_tasks_run_is_one_or_several(running: int, waiting: int, size: int, says: str) -> None:
+    assert how_many_run(running, waiting, size) == says
 
 
 def test_who_is_ahead_is_told_as_the_scheduler_orders_them() -> None:

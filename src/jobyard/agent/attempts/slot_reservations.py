@@ -10,18 +10,18 @@ from jobyard.agent.system.timers import EndOfTurn, Timers
 
 
 class SlotReservations:
-    """Gathers what happens to slots in one turn of the loop, and settles it under one lock and with one write.
+    """Gathers what happens to slots in one turn of the loop, and writes it down under one lock at once.
 
     A gang has thousands of slots, and each write has all of them.
     """
 
     def __init__(
-        self, timers: Timers, reservations: Reservations, settled: Callable[[List[Slot], Dict[str, str]], None]
+        self, timers: Timers, reservations: Reservations, opened: Callable[[List[Slot], Dict[str, str]], None]
     ) -> None:
-        """`settled` is called with the slots that were to open, and why some of them are refused."""
+        """`opened` is called with the slots that were to open, and why some of them are refused."""
         self._reservations = reservations
-        self._settled = settled
-        self._turn = EndOfTurn(timers, self._settle)
+        self._opened = opened
+        self._turn = EndOfTurn(timers, self._write)
         self._opening: Dict[str, Slot] = {}
         self._changed: Dict[str, Slot] = {}
         self._closed: Set[str] = set()
@@ -44,13 +44,13 @@ class SlotReservations:
             self._closed.add(slot.id)
             self._turn.ask()
 
-    def _settle(self) -> None:
+    def _write(self) -> None:
         opening, self._opening = self._opening, {}
         changed, self._changed = self._changed, {}
         closed, self._closed = self._closed, set()
         if opening or changed or closed:
             refused = self._reservations.update(_amounts(opening), _amounts(changed), closed)
-            self._settled(list(opening.values()), refused)
+            self._opened(list(opening.values()), refused)
 
 
 def _amounts(slots: Dict[str, Slot]) -> BySlot:

@@ -82,4 +82,4 @@ def _sentence(view: JobView, tasks: tuple[str, ...], *, has_ended: bool) -> str:
         return f"{title(view)} had ended before ({view.state.value.lower()}): nothing was cancelled"
     if tasks:
         return f"{title(view)}: stopping task{'s' if len(tasks) > 1 else ''} {', '.join(tasks)}"
-    return f"{title(view)} {view.state.value.lower()}"
+    return f"{title(view)} {view.state.told}"

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from jobyard import settings
+from jobyard.cli.option_values import WholeNumber
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.text import Painted, echo
 from jobyard.cli.session import Session, with_session
@@ -38,7 +39,7 @@ class Check:
 
 
 @click.command("doctor")
-@click.option("--accept", type=click.IntRange(min=1), metavar="ROW", help="Go on without this damaged journal row.")
+@click.option("--accept", type=WholeNumber(min=1), metavar="ROW", help="Go on without this damaged journal row.")
 @with_session
 def command(session: Session, accept: int | None) -> int:
     """Check that everything works, and say what to do where it does not. Starts the server if none runs."""

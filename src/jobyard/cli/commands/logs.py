@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from jobyard.cli.option_values import OneOf, WholeNumber
 from jobyard.cli.output.json import print_json_line
 from jobyard.cli.output.tasklog import DirectLog, LogWriter, MergedLog, write_bytes
 from jobyard.cli.session import Session, with_session
@@ -18,9 +19,9 @@ STREAMS = ("out", "err")
 @click.argument("job", metavar="JOB")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option("--task", metavar="LABEL", help="Only this task, as `yard show --tasks` names it.")
-@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="This attempt; default: the newest.")
-@click.option("--stream", type=click.Choice(STREAMS), help="Only stdout or only stderr.")
-@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines of each.")
+@click.option("--attempt", type=WholeNumber(min=1), metavar="N", help="This attempt; default: the newest.")
+@click.option("--stream", type=OneOf(STREAMS), help="Only stdout or only stderr.")
+@click.option("--tail", type=WholeNumber(min=0), metavar="N", help="Only the last N lines of each.")
 @click.option("--raw", is_flag=True, help="The bytes of one task's stream as they were written; default stdout.")
 def command(
     session: Session,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from jobyard.cli.option_values import OneOf, WholeNumber
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_table, say_more
 from jobyard.cli.output.text import age, echo, run_time, say, state_text
@@ -20,10 +21,8 @@ ROWS_MOST = 50  # of a table, unless -n says otherwise
 @click.command("ls")
 @with_session
 @click.option("-a", "--all", "show_all", is_flag=True, help="Also jobs that ended long ago.")
-@click.option(
-    "--state", type=click.Choice([s.value for s in State], case_sensitive=False), help="Only jobs in this state."
-)
-@click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="At most N jobs, the newest first.")
+@click.option("--state", type=OneOf([s.value for s in State], case_sensitive=False), help="Only jobs in this state.")
+@click.option("-n", "--limit", type=WholeNumber(min=1), metavar="N", help="At most N jobs, the newest first.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the ids.")
 def command(session: Session, show_all: bool, state: str | None, limit: int | None, quiet: bool) -> int:
     """List jobs, the newest first."""
@@ -52,7 +51,7 @@ def _row(job: JobView) -> tuple[str, ...]:
         job.id,
         job.name,
         state_text(job.state),
-        (progress_text(training) if training else "") or f"{counts.finished}/{counts.total}",
+        (progress_text(training) if training else "") or f"{counts.done}/{counts.total}",
         str(counts.failed or "-"),
         str(job.priority),
         age(job.submitted_at),

@@ -47,7 +47,7 @@ def command(
     flags = SubmissionFlags(asked, words, is_built, mount_secret, is_planned=dry_run or render)
     submission = flags.submission(session, quiet=quiet)
     if dry_run or render:
-        return show_plan(session, submission.spec, render=render)
+        return show_plan(session, asked, submission.spec, render=render)
     if detach:
         return submit_detached(session, submission, quiet=quiet)
     options = FollowOptions(quiet, pass_exit_code, is_merged=is_built, needs_image_soon=is_built)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from jobyard.cli.option_values import WholeNumber
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.summary import title
 from jobyard.cli.output.text import echo
@@ -18,8 +19,8 @@ AUTO = "auto"
 @with_session
 @click.argument("job", metavar="JOB")
 @click.argument("size", metavar="[N|auto]", required=False)
-@click.option("--gpus", type=click.IntRange(min=1), metavar="N", help="Of a job that can change both.")
-@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Likewise.")
+@click.option("--gpus", type=WholeNumber(min=1), metavar="N", help="Of a job that can change both.")
+@click.option("--workers", type=WholeNumber(min=1), metavar="N", help="Likewise.")
 def command(session: Session, job: str, size: str | None, gpus: int | None, workers: int | None) -> int:
     """Give a training job that was submitted with a range (--gpus 1..8, --workers 1..4) another size.
 

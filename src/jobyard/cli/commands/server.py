@@ -11,6 +11,7 @@ from typing import BinaryIO
 import click
 
 from jobyard import settings
+from jobyard.cli.option_values import WholeNumber
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_fields
 from jobyard.cli.output.text import age, echo_text, say, warn
@@ -84,9 +85,7 @@ def _stop_remote(session: Session, *, force: bool) -> int:
 @command.command("logs")
 @with_session
 @click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C.")
-@click.option(
-    "--tail", type=click.IntRange(min=0), default=100, show_default=True, metavar="N", help="The last N lines."
-)
+@click.option("--tail", type=WholeNumber(min=0), default=100, show_default=True, metavar="N", help="The last N lines.")
 def logs(session: Session, follow: bool, tail: int) -> int:
     """Show the server's own log."""
     path = settings.server_log_path(session.local_yard("server logs").directory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from jobyard.cli.option_values import WholeNumber
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.summary import failure_lines
 from jobyard.cli.output.table import print_fields, print_table, say_more
@@ -23,7 +24,7 @@ ROWS_MOST = 100  # of a table, unless -n says otherwise
 @with_session
 @click.argument("job", metavar="JOB")
 @click.option("--tasks", "with_tasks", is_flag=True, help="Also each task that was started or has ended.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="With --tasks: at most N tasks.")
+@click.option("-n", "--limit", type=WholeNumber(min=1), metavar="N", help="With --tasks: at most N tasks.")
 @click.option("--diff", "only_diff", is_flag=True, help="Only what its image has beyond the commit, for `git apply`.")
 def command(session: Session, job: str, with_tasks: bool, limit: int | None, only_diff: bool) -> int:
     """Show one job. JOB is a number, an id or its beginning, a name, or `last`."""
@@ -53,6 +54,13 @@ def command(session: Session, job: str, with_tasks: bool, limit: int | None, onl
 
 
 def _fields(job: JobView) -> list[tuple[str, str]]:
+    from jobyard.cli.output.asked import asked_rows  # on first use: it imports the table of fields
+
+    rows = _known(job, [])
+    return _known(job, asked_rows(job, besides=(name for name, value in rows if value)))
+
+
+def _known(job: JobView, asked: list[tuple[str, str]]) -> list[tuple[str, str]]:
     eta = [("eta", show_seconds(job.eta_seconds) if job.eta_seconds is not None else "")]
     return [
         ("job", f"{job.number} (id {job.id})"),
@@ -72,10 +80,7 @@ def _fields(job: JobView) -> list[tuple[str, str]]:
         ("workdir", "" if job.cluster else job.workdir),
         ("env", ", ".join(f"{name}={value}" for name, value in job.env.items())),
         ("after", ", ".join(job.after)),
-        ("timeout", show_seconds(job.timeout_seconds) if job.timeout_seconds else ""),
-        ("retries", str(job.retries or "")),
-        ("max fails", "" if job.max_fails is None else str(job.max_fails)),
-        ("at once", "" if job.limit is None else str(job.limit)),
+        *asked,
         ("submitted", local_time(job.submitted_at)),
         ("started", local_time(job.started_at) if job.started_at else ""),
         ("finished", local_time(job.finished_at) if job.finished_at else ""),

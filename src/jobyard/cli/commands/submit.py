@@ -50,7 +50,7 @@ def command(
     flags = SubmissionFlags(asked, words, is_built, mount_secret, is_planned=dry_run or render)
     submission = flags.submission(session, quiet=quiet)
     if dry_run or render:
-        return show_plan(session, submission.spec, render=render)
+        return show_plan(session, asked, submission.spec, render=render)
     if is_built and not detach:
         options = FollowOptions(is_quiet=quiet, is_merged=True, needs_image_soon=True)
         return submit_and_follow(session, submission, options)

@@ -11,6 +11,7 @@ import click
 
 from jobyard import settings
 from jobyard.cli.logdirs import find_log_dir
+from jobyard.cli.option_values import WholeNumber
 from jobyard.cli.output.harmless import harmless
 from jobyard.cli.output.json import print_json_line
 from jobyard.cli.output.text import echo, say
@@ -26,7 +27,7 @@ LEAVE_SECONDS = 5.0
 @with_session
 @click.argument("job", metavar="JOB")
 @click.option(
-    "--port", type=click.IntRange(1, 65535), metavar="N", help="Listen there; default: 6006, or any that is free."
+    "--port", type=WholeNumber(1, 65535), metavar="N", help="Listen there; default: 6006, or any that is free."
 )
 def command(session: Session, job: str, port: int | None) -> int:
     """Start the TensorBoard of this environment on a job's logs, and print its address. Ctrl-C ends it.

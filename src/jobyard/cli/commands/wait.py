@@ -40,7 +40,7 @@ def command(session: Session, jobs: tuple[str, ...], timeout: str | None, pass_e
                 for line in summary_lines(view, was_streamed=False):
                     echo(line, err=True)
     for view in unfinished:
-        say(f"{title(view)} has not ended after {timeout}; it is {view.state.value.lower()}")
+        say(f"{title(view)} has not ended after {timeout}; it {view.state.told}")
     codes = [exit_code_of(view, pass_through=pass_exit_code and len(ended) == 1) for view in ended]
     return TIMED_OUT if unfinished else max(codes)
 

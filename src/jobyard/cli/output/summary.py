@@ -62,13 +62,15 @@ def exit_code_of(view: JobView, *, pass_through: bool = False) -> int:
 
 def _headline(view: JobView) -> str:
     took = show_seconds(max(0.0, (view.finished_at or time.time()) - (view.started_at or view.submitted_at)))
-    state = view.state.value.lower()
-    if view.counts.total == 1:
-        failure = view.first_failure
-        told = f"with {outcome_text(failure.task)}" if failure is not None and view.state is State.FAILED else ""
-        how = told.removeprefix(f"with {state} ")  # without an exit code or signal it is the state once more
-        return " ".join(filter(None, (title(view), state, how, "after", took)))
-    return f"{title(view)} {state} after {took}: {counts_text(view.counts)}"
+    if view.counts.total > 1:
+        return f"{title(view)} {view.state.told} after {took}: {counts_text(view.counts)}"
+    failure = view.first_failure
+    how = outcome_text(failure.task) if failure is not None and view.state is State.FAILED else ""
+    if how.startswith(view.state.told):  # without an exit code or signal it is the state once more
+        how = how.removeprefix(view.state.told).strip()
+    elif how:
+        how = f"with {how}"
+    return " ".join(filter(None, (title(view), view.state.told, how, "after", took)))
 
 
 def _task_flag(view: JobView) -> str:

@@ -31,7 +31,7 @@ async def find_unit(request: Request, selector: Selector, task: Label = "") -> R
         if found.state not in (State.RUNNING, State.STOPPING) or found.started_at is None:
             label = job.spec.label_of(found.number)
             raise UserError(
-                f"task {label} of job {job.id} is {found.state}: it does not run now; see `yard why {job.id}`"
+                f"task {label} of job {job.id} {found.state.told}: it does not run now; see `yard why {job.id}`"
             )
         return answer(_on_cluster(yard, job, found) if job.spec.cluster else _on_machine(yard, job, found))
 

@@ -1,0 +1,45 @@
+"""Option values (types): which values may an option have, and what is said of another one?"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any
+
+import click
+
+from jobyard.errors import UserError
+
+
+class WholeNumber(click.IntRange):
+    """A whole number, within its range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            most = f" to {self.max}" if self.max is not None else ""
+            wanted = f"a whole number from {self.min}{most or ' on'}"
+            raise UserError(
+                f"{_option(param)}: {value!r:.40} is not {wanted}; write for example {self.min or 1}"
+            ) from None
+
+
+class OneOf(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2 on
+    """One of a few words."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            near = get_close_matches(str(value), self.choices, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"write {_listed(self.choices)}"
+            raise UserError(f"{_option(param)}: unknown value {value!r:.40}; {hint}") from None
+
+
+def _option(param: click.Parameter | None) -> str:
+    return max(param.opts, key=len) if param is not None else "a value"
+
+
+def _listed(words: Any) -> str:
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else str(last)
