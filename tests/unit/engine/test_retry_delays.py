@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -16,6 +17,7 @@ from jobyard.model.events import (
     CancelRequested,
     JobQuarantined,
     JobSubmitted,
+    NodeJoined,
     NodeLost,
     RetryDelayPassed,
     RetryRequested,
@@ -25,6 +27,7 @@ from jobyard.model.policy import RunPolicy
 from jobyard.model.training import Training
 from tests.builders import a_cluster_node, a_job, a_node, joined
 from tests.unit.engine.driving import Yard, state_of
+from tests.unit.engine.world import World
 
 
 def fail(yard: Yard, job: JobRecord, times: int = 1) -> None:
@@ -234,3 +237,40 @@ def test_a_journal_of_a_yard_without_delays_is_still_read() -> None:
         handle(state, event)
     assert (state.jobs[job.id].task(0).attempt, len(state.jobs[job.id].tasks.delayed)) == (6, 0)
     check(state)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_happens_to_tasks_that_wait_a_restart_loses_no_delay(seed: int) -> None:
+    """Failures, restarts, retries by hand, cancels and lost nodes; the world checks the books and each replay."""
+    chance, world = Random(seed), World()
+    world.apply(NodeJoined(a_node("n0", cpus=3), world.now))
+    for number in range(1, 7):
+        delay = chance.choice([None, 0.0, 0.7, 40.0])
+        spec = a_job(1 + number % 3, gang=number > 3, retries=chance.choice([4, 9]), retry_delay_seconds=delay)
+        world.apply(JobSubmitted(f"j{number}", number, spec, world.now))
+    for _ in range(60):
+        world.exchange()
+        for agent in list(world.agents.values()):
+            for attempt in list(agent.running.values()):
+                world.end("n0", attempt, exit_code=chance.choice([0] + 9 * [1]))
+        world.exchange()
+        world.now += chance.choice([0.0, 0.3, 2.0])
+        job = world.yard.jobs[f"j{chance.randrange(1, 7)}"]
+        match chance.randrange(16):
+            case 0:
+                world.apply(CancelRequested(job.id, world.now, (chance.randrange(job.spec.size),)))
+            case 1:
+                world.apply(RetryRequested(job.id, ((0, job.spec.size - 1),), world.now))
+            case 2:
+                world.lose("n0", processes_too=True)
+                world.apply(NodeJoined(a_node("n0", cpus=3), world.now))
+            case 3 | 4:
+                world.save()
+            case 5 | 6 | 7:
+                world.restart(chance.choice([None, *world.bases]))
+            case _:
+                world.apply()
+    assert sum("RetryDelayPassed" in row for row in world.journal) > 5, "it says nothing"
+    world.settle()
+    world.check_ends()
+    world.restart()
