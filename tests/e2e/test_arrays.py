@@ -40,7 +40,7 @@ def test_each_line_of_a_file_is_a_task(yard: TemporaryYard) -> None:
 
 def test_a_failed_task_is_tried_again_as_often_as_asked(yard: TemporaryYard) -> None:
     line = 'echo "try $YARD_ATTEMPT"; [ "$YARD_ATTEMPT" -ge 3 ]'
-    yard.ok("run", "--retries", "2", "--", line)
+    yard.ok("run", "--retries", "2", "--retry-delay", "0", "--", line)
     assert yard.tasks()[0]["attempt"] == 3
     assert yard.logs() == "try 3\n"
     assert [yard.logs("last", "--attempt", str(n)) for n in (1, 2, 3)] == ["try 1\n", "try 2\n", "try 3\n"]

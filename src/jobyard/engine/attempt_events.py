@@ -64,8 +64,9 @@ def finish(state: YardState, event: AttemptsFinished) -> list[Effect]:
         job.slots[task.slot].progress_at = event.at
         retries = 0 if job.spec.gang else job.spec.policy.retries
         state.trainings.learn_end(job, task, outcome)
-        more, in_vain = False, ""
+        more, in_vain, not_before = False, "", 0.0
         if not outcome.succeeded:
+            not_before = job.next_attempt_at(task, event.at)
             nodes = state.places.nodes_of(job.spec.cluster)
             more = state.trainings.give_more_memory(job, task, outcome, nodes)
             in_vain = "" if more else state.trainings.needs_larger_gpu(job, task, outcome, nodes)
@@ -78,13 +79,14 @@ def finish(state: YardState, event: AttemptsFinished) -> list[Effect]:
                 job.preemption.missed_deadline = outcome.message
         if task.is_yielding or more:
             job.slots[task.slot].is_closing = True  # the scheduler places its task anew
-        step = advance_task(state, job, task, Ended(outcome, more), 0 if in_vain else retries)
-        effects += after_end(state, job, step.task, outcome.finished_at, is_in_vain=bool(in_vain))
+        step = advance_task(state, job, task, Ended(outcome, more, not_before), 0 if in_vain else retries)
+        effects += after_end(state, job, step.task, outcome.finished_at, None if in_vain else not_before)
     return effects
 
 
-def after_end(state: YardState, job: JobRecord, task: Task, at: float, *, is_in_vain: bool = False) -> list[Effect]:
-    """What the end of one attempt means for its siblings and its job. `is_in_vain`: it is not retried."""
+def after_end(state: YardState, job: JobRecord, task: Task, at: float, not_before: float | None = 0.0) -> list[Effect]:
+    """What the end of one attempt means for its siblings and its job. `not_before`: of a gang's retry; None: there is
+    none."""
     effects: list[Effect] = []
     if task.state is State.PENDING:
         state.changes.plan = True
@@ -93,16 +95,17 @@ def after_end(state: YardState, job: JobRecord, task: Task, at: float, *, is_in_
     elif task.state is State.SUCCEEDED and job.spec.gang and job.stop is None and job.tasks.counts[State.PENDING]:
         effects += _restart_gang(state, job, "a part of it was done before the rest stopped")
     elif task.state is State.FAILED:
-        effects += _on_failure(state, job, task, at, is_in_vain)
+        effects += _on_failure(state, job, task, at, not_before)
     if job.is_final:
         effects += end_job(state, job, at)
     return effects
 
 
-def _on_failure(state: YardState, job: JobRecord, task: Task, at: float, is_in_vain: bool) -> list[Effect]:
-    if job.spec.gang and job.stop is None and job.tasks.gang_failures < job.spec.policy.retries and not is_in_vain:
+def _on_failure(state: YardState, job: JobRecord, task: Task, at: float, not_before: float | None) -> list[Effect]:
+    may_retry = job.spec.gang and job.stop is None and job.tasks.gang_failures < job.spec.policy.retries
+    if may_retry and not_before is not None:
         job.tasks.gang_failures += 1
-        return _restart_gang(state, job, f"task {job.spec.label_of(task.number)} failed: {task.message}")
+        return _restart_gang(state, job, f"task {job.spec.label_of(task.number)} failed: {task.message}", not_before)
     if job.tasks.first_failure is None:
         job.tasks.first_failure = task.number
     if job.stop is not None:
@@ -117,13 +120,14 @@ def _on_failure(state: YardState, job: JobRecord, task: Task, at: float, is_in_v
     return []
 
 
-def _restart_gang(state: YardState, job: JobRecord, message: str) -> list[Effect]:
-    """All tasks of a gang begin again together: running ones stop, ended ones wait again."""
+def _restart_gang(state: YardState, job: JobRecord, message: str, not_before: float = 0.0) -> list[Effect]:
+    """All tasks of a gang begin again together: running ones stop, ended ones wait again. Where one of them is delayed,
+    so are all."""
     message = f"restarting with its gang: {message}"
     for ended in (State.SUCCEEDED, State.FAILED, State.CANCELLED):
         for first, last in job.tasks.numbers_in(ended):
             for number in range(first, last + 1):
-                advance_task(state, job, job.task(number), RetryAsked())
+                advance_task(state, job, job.task(number), RetryAsked(not_before))
     state.changes.plan = True
     return stop_tasks(state, job, list(job.active_tasks()), StopAsked(Reason.PREEMPTED, message), 0.0)
 

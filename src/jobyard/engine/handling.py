@@ -21,6 +21,7 @@ HANDLERS: dict[type[Event], Callable[[YardState, Any], list[Effect]]] = {
     events.CancelRequested: job_events.cancel,
     events.RetryRequested: job_events.retry,
     events.DeadlinePassed: job_events.pass_deadline,
+    events.RetryDelayPassed: job_events.pass_retry_delay,
     events.PriorityChanged: job_events.set_priority,
     events.JobAnnotated: job_events.annotate,
     events.ScaleRequested: job_events.scale,

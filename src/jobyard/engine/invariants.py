@@ -41,7 +41,8 @@ def check_decided(planner: Planner) -> None:
         if not record.tasks:
             raise BrokenInvariant(f"slot {record.slot.id} of job {job.id} is open and empty")
     for job in yard.unfinished.values():
-        if not job.tasks.active and planner.wants.request_of(job) is None and not yard.waits_for(job):
+        is_idle = not (job.tasks.active or len(job.tasks.delayed))
+        if is_idle and planner.wants.request_of(job) is None and not yard.waits_for(job):
             raise BrokenInvariant(f"job {job.id} is {job.state}, and nothing will ever move it")
     for job, request in planner.wants.remembered():
         if request != planner.wants.new_request(job):
@@ -51,14 +52,17 @@ def check_decided(planner: Planner) -> None:
 def _books_agree(job: JobRecord) -> None:
     tasks, counts = job.tasks, job.tasks.counts
     by_task = Counter(task.state for task in tasks.known.values())
+    delayed = {number: task.not_before for number, task in tasks.known.items() if task.not_before}
+    if delayed != {number: tasks.delayed.until(number) for number in tasks.delayed}:
+        raise BrokenInvariant(f"job {job.id}: {delayed} are delayed, and the book has {list(tasks.delayed)}")
     together = IntervalSet()
-    for state, book in (
-        (State.PENDING, tasks.pending),
-        (State.SUCCEEDED, tasks.succeeded),
-        (State.CANCELLED, tasks.cancelled),
+    for state, book, others in (
+        (State.PENDING, tasks.pending, len(delayed)),
+        (State.SUCCEEDED, tasks.succeeded, 0),
+        (State.CANCELLED, tasks.cancelled, 0),
     ):
-        kept = sum(task.number in book for task in tasks.known.values() if task.state is state)
-        if kept != by_task[state] or len(book) != counts[state]:
+        kept = sum(task.number in book for task in tasks.known.values() if task.state is state) + others
+        if kept != by_task[state] or len(book) + others != counts[state]:
             raise BrokenInvariant(f"job {job.id}: the book of {state} has {len(book)}, counted {counts[state]}")
         for first, last in book.ranges():
             together.add(first, last)
@@ -109,7 +113,7 @@ def _gang_is_together(job: JobRecord) -> None:
     if any(len(record.tasks) > 1 for record in job.slots.values()):
         raise BrokenInvariant(f"gang {job.id}: two tasks share a slot")
     waiting = sum(not record.was_fed for record in job.slots.values())
-    counts, pending = job.tasks.counts, len(job.tasks.pending)
+    counts, pending = job.tasks.counts, job.tasks.counts[State.PENDING]
     if counts[State.STARTING] + counts[State.RUNNING] and waiting != pending:
         raise BrokenInvariant(f"gang {job.id}: {pending} tasks wait while others run, {waiting} with a slot")
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from jobyard.engine import quarantine
 from jobyard.engine.job_record import JobRecord
-from jobyard.engine.lifecycle import Action, RetryAsked, StopAsked, YieldAsked
+from jobyard.engine.lifecycle import Action, DelayPassed, RetryAsked, StopAsked, YieldAsked
 from jobyard.engine.stopping import advance_task, check_dependencies, end_job, stop_job, stop_tasks
 from jobyard.engine.training import tells_of_checkpoints, yield_seconds
 from jobyard.engine.yard_state import YardState, own_key
@@ -19,6 +19,7 @@ from jobyard.model.events import (
     JobSized,
     JobSubmitted,
     PriorityChanged,
+    RetryDelayPassed,
     RetryRequested,
     ScaleRequested,
     YieldRequested,
@@ -61,13 +62,26 @@ def pass_deadline(state: YardState, event: DeadlinePassed) -> list[Effect]:
     return [] if job.is_final else stop_job(state, job, Reason.TIMEOUT, message, event.at)
 
 
-def retry(state: YardState, event: RetryRequested) -> list[Effect]:
-    """Tasks that ended wait again. While a job stops, or a gang runs, there is nothing to run again yet."""
+def pass_retry_delay(state: YardState, event: RetryDelayPassed) -> list[Effect]:
     job = state.jobs[event.job]
+    while (first := job.tasks.delayed.first) is not None and first.until <= event.at:
+        advance_task(state, job, job.task(first.number), DelayPassed())
+    state.changes.plan = True
+    return []
+
+
+def retry(state: YardState, event: RetryRequested) -> list[Effect]:
+    """Tasks that ended wait again, and delayed ones may start. While a job stops, or a gang runs, there is nothing to
+    run again yet."""
+    job = state.jobs[event.job]
+    asked = ((0, job.spec.size - 1),) if job.spec.gang else event.tasks
+    for number in [number for number in job.tasks.delayed if any(low <= number <= high for low, high in asked)]:
+        advance_task(state, job, job.task(number), DelayPassed())
+        state.changes.plan = True
     if not job.is_final and (job.stop is not None or job.spec.gang):
         return []
     was_final = job.is_final
-    for first, last in [(0, job.spec.size - 1)] if job.spec.gang else event.tasks:
+    for first, last in asked:
         job.revive_untouched(first, last)
         for number in job.tasks.final_within(first, last):
             if job.task(number).state is State.SUCCEEDED:  # it runs from the beginning, not from its checkpoint

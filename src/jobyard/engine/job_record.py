@@ -89,7 +89,7 @@ class JobRecord:
         """Every pending task becomes CANCELLED at once: no object for a task that has none."""
         reason, message = self._why_cancelled()
         for task in [task for task in self.tasks.known.values() if task.state is State.PENDING]:
-            self.put(replace(task, state=State.CANCELLED, reason=reason, message=message))
+            self.put(replace(task, state=State.CANCELLED, reason=reason, message=message, not_before=0.0))
         self.tasks.cancel_untouched()
         self.revision += 1
 
@@ -103,6 +103,15 @@ class JobRecord:
         self.spec = self.spec.sized(size)
         self.tasks.resize(self.spec.size)
         self.revision += 1
+
+    def next_attempt_at(self, task: Task, at: float) -> float:
+        """Before when a task that fails now is not tried again; 0: at any time. A gang counts its failures together."""
+        spec = self.spec
+        if spec.cluster and not (spec.is_one_attempt or spec.elastic):
+            return 0.0  # Kubernetes begins the next one itself, after a delay of its own
+        failures = self.tasks.gang_failures if spec.gang else task.failures
+        seconds = spec.policy.retry_delay(failures)
+        return at + seconds if seconds else 0.0
 
     def active_tasks(self) -> Iterator[Task]:
         known = self.tasks.known

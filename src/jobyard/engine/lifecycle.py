@@ -21,7 +21,7 @@ MOVES: dict[State, frozenset[State]] = {
 }
 
 MEANING: dict[State, tuple[str, str]] = {
-    State.PENDING: ("waits for room, a dependency or its turn", "the scheduler, when there is room"),
+    State.PENDING: ("waits for room, a dependency, its turn, or after a failure", "the scheduler, when there is room"),
     State.STARTING: ("has a slot and an attempt number; its process is not known to exist yet", "the agent"),
     State.RUNNING: ("its process exists", "the task itself, by ending"),
     State.STOPPING: (
@@ -50,10 +50,13 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """`wants_more`: it ran out of memory, and gets more of it next time; that does not count as a failure."""
+    """`wants_more`: it ran out of memory, and gets more of it next time; that does not count as a failure.
+
+    `not_before`: where it counts as one, and another attempt is allowed, that starts no sooner."""
 
     outcome: Outcome
     wants_more: bool = False
+    not_before: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +85,15 @@ class YieldAsked:
 
 @dataclass(frozen=True, slots=True)
 class RetryAsked:
-    pass
+    not_before: float = 0.0
 
 
-Happening = Assigned | Began | Ended | GivenBack | LostItsNode | StopAsked | YieldAsked | RetryAsked
+@dataclass(frozen=True, slots=True)
+class DelayPassed:
+    """After a failure it has waited long enough, or a person does not want it to wait."""
+
+
+Happening = Assigned | Began | Ended | GivenBack | LostItsNode | StopAsked | YieldAsked | RetryAsked | DelayPassed
 
 
 class Action(Enum):
@@ -113,18 +121,27 @@ def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
         case State.PENDING, Assigned(slot=slot, node=node):
             active, attempt = ActiveAttempt(slot), task.attempt + 1
             begun = replace(
-                task, state=State.STARTING, attempt=attempt, active=active, node=node, reason=None, message=""
+                task,
+                state=State.STARTING,
+                attempt=attempt,
+                active=active,
+                node=node,
+                reason=None,
+                message="",
+                not_before=0.0,
             )
             return Step(begun, Action.LAUNCH)
         case State.PENDING, StopAsked(reason=reason, message=message):
-            return Step(replace(task, state=State.CANCELLED, reason=reason, message=message))
+            return Step(replace(task, state=State.CANCELLED, reason=reason, message=message, not_before=0.0))
+        case State.PENDING, DelayPassed() if task.not_before:
+            return Step(replace(task, not_before=0.0))
         case State.STARTING, Began(at=at, unit=unit):
             return Step(replace(task, state=State.RUNNING, started_at=at, unit=unit or task.unit))
         case State.RUNNING | State.STOPPING, Began(at=at, unit=unit):  # reported twice, or after it was asked to stop
             started_at = at if task.started_at is None else task.started_at
             return Step(replace(task, started_at=started_at, unit=unit or task.unit))
-        case State.STARTING | State.RUNNING, Ended(outcome=outcome, wants_more=wants_more):
-            return Step(_ended(task, outcome, retries, wants_more))
+        case State.STARTING | State.RUNNING, Ended() as ended:
+            return Step(_ended(task, ended, retries))
         case State.STARTING, GivenBack():
             return Step(_waiting(task, None, ""))
         case State.STARTING | State.RUNNING, LostItsNode(message=message):
@@ -141,17 +158,17 @@ def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
             if task.reason in REQUEUED:
                 task = replace(task, reason=reason, message=message)
             return Step(_yielding(task, False), Action.STOP)
-        case State.STOPPING, Ended(outcome=outcome, wants_more=wants_more) if task.is_yielding:
+        case State.STOPPING, Ended(outcome=outcome) as ended if task.is_yielding:
             if outcome.reason is Reason.PREEMPTED:
                 told = "; ".join(filter(None, (task.message, outcome.message)))
                 return Step(_stopped(replace(task, outcome=outcome, message=told)))
-            return Step(_ended(task, outcome, retries, wants_more))  # it succeeded, or failed, before it could stop
+            return Step(_ended(task, ended, retries))  # it succeeded, or failed, before it could stop
         case State.STOPPING, Ended(outcome=outcome):
             return Step(_stopped(replace(task, outcome=outcome)))
         case State.STOPPING, GivenBack() | LostItsNode():
             return Step(_stopped(task))
-        case State.SUCCEEDED | State.FAILED | State.CANCELLED, RetryAsked():
-            return Step(replace(_waiting(task, None, ""), failures=0))
+        case State.SUCCEEDED | State.FAILED | State.CANCELLED, RetryAsked(not_before=not_before):
+            return Step(replace(_waiting(task, None, ""), failures=0, not_before=not_before))
     raise InvalidMove(f"task {task.number} is {task.state}: {happening!r} cannot happen to it")
 
 
@@ -164,16 +181,18 @@ def _waiting(task: Task, reason: Reason | None, message: str) -> Task:
     return replace(task, state=State.PENDING, active=None, started_at=None, reason=reason, message=message)
 
 
-def _ended(task: Task, outcome: Outcome, retries: int, wants_more: bool) -> Task:
+def _ended(task: Task, ended: Ended, retries: int) -> Task:
+    outcome = ended.outcome
     if outcome.succeeded:
         return replace(task, state=State.SUCCEEDED, outcome=outcome, active=None, reason=None, message="")
     task = replace(task, outcome=outcome)
     reason, message = reason_of(outcome)
-    if reason in (Reason.NODE_LOST, Reason.PREEMPTED) or wants_more:
+    if reason in (Reason.NODE_LOST, Reason.PREEMPTED) or ended.wants_more:
         return _waiting(task, reason, message)
     task = replace(task, failures=task.failures + 1)
     if task.failures <= retries:
-        return _waiting(task, reason, f"attempt {task.attempt} failed: {message}")
+        waiting = _waiting(task, reason, f"attempt {task.attempt} failed: {message}")
+        return replace(waiting, not_before=ended.not_before)
     return replace(task, state=State.FAILED, active=None, reason=reason, message=message)
 
 

@@ -21,6 +21,7 @@ from jobyard.model.events import (
     DeadlinePassed,
     Event,
     JobSized,
+    RetryDelayPassed,
     SlotClosed,
     SlotOpened,
     SlotReserved,
@@ -58,7 +59,7 @@ class Planner:
     def decide(self, now: float) -> Iterator[Event]:
         """The events that the engine itself wants. Handle each before taking the next: they build on one another."""
         state = self.state
-        # 1. Deadlines, and what was measured.
+        # 1. Deadlines, delays of retries, and what was measured.
         yield from self._pass_deadlines(now)
         measured, state.changes.measured = state.changes.measured, {}
         yield from self._stop_idle(measured, now)
@@ -103,25 +104,28 @@ class Planner:
 
     def next_deadline(self) -> float | None:
         """When `decide` should be called at the latest, for deadlines alone."""
-        return min((deadline for _, deadline in self._deadlines()), default=None)
+        return min((at for at, _, _ in self._deadlines()), default=None)
 
     def snapshot(self, now: float = 0.0) -> Snapshot:
         return self.wants.snapshot(now)
 
     # -- below
 
-    def _deadlines(self) -> Iterator[tuple[JobRecord, float]]:
+    def _deadlines(self) -> Iterator[tuple[float, type[DeadlinePassed | RetryDelayPassed], str]]:
+        """When jobs have run too long, and when the next of their failed tasks may be tried again."""
         for job in list(self.state.unfinished.values()):
-            seconds, started = job.spec.policy.deadline_seconds, job.times.started_at
-            if seconds is None or started is None or job.stop is not None:
+            if job.id in self.state.quarantined:
                 continue
-            if job.id not in self.state.quarantined:
-                yield job, started + seconds
+            seconds, started = job.spec.policy.deadline_seconds, job.times.started_at
+            if seconds is not None and started is not None and job.stop is None:
+                yield started + seconds, DeadlinePassed, job.id
+            if (first := job.tasks.delayed.first) is not None:
+                yield first.until, RetryDelayPassed, job.id
 
     def _pass_deadlines(self, now: float) -> Iterator[Event]:
-        for job, deadline in self._deadlines():
-            if now >= deadline:
-                yield DeadlinePassed(job.id, now)
+        for at, passed, job_id in self._deadlines():
+            if now >= at:
+                yield passed(job_id, now)
 
     def _feed(self, slot_id: str, now: float) -> Iterator[Event]:
         job, record = self.state.slots[slot_id]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobyard.engine.delayed_tasks import DelayedTasks
 from jobyard.engine.intervals import IntervalSet
 from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.profiles import AtSize, Profile
@@ -227,9 +228,10 @@ def _fill(table: TaskTable, saved: SavedJob) -> None:
     table.known, table.set_aside = _by_number(saved.tasks), _by_number(saved.set_aside)
     for name in _RANGES:
         setattr(table, name, IntervalSet(getattr(saved, name)))
+    table.delayed = DelayedTasks(saved.tasks)
     table.counts = Counter(task.state for task in saved.tasks)
-    for state, numbers in ((State.PENDING, table.pending), (State.SUCCEEDED, table.succeeded)):
-        table.counts[state] = len(numbers)
+    table.counts[State.PENDING] = len(table.pending) + len(table.delayed)
+    table.counts[State.SUCCEEDED] = len(table.succeeded)
     table.counts[State.CANCELLED] = len(table.cancelled)
 
 

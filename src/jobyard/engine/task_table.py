@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from jobyard.engine.delayed_tasks import DelayedTasks
 from jobyard.engine.intervals import IntervalSet
 from jobyard.model.job import ACTIVE, FINAL, State
 from jobyard.model.task import Task
@@ -18,7 +19,8 @@ class TaskTable:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.pending = IntervalSet([(0, size - 1)])
+        self.pending = IntervalSet([(0, size - 1)])  # those that may start now
+        self.delayed = DelayedTasks()  # PENDING too, after a failure
         self.succeeded = IntervalSet()
         self.cancelled = IntervalSet()
         self.known: dict[int, Task] = {}
@@ -31,10 +33,14 @@ class TaskTable:
     # -- changing ------------------------------------------------------------------------------------------------------
 
     def put(self, task: Task) -> bool:
-        """Replace a task. Is it in another state now?"""
+        """Replace a task. Is it in another state now, or may it start now and not before?"""
         number, old, new = task.number, self.state_of(task.number), task.state
-        if old is not new:
+        is_changed = old is not new
+        if is_changed:
             self._move(number, old, new)
+        if task.not_before or (old is State.PENDING and number in self.delayed):
+            is_changed = True
+            self._delay(task)
         if self._is_worth_keeping(task):
             self.known[number] = task
             self.attempts.pop(number, None)
@@ -42,7 +48,7 @@ class TaskTable:
             self.known.pop(number, None)
             if task.attempt != (1 if new is State.SUCCEEDED else 0):
                 self.attempts[number] = task.attempt
-        return old is not new
+        return is_changed
 
     def _move(self, number: int, old: State, new: State) -> None:
         if (left := self._range_of(old)) is not None:
@@ -51,6 +57,14 @@ class TaskTable:
             entered.add(number)
         self.counts[old] -= 1
         self.counts[new] += 1
+
+    def _delay(self, task: Task) -> None:
+        self.delayed.remove(task.number)
+        if task.not_before:
+            self.pending.remove(task.number)
+            self.delayed.add(task.number, task.not_before)
+        elif task.state is State.PENDING:
+            self.pending.add(task.number)
 
     def _range_of(self, state: State) -> IntervalSet | None:
         if state is State.PENDING:
@@ -85,7 +99,7 @@ class TaskTable:
         self.counts[State.PENDING] += len(revived)
 
     def resize(self, size: int) -> None:
-        """Another number of tasks. Only while all of them wait."""
+        """Another number of tasks. Only while all of them wait and none is delayed."""
         tasks = {**self.set_aside, **self.known}
         self.size = size
         self.known = {number: task for number, task in tasks.items() if number < size}
@@ -105,6 +119,8 @@ class TaskTable:
     def numbers_in(self, state: State) -> list[tuple[int, int]]:
         """The task numbers in a state, as ranges."""
         numbers = self._range_of(state)
+        if state is State.PENDING and len(self.delayed):
+            numbers = IntervalSet((*self.pending.ranges(), *((n, n) for n in self.delayed)))
         if numbers is None:
             numbers = IntervalSet((n, n) for n, task in sorted(self.known.items()) if task.state is state)
         return list(numbers.ranges())

@@ -54,7 +54,7 @@ def _as_written(check: Callable[[str, str], object]) -> Callable[[str, str], str
     return parse
 
 
-def _grace(text: str, path: str) -> float:
+def _duration_or_0(text: str, path: str) -> float:
     return parse_duration_seconds(text, path, or_none=True)
 
 
@@ -77,6 +77,7 @@ SIZE = Parsed(_as_written(parse_size_mib), _amount(Mib), "a size such as 512M or
 CPUS = Parsed(_as_written(parse_cpu_millis), _amount(CpuMillis, 1000), "a number of cores such as 2, 0.5 or 500m")
 SHARE = Parsed(_as_written(parse_percent), _amount(SomePercent, 100), "a share such as 0.5 or 50%")
 DURATION = Parsed(parse_duration_seconds, _amount(Timeout), "a duration such as 90s, 1h30m or 02:30:00")
+DURATION_OR_0 = Parsed(_duration_or_0, _amount(Seconds), "a duration such as 10s, or 0")
 PATHS = ListOf(TextType(r"\S", "a path inside the working directory"), or_one=True)
 ENV = MapOf(Variable(), TextType(r"^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name, such as SEED"))
 POLICIES = Choice(tuple(policy.value for policy in FailurePolicy), FailurePolicy)
@@ -155,7 +156,7 @@ POLICY: Table = {
         DURATION, "How long the whole job may take from its first start.", at="policy.deadline_seconds"
     ),
     "grace": JobField(
-        Parsed(_grace, _amount(Seconds), "a duration such as 10s"),
+        DURATION_OR_0,
         "Time between SIGTERM and SIGKILL.",
         10,
         at="policy.grace_seconds",
@@ -166,6 +167,13 @@ POLICY: Table = {
         0,
         at="policy.retries",
         option=Option("Further attempts at a task that fails.", "N"),
+    ),
+    "retry_delay": JobField(
+        DURATION_OR_0,
+        "How long a failed task waits for its next attempt; twice as long each time, up to 5m. 0: not at all."
+        " Left out: not the first time, then 1s, 2s, 4s and so on.",
+        at="policy.retry_delay_seconds",
+        option=Option("Before a failed task's next attempt; doubled each time, up to 5m. 0: none.", "TIME"),
     ),
     "max_fails": JobField(
         Whole.within(TaskCount),

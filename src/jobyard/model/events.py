@@ -240,7 +240,7 @@ class CancelRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class RetryRequested(Event):
-    """Run these finished tasks once more, with a fresh count of retries."""
+    """Run these finished tasks once more, with a fresh count of retries; those whose retry is delayed start at once."""
 
     job: str
     tasks: tuple[tuple[int, int], ...]  # inclusive ranges
@@ -250,6 +250,14 @@ class RetryRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class DeadlinePassed(Event):
+    job: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDelayPassed(Event):
+    """Failed tasks of the job may be tried again: those whose delay was over at this time."""
+
     job: str
     at: float
 

@@ -95,6 +95,7 @@ class Reason(StrEnum):
     EXIT_CODE = "ExitCode"
     SIGNAL = "Signal"
     UNKNOWN = "Unknown"
+    RETRY_DELAY = "RetryDelay"  # a failed task waits before its next attempt
     REFUSED = "Refused"  # the executor could not start it, and never can
     CANCELLED = "Cancelled"  # a person asked for it
     SIBLING_FAILED = "SiblingFailed"  # another task failed, and the policy stops the rest
@@ -311,6 +312,12 @@ class JobSpec:
     def starts_together(self) -> bool:
         """Do all its tasks need resources at the same time (gang scheduling)?"""
         return self.gang or self.elastic is not None or self.is_one_object
+
+    @property
+    def is_one_attempt(self) -> bool:
+        """Is it tried again as a whole? Then on a cluster another attempt is another object, and Kubernetes retries
+        nothing."""
+        return self.gang or (self.training is not None and self.size == 1)
 
     @property
     def training_size(self) -> Size:

@@ -80,6 +80,7 @@ class Task:
     node: str = ""  # where the newest attempt ran
     unit: str = ""  # the pod of the newest attempt that began on a cluster
     failures: int = 0  # attempts that ended badly; what `retries` counts
+    not_before: float = 0.0  # PENDING after a failure: the next attempt starts no sooner; 0: at any time
     outcome: Outcome | None = None  # of the newest attempt that ended
     started_at: float | None = None  # of the newest attempt; None: its process is not known to exist, or it waits
 

@@ -159,10 +159,11 @@ def retry(selector: str, request: RetryJob, by: str = "") -> Command[str]:
         if request.tasks:
             ranges = [_ended(job, label) for label in request.tasks]
         else:
-            ranges = job.tasks.numbers_in(State.FAILED) + job.tasks.numbers_in(State.CANCELLED)
+            delayed = [(number, number) for number in job.tasks.delayed]
+            ranges = job.tasks.numbers_in(State.FAILED) + job.tasks.numbers_in(State.CANCELLED) + delayed
         if not ranges:
             raise UserError(f"job {job.id} has no failed or cancelled task to retry; name one with --task")
-        if job.spec.gang and not job.is_final:
+        if job.spec.gang and not (job.is_final or len(job.tasks.delayed)):
             raise UserError(f"job {job.id} is a gang and {job.state.told}; retry it when it has ended")
         if job.spec.gang and request.tasks:
             raise UserError(f"job {job.id} is a gang: its tasks run together; retry the whole job")
@@ -175,7 +176,7 @@ def retry(selector: str, request: RetryJob, by: str = "") -> Command[str]:
 
 def _ended(job: JobRecord, label: str) -> tuple[int, int]:
     number = job.spec.number_of(label)
-    if not (state := job.task(number).state).is_final:
+    if not (state := job.task(number).state).is_final and number not in job.tasks.delayed:
         raise UserError(f"task {label} of job {job.id} {state.told}; only a task that ended can be retried")
     return number, number
 

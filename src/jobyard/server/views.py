@@ -40,6 +40,9 @@ SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 
+AGAIN = "it waits to be tried again"
+NOT_IN_LINE = (Reason.DEPENDENCY, Reason.RETRY_DELAY, None)  # for these it does not wait for the scheduler
+
 
 LIST_TEXT_MOST = 500  # characters: of a page of a thousand jobs some megabytes in all
 
@@ -190,9 +193,23 @@ def reason_of_job(planner: Planner, job: JobRecord) -> tuple[Reason | None, str]
             return Reason.DEPENDENCY, f"waits for {', '.join(waiting)} to end"
         if wait := planner.waits.get(job.id):
             return wait.reason, wait.sentence
+        if delayed := retry_delay(job):
+            return delayed
         if job.spec.size == 1 and (message := job.task(0).message):
             return job.task(0).reason, message
     return None, ""
+
+
+def retry_delay(job: JobRecord) -> tuple[Reason, str] | None:
+    """Why its failed tasks are not tried again yet. No time is in it: who follows the job hears of each change."""
+    count = len(job.tasks.delayed)
+    if not count:
+        return None
+    if job.spec.gang:
+        return Reason.RETRY_DELAY, f"one of its tasks failed; {AGAIN}"
+    if job.spec.size == 1:
+        return Reason.RETRY_DELAY, f"{job.task(0).message}; {AGAIN}"
+    return Reason.RETRY_DELAY, f"{count} failed task{' waits' if count == 1 else 's wait'} to be tried again"
 
 
 def held_up(state: YardState, job: JobRecord) -> tuple[Reason | None, str] | None:
@@ -214,14 +231,16 @@ def held_up(state: YardState, job: JobRecord) -> tuple[Reason | None, str] | Non
 
 def task_view(job: JobRecord, task: Task) -> TaskView:
     placement = job.slots[task.slot].slot.placement if task.active is not None else None
-    outcome = task.outcome
+    outcome, reason, message = task.outcome, task.reason, task.message
+    if task.not_before:
+        reason, message = Reason.RETRY_DELAY, "; ".join(filter(None, (message, AGAIN)))
     return TaskView(
         number=task.number,
         label=job.spec.label_of(task.number),
         state=task.state,
         attempt=task.attempt,
-        reason=task.reason,
-        message=task.message,
+        reason=reason,
+        message=message,
         node=task.node,
         unit=task.unit,
         devices=tuple(piece.index for piece in placement.devices) if placement else (),
@@ -345,7 +364,7 @@ def why_view(planner: Planner, job: JobRecord) -> WhyView:
     sentences = []
     if message:
         sentences.append(message)
-    if job.state is State.PENDING and reason not in (Reason.DEPENDENCY, None) and job.id not in state.quarantined:
+    if job.state is State.PENDING and reason not in NOT_IN_LINE and job.id not in state.quarantined:
         own = _position(state, job)
         ahead = sum(_position(state, o) < own and not state.waits_for(o) for o in state.unfinished.values())
         line = f"{ahead} unfinished job{'s are' if ahead != 1 else ' is'} ahead of it"
@@ -361,9 +380,14 @@ def why_view(planner: Planner, job: JobRecord) -> WhyView:
         if wait := planner.waits.get(job.id):
             reason = reason or wait.reason
             sentences.append(f"the rest: {wait.sentence}")
-        elif waiting and _is_limited(job):
+        elif waiting > len(job.tasks.delayed) and _is_limited(job):
             reason = reason or Reason.ARRAY_LIMIT
             sentences.append("the rest waits because the job limits how many of its tasks run at once")
+        if delayed := retry_delay(job):
+            reason = reason or delayed[0]
+            sentences.append(delayed[1])
+    if (first := job.tasks.delayed.first) is not None and job.id not in state.quarantined:
+        sentences.append(f"the next attempt starts in {show_seconds(max(0.0, first.until - time.time()))}")
     if not job.is_final and (more := given_more(job)):
         sentences.append(more)
     if not sentences:

@@ -88,7 +88,7 @@ class StateView(ABC):
         if job is None or job.is_final:
             return JobFacts(is_over=True, is_stopping=job is None or job.stop is not None)
         latest = job.task(0).attempt
-        waiting, is_quarantined = len(job.tasks.pending), job_id in self.state.quarantined
+        waiting, is_quarantined = job.tasks.counts[State.PENDING], job_id in self.state.quarantined
         return JobFacts(
             False, job.stop is not None, job.tasks.are_fresh, len(job.slots), waiting, latest, is_quarantined
         )

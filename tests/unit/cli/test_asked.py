@@ -29,6 +29,7 @@ timeout: 90
 deadline: 1d
 grace: 0
 retries: 2
+retry_delay: 10s
 max_fails: 0
 on_failure: stop
 image: demo:1
@@ -55,6 +56,7 @@ ROWS = {
     "deadline": "1d00h",
     "grace": "0.0s",
     "retries": "2",
+    "retry delay": "10s",
     "max fails": "0",
     "on failure": "stop",
     "limit": "3",

@@ -75,6 +75,7 @@ def jobs(known: list[str]) -> st.SearchStrategy[JobSpec]:
             limit=st.sampled_from([None, None, 1, 3]),
             deadline_seconds=st.sampled_from([None, None, None, 4.0]),
             retries=st.sampled_from([0, 0, 1, 2]),
+            retry_delay_seconds=st.sampled_from([None, None, 0.0, 2.0]),
             max_fails=st.sampled_from([None, None, 0, 1]),
             on_failure=st.sampled_from([None, None, FailurePolicy.CONTINUE, FailurePolicy.STOP]),
             after=st.lists(dependencies, max_size=2).map(tuple) if known else st.just(()),

@@ -10,6 +10,7 @@ from jobyard.engine.lifecycle import (
     Action,
     Assigned,
     Began,
+    DelayPassed,
     Ended,
     GivenBack,
     Happening,
@@ -33,12 +34,13 @@ stop_reasons = st.sampled_from([Reason.CANCELLED, Reason.PREEMPTED, Reason.TIMEO
 happenings = st.one_of(
     st.builds(Assigned, st.just("s")),
     st.builds(Began, st.just(1.0)),
-    st.builds(Ended, outcomes, st.booleans()),
+    st.builds(Ended, outcomes, st.booleans(), st.sampled_from([0.0, 5.0])),
     st.just(GivenBack()),
     st.just(LostItsNode("gone")),
     st.builds(StopAsked, stop_reasons, st.just("why")),
     st.builds(YieldAsked, st.sampled_from([Reason.PREEMPTED, Reason.RESIZING]), st.just("why")),
-    st.just(RetryAsked()),
+    st.builds(RetryAsked, st.sampled_from([0.0, 5.0])),
+    st.just(DelayPassed()),
 )
 
 
@@ -57,6 +59,7 @@ def test_random_happenings_take_only_drawn_arrows(story: list[Happening], retrie
         assert (after.active is not None) == after.state.is_active
         assert not after.is_yielding or after.state is State.STOPPING
         assert (step.ask is Action.LAUNCH) == (task.state is State.PENDING and after.state is State.STARTING)
+        assert not after.not_before or after.state is State.PENDING
         assert step == advance(task, happening, retries), "it is not pure"
         task = after
 

@@ -25,6 +25,7 @@ from jobyard.model.events import (
     NodeLost,
     NodeRemoved,
     Started,
+    TasksAssigned,
 )
 from jobyard.model.job import State
 from jobyard.model.node import Foreign, cluster_of, place_of
@@ -95,6 +96,9 @@ class World:
                 for attempt, outcome in items:
                     if self._is_over(attempt):
                         self.counted[attempt[:2]] = outcome
+            case TasksAssigned(slot=slot, ranges=ranges):
+                delayed = self.yard.slots[slot][0].tasks.delayed
+                assert not [n for n in delayed if any(low <= n <= high for low, high in ranges)], "it did not wait"
             case AttemptsWithdrawn(attempts=attempts):
                 for attempt in attempts:
                     self._is_over(attempt)

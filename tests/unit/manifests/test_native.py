@@ -35,6 +35,7 @@ priority: -5
 timeout: 02:30:00
 deadline: 1d
 retries: 3
+retry_delay: 1m30s
 max_fails: 2
 on_failure: stop
 after: [12, "afterany:prep"]
@@ -51,7 +52,7 @@ def test_every_field_arrives(load: Load) -> None:
     assert group.resources == Resources(500, 4096, 2, 10240, memory_limit=True)
     assert spec.env == {"SEED": "42", "DEBUG": "true", "RATE": "1e-3", "TIME": "02:30", "EMPTY": ""}
     assert (group.completions, spec.name, spec.on) == (10, "train", "gpu-box")
-    assert spec.policy == RunPolicy(-5, 3, 9000, 86400, 3, 2, FailurePolicy.STOP, 0)
+    assert spec.policy == RunPolicy(-5, 3, 9000, 86400, 3, 90, 2, FailurePolicy.STOP, 0)
     assert spec.after == (Dependency("12"), Dependency("prep", needs_success=False))
     assert (spec.submitter.source, spec.submitter.user, spec.container.image) == ("native", "ada", "python:3.12")
     assert any("'python:3.12' is not used" in note for note in spec.submitter.notes)

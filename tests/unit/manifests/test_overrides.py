@@ -120,10 +120,12 @@ def test_everything_else_a_flag_can_say(context: SubmitContext, tmp_path: Path) 
     flags = Overrides(
         name="n", priority=-3, timeout="1h", workdir="sub", after=("7",), retries=2, max_fails=1, on="gpu", limit=4
     )
+    flags = merge(flags, Overrides(retry_delay="0"))
     changed = apply(ONE, flags, context)
     assert (changed.name, changed.policy.priority, changed.policy.timeout_seconds) == ("n", -3, 3600)
     assert changed.workdir == str(tmp_path / "sub")
     assert (changed.policy.retries, changed.policy.max_fails, changed.on, changed.policy.limit) == (2, 1, "gpu", 4)
+    assert changed.policy.retry_delay_seconds == 0
     assert changed.after == (Dependency("7"),)
 
 

@@ -52,6 +52,7 @@ def workers(number: int) -> JobSpec:
 ROWS: list[tuple[str, str, Made, float, float, float]] = [
     ("priority", "priority", placed("policy.priority"), -1_000_000, 1_000_000, 1),
     ("retries", "retries", placed("policy.retries"), 0, 1_000_000, 1),
+    ("retry_delay", "retry_delay", placed("policy.retry_delay_seconds"), 0, TEN_YEARS, 0.5),
     ("max_fails", "max_fails", placed("policy.max_fails"), 0, 100_000_000, 1),
     ("limit", "limit", placed("policy.limit"), 1, 100_000_000, 1),
     ("timeout", "timeout", placed("policy.timeout_seconds"), 0.5, TEN_YEARS, 0.5),

@@ -85,7 +85,7 @@ async def test_a_failed_write_is_told_and_undone(tmp_path: Path) -> None:
 
 async def test_retries_and_a_retry_by_hand_make_new_attempts(tmp_path: Path) -> None:
     async with a_yard(tmp_path) as yard:
-        job = await yard.submit("exit 1", retries=2)
+        job = await yard.submit("exit 1", retries=2, retry_delay_seconds=0.0)
         assert await yard.ended(job) is State.FAILED
         assert yard.job(job).task(0).attempt == 3
         await yard.loop.ask(retry(job, RetryJob()))

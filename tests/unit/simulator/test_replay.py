@@ -68,3 +68,11 @@ def test_what_waits_behind_a_long_task_is_given_back_and_runs_elsewhere() -> Non
     simulation.run()
     started = [item.attempt for e in simulation.history if isinstance(e, AttemptsStarted) for item in e.items]
     assert len(started) == len({attempt.task for attempt in started}) == 60
+
+
+def test_it_wakes_up_when_a_failed_task_may_be_tried_again() -> None:
+    simulation = a_simulation(10.0, code=1)
+    simulation.at(0.0, submitted("j", 1, a_job(1, retries=4)))
+    simulation.run()
+    job = simulation.yard.jobs["j"]
+    assert (job.task(0).attempt, job.times.finished_at) == (5, 5 * 10.0 + 0 + 1 + 2 + 4)

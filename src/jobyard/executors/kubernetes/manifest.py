@@ -128,15 +128,10 @@ def owned(child: Object, owner: Object) -> Object:
     return {**child, "metadata": {**child["metadata"], "ownerReferences": [reference]}}
 
 
-def is_one_attempt(spec: JobSpec) -> bool:
-    """Is the object one attempt of the whole job? Then a retry is another object, and Kubernetes retries nothing."""
-    return spec.gang or (spec.training is not None and spec.size == 1)
-
-
 def is_retried_there(spec: JobSpec) -> bool:
     """Does Kubernetes replace single pods by itself? In an array only where that was asked for: otherwise the lost task
     gets a Job of its own, and a pod can be told its attempt without a shell."""
-    return not is_one_attempt(spec) and (spec.policy.retries > 0 or kind_of(spec).name == "JobSet")
+    return not spec.is_one_attempt and (spec.policy.retries > 0 or kind_of(spec).name == "JobSet")
 
 
 def _task_spec(pod: Pod) -> Object:
@@ -238,7 +233,7 @@ def _with_metadata(made: Object, job: SubmittedJob, attempt: int, site: Site) ->
     labels, annotations = labels_of(job, attempt, yard=site.yard), annotations_of(job)
     if site.queue and made["kind"] in KINDS:
         labels[QUEUE] = site.queue
-        if made["kind"] == "Job" and not is_one_attempt(job.spec) and made["spec"].get("parallelism", 1) > 1:
+        if made["kind"] == "Job" and not job.spec.is_one_attempt and made["spec"].get("parallelism", 1) > 1:
             annotations[QUEUE_LEAST] = "1"  # tasks of an array do not wait for each other
     metadata: Object = {
         "name": made["metadata"]["name"],

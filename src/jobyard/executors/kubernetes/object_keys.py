@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import Any
 
 from jobyard.executors.kubernetes.kinds import KINDS, Kind, kind_of
-from jobyard.executors.kubernetes.manifest import is_one_attempt
 from jobyard.executors.protocol import JobFacts, LiveAttempt
 from jobyard.model.job import JobSpec, State
 
@@ -40,7 +39,7 @@ class ObjectKey:
 
 
 def is_array(spec: JobSpec) -> bool:
-    return not (is_one_attempt(spec) or spec.elastic or spec.is_one_object)
+    return not (spec.is_one_attempt or spec.elastic or spec.is_one_object)
 
 
 def attempts_by_object(
@@ -60,7 +59,7 @@ def attempts_by_object(
     if not live:
         return {}
     newest = max(each.attempt.number for each in live)
-    if is_one_attempt(spec) or spec.elastic:
+    if spec.is_one_attempt or spec.elastic:
         # Its first task is in all its objects, and so its attempt is theirs: others may have come later, and may be
         # the last that run.
         return {ObjectKey(Scope.WHOLE, max(facts.attempt, newest)): list(live)}
@@ -86,7 +85,7 @@ def is_ours(spec: JobSpec) -> bool:
 
 def knows_attempts(spec: JobSpec) -> bool:
     """Is the number that a pod has that of its task's attempt? Whoever joins a gang late is at its first."""
-    return is_ours(spec) and not is_one_attempt(spec) and not spec.elastic
+    return is_ours(spec) and not spec.is_one_attempt and not spec.elastic
 
 
 def _whole_of_array(facts: JobFacts, array: Object | None) -> ObjectKey | None:
