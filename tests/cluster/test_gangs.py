@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.node import Node
+from tests.cluster.node import NODE, Node
 from tests.cluster.processes import Program
 from tests.cluster.rays import IMAGE as RAY
 from tests.cluster.rays import import_ray_stand_in
@@ -161,6 +161,21 @@ def test_cancelling_a_rayjob_removes_its_cluster_and_all_pods(yard: ClusterYard,
     assert yard.ended(job)["state"] == "CANCELLED"
     until(lambda: not yard.objects(job, *RAYJOBS) and not yard.pods(job), 120)
     until(lambda: not yard.cluster.api.items(clusters, labelSelector=label))
+
+
+@pytest.mark.long
+def test_a_rayjob_that_fills_a_node_runs_and_one_that_is_larger_is_refused(
+    yard: ClusterYard, ray_operator: Program
+) -> None:
+    """The pod that hands the command to Ray needs a tenth of a core too, which comes out of the head's."""
+    (node,) = (each for each in yard.json("nodes") if each["id"] == f"kubernetes/{NODE}")
+    words = ("--on", "kubernetes", "--kind", "rayjob", "--image", RAY, "-c", f"{node['cpu_millis'] // 2}m")
+    larger = yard.run("submit", *words, "--workers", "2", "--", "true")
+    assert larger.code == 2
+    assert "can never run: its 3 tasks start together and do not fit at once" in larger.err
+    job = yard.submit(*words, "--workers", "1", "--", "true")
+    ended = yard.ended(job, 240)
+    assert ended["state"] == "SUCCEEDED", ended
 
 
 @pytest.mark.long
