@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -24,6 +24,7 @@ from jobyard.wire.requests import (
     CancelJob,
     ChangePriority,
     CreateToken,
+    RemoveJobs,
     RetryJob,
     ScaleJob,
     SubmitJob,
@@ -34,6 +35,7 @@ from jobyard.wire.views import (
     LogChunk,
     NodeView,
     PlanView,
+    RemovalView,
     ServerView,
     TaskView,
     TokenView,
@@ -121,6 +123,11 @@ class YardClient:
     def cancel(self, selector: str, *, tasks: tuple[str, ...] = (), force: bool = False, message: str = "") -> JobView:
         request = CancelJob(tasks=tasks, force=force, message=message)
         return self.decoded(JobView, self._connection.call("POST", _job(selector, "/cancel"), codec.encode(request)))
+
+    def remove_jobs(self, selectors: Sequence[str]) -> RemovalView:
+        """All of them, which have ended, or none. Their files go soon after."""
+        body = codec.encode(RemoveJobs(tuple(selectors)))
+        return self.decoded(RemovalView, self._connection.call("POST", "/remove", body))
 
     def yield_job(self, selector: str) -> JobView:
         """Preempts it: asks it to stop at its next checkpoint and to wait again. Refused where it cannot."""

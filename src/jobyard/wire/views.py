@@ -343,6 +343,22 @@ class TokenRevoked:
 
 
 @dataclass(frozen=True)
+class RemovedJob:
+    """One that has left the yard, or would leave it."""
+
+    id: str
+    number: int
+    name: str
+    finished_at: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class RemovalView:
+    jobs: tuple[RemovedJob, ...]
+
+
+@dataclass(frozen=True)
 class LogChunk:
     """A piece of one attempt's output. `final` says that nothing more will come of the whole request."""
 

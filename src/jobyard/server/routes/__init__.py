@@ -10,6 +10,7 @@ from jobyard.server.routes import (
     logs,
     nodes,
     priority,
+    remove,
     results,
     retry,
     scale,
@@ -21,5 +22,5 @@ from jobyard.server.routes import (
     yield_,
 )
 
-_JOBS = (submit, jobs, logs, results, cancel, yield_, scale, retry, priority, annotate, why, unit, diff)
+_JOBS = (submit, jobs, logs, results, cancel, yield_, scale, retry, priority, annotate, remove, why, unit, diff)
 ALL_ROUTERS = [verb.router for verb in (*_JOBS, nodes, clusters, events, server, tokens)]

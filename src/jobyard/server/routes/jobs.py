@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 
-from jobyard.errors import UserError
+from jobyard.errors import NotFound, UserError
 from jobyard.model.job import State
 from jobyard.server import queries
 from jobyard.server.declarations import EventStream, answers
@@ -102,7 +102,10 @@ async def watch_job(request: Request, selector: Selector) -> Response:
         while True:
             change = asyncio.ensure_future(yard.loop.feed.change())
             try:
-                view = queries.shown_job(yard.loop, job_id)
+                try:
+                    view = queries.shown_job(yard.loop, job_id)
+                except NotFound:  # removed as soon as it had ended
+                    return
                 message = event("job", view)
                 if message != before:
                     yield message
