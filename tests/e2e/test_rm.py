@@ -24,3 +24,17 @@ def test_a_removed_job_leaves_no_file_and_no_number_comes_again(yard: TemporaryY
     assert [job["number"] for job in yard.json("rm", "last")["jobs"]] == [2]
     yard.ok("run", "--", "true")
     assert yard.job()["number"] == 3
+
+
+def test_gc_says_what_would_go_and_lets_it_go_but_not_what_is_kept() -> None:
+    with TemporaryYard(YARD_KEEP_SECONDS="0") as yard:
+        yard.ok("run", "--name", "old", "--", "true")
+        yard.ok("run", "--name", "wanted", "--keep", "--", "true")
+        planned = yard.ok("gc", "--dry-run")
+        assert "it ended" in planned.out
+        assert "old" in planned.out
+        assert "1 job" in planned.err
+        assert "would go" in planned.err
+        assert [job["name"] for job in yard.json("gc")["jobs"]] == ["old"]
+        assert [job["name"] for job in yard.json("ls", "-a")] == ["wanted"]
+        assert yard.ok("rm", "wanted").out == "job 2 (wanted) removed\n"

@@ -32,6 +32,7 @@ VERBS = {
     "tensorboard": Verb("Show a job's training in TensorBoard."),
     "fetch": Verb("Bring the results of a job here."),
     "rm": Verb("Remove jobs that have ended, with all that is kept of them."),
+    "gc": Verb("Remove now what is older, or more, than is kept."),
     "build": Verb("Build an image of this directory and push it."),
     "exec": Verb("Run a command beside a task, in its pod.", "exec_"),
     "port-forward": Verb("Reach a port of a task's pod from here.", "port_forward"),
@@ -45,7 +46,7 @@ VERBS = {
 }
 
 
-DELETING = frozenset({"rm"})  # never suggested for a word that is misspelt
+DELETING = frozenset({"rm", "gc"})  # never suggested for a word that is misspelt
 
 
 class LazyGroup(click.Group):

@@ -16,6 +16,7 @@ from jobyard.model import codec
 from jobyard.model.job import JobSpec
 from jobyard.model.node import ClusterConfig, NodeConfig
 from jobyard.settings import ClientKnobs
+from jobyard.wire.kept import RemovalView
 from jobyard.wire.requests import (
     AcceptRow,
     AddCluster,
@@ -23,6 +24,7 @@ from jobyard.wire.requests import (
     AnnotateJob,
     CancelJob,
     ChangePriority,
+    CollectGarbage,
     CreateToken,
     RemoveJobs,
     RetryJob,
@@ -35,7 +37,6 @@ from jobyard.wire.views import (
     LogChunk,
     NodeView,
     PlanView,
-    RemovalView,
     ServerView,
     TaskView,
     TokenView,
@@ -128,6 +129,11 @@ class YardClient:
         """All of them, which have ended, or none. Their files go soon after."""
         body = codec.encode(RemoveJobs(tuple(selectors)))
         return self.decoded(RemovalView, self._connection.call("POST", "/remove", body))
+
+    def collect_garbage(self, *, dry_run: bool = False) -> RemovalView:
+        """What is too old, too many or too large goes; with `dry_run` it is only named."""
+        body = codec.encode(CollectGarbage(dry_run))
+        return self.decoded(RemovalView, self._connection.call("POST", "/gc", body, is_long=True))
 
     def yield_job(self, selector: str) -> JobView:
         """Preempts it: asks it to stop at its next checkpoint and to wait again. Refused where it cannot."""

@@ -23,7 +23,7 @@ from jobyard.server.bounds import Bounded
 from jobyard.server.database import opened
 from jobyard.server.environments import DIRECTORY, Environments
 from jobyard.server.history import History
-from jobyard.server.housekeeping import Housekeeping
+from jobyard.server.housekeeping import Housekeeping, rules_of
 from jobyard.server.journal import Journal
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.limits import HEADER_BYTES_MOST, LISTEN_MOST, limits_of, raise_descriptor_limit
@@ -32,7 +32,7 @@ from jobyard.server.machines import Machines, this_host
 from jobyard.server.snapshots import Snapshots
 from jobyard.server.token_files import adopt_tokens
 from jobyard.server.yard import Yard
-from jobyard.settings import ServerKnobs
+from jobyard.settings import KeepKnobs, ServerKnobs
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     loop.environments = Environments(directory / DIRECTORY, knobs.environment_seconds)
     loop.environments.sweep(loop.state, time.time(), orphans=not loop.damages)
     place = url.split("@")[-1]  # without the password
-    housekeeping = Housekeeping(loop, directory, machines.mirror)
+    housekeeping = Housekeeping(loop, directory, machines.mirror, rules_of(settings.knobs(KeepKnobs)))
     yard = Yard(
         loop=loop,
         machines=machines,

@@ -12,7 +12,7 @@ from jobyard.model.events import JobsForgotten
 from jobyard.server.finding import find_job
 from jobyard.server.rights import Caller, TokenKind
 from jobyard.server.rounds import Command
-from jobyard.wire.views import RemovedJob
+from jobyard.wire.kept import RemovedJob
 
 
 def removable(state: YardState, selectors: Sequence[str], caller: Caller) -> list[JobRecord]:
@@ -37,5 +37,5 @@ def forget(jobs: Sequence[str], by: str = "") -> Command[tuple[str, ...]]:
     return command
 
 
-def removed_view(job: JobRecord, why: str = "") -> RemovedJob:
-    return RemovedJob(job.id, job.number, job.spec.name, job.times.finished_at, why)
+def removed_view(job: JobRecord, bytes: int | None = None, why: str = "") -> RemovedJob:
+    return RemovedJob(job.id, job.number, job.spec.name, job.times.finished_at, bytes, why)

@@ -10,6 +10,7 @@ from jobyard.model.node import NodeState
 from jobyard.model.resources import Resources
 from jobyard.model.source import GitState
 from jobyard.model.training import Epoch
+from jobyard.wire.kept import KeptView
 
 
 @dataclass(frozen=True)
@@ -323,6 +324,7 @@ class ServerView:
     troubles: tuple[TroubleView, ...] = ()
     damages: tuple[DamageView, ...] = ()
     read_only: str = ""  # why nothing can be asked of this yard, and the way out
+    kept: KeptView | None = None  # None: it has not looked yet
 
 
 @dataclass(frozen=True)
@@ -340,22 +342,6 @@ class TokenView:
 @dataclass(frozen=True)
 class TokenRevoked:
     revoked: str
-
-
-@dataclass(frozen=True)
-class RemovedJob:
-    """One that has left the yard, or would leave it."""
-
-    id: str
-    number: int
-    name: str
-    finished_at: float | None = None
-    why: str = ""
-
-
-@dataclass(frozen=True)
-class RemovalView:
-    jobs: tuple[RemovedJob, ...]
 
 
 @dataclass(frozen=True)

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from jobyard.engine.retention import RetentionRules
 from jobyard.errors import NotFound, UserError
 from jobyard.executors.fake import FakeExecutor, FakeMachine
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import Stored, YardView
 from jobyard.model.effects import Effect, Forget
-from jobyard.model.job import State
+from jobyard.model.job import Dependency, State
 from jobyard.server.finding import find_job
-from jobyard.server.housekeeping import Housekeeping
+from jobyard.server.housekeeping import Housekeeping, rules_of
 from jobyard.server.removing import removable
 from jobyard.server.rights import Caller, TokenKind
+from jobyard.settings import KeepKnobs
 from tests.unit.server.running import RunningYard, a_yard
+from tests.waiting import PATIENCE_SECONDS
+
+AS_ALWAYS = rules_of(KeepKnobs())
+AT_ONCE = replace(AS_ALWAYS, seconds=0.0)
 
 
 class StoringExecutor(FakeExecutor):
@@ -36,8 +45,8 @@ class StoringExecutor(FakeExecutor):
         self.asked += [effect for effect in effects if isinstance(effect, Forget)]
 
 
-def keeps(yard: RunningYard) -> Housekeeping:
-    return Housekeeping(yard.loop, yard.directory, Mirror(yard.directory / "mirror"))
+def keeps(yard: RunningYard, rules: RetentionRules = AS_ALWAYS) -> Housekeeping:
+    return Housekeeping(yard.loop, yard.directory, Mirror(yard.directory / "mirror"), rules)
 
 
 def a_mirrored(yard: RunningYard, job: str) -> Path:
@@ -93,3 +102,54 @@ async def test_what_runs_is_refused_in_one_sentence_and_the_others_stay(tmp_path
             removable(yard.loop.state, [ended], Caller("bob", "t1", TokenKind.MEMBER))
         assert await keeps(yard).remove([ended, runs]) == (ended,), "what was tried again meanwhile stays"
         await yard.cancel(runs, force=True)
+
+
+async def test_by_itself_goes_what_is_too_old_and_never_what_runs_or_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobyard.server.housekeeping.START_SECONDS", 0.0)
+    async with a_yard(tmp_path) as yard:
+        old, kept, needed = await yard.submit("true"), await yard.submit("true", keep=True), await yard.submit("true")
+        for job in (old, kept, needed):
+            await yard.ended(job)
+        runs = await yard.submit("sleep 60")
+        waits = await yard.submit("true", after=(Dependency(needed, False), Dependency(runs, False)))
+        path = a_mirrored(yard, old)
+        assert await keeps(yard).going() == []
+        assert [each.job for each, _ in await keeps(yard, AT_ONCE).going()] == [old]
+        os.utime(tmp_path / "stored.json", (1, 1))
+        running = asyncio.create_task(keeps(yard, AT_ONCE).run())
+        await yard.until(lambda: old not in yard.loop.state.jobs)
+        assert set(yard.loop.state.jobs) == {kept, needed, runs, waits}
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while path.exists():
+                await yard.loop.feed.moment()
+        running.cancel()
+        await yard.cancel(waits)
+        await yard.cancel(runs, force=True)
+
+
+async def test_a_server_that_follows_another_within_the_hour_does_not_look_again(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        assert keeps(yard)._due - time.monotonic() < 60
+        await keeps(yard).going()
+        assert keeps(yard)._due - time.monotonic() > 3000
+
+
+async def test_results_that_nobody_fetched_are_announced_before_they_go(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("true", name="train")
+        await yard.ended(job)
+        path = tmp_path / "agent" / "jobs" / job / "0" / "0.1.output" / "model"
+        path.parent.mkdir(parents=True)
+        path.write_text("weights")
+        far, near = keeps(yard, AT_ONCE), keeps(yard, replace(AT_ONCE, unfetched_seconds=7 * 86400.0))
+        assert await far.going() == await near.going() == [], "nobody has fetched its results"
+        assert far.kept is not None
+        assert near.kept is not None
+        assert (far.kept.jobs, far.kept.leaving, far.notes_on(job)) == (1, (), [])
+        assert [(each.id, each.name) for each in near.kept.leaving] == [(job, "train")]
+        (note,) = near.notes_on(job)
+        assert "results that are only in the yard, and goes in" in note
+        near.files.was_fetched(job)
+        assert [each.job for each, _ in await near.going()] == [job]

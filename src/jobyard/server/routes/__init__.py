@@ -6,6 +6,7 @@ from jobyard.server.routes import (
     clusters,
     diff,
     events,
+    gc,
     jobs,
     logs,
     nodes,
@@ -23,4 +24,4 @@ from jobyard.server.routes import (
 )
 
 _JOBS = (submit, jobs, logs, results, cancel, yield_, scale, retry, priority, annotate, remove, why, unit, diff)
-ALL_ROUTERS = [verb.router for verb in (*_JOBS, nodes, clusters, events, server, tokens)]
+ALL_ROUTERS = [verb.router for verb in (*_JOBS, nodes, clusters, events, gc, server, tokens)]

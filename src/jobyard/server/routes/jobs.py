@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
@@ -73,7 +74,8 @@ async def show_job(request: Request, selector: Selector, live: bool = False) -> 
     """`live`: select as for a change, where a name means the job that has not ended."""
     yard = yard_of(request)
     with yard.lifetime.request():
-        return answer(queries.shown_job(yard.loop, selector, live=live))
+        view = queries.shown_job(yard.loop, selector, live=live)
+        return answer(replace(view, notes=(*view.notes, *yard.housekeeping.notes_on(view.id))))
 
 
 @router.get("/jobs/{selector}/tasks")

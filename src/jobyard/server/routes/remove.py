@@ -7,11 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 
 from jobyard.server.declarations import answers, takes
-from jobyard.server.removing import removable, removed_view
 from jobyard.server.rights import caller_of
 from jobyard.server.routes.answers import answer, yard_of
+from jobyard.wire.kept import RemovalView
 from jobyard.wire.requests import RemoveJobs
-from jobyard.wire.views import RemovalView
 
 router = APIRouter()
 
@@ -22,6 +21,4 @@ async def remove_jobs(request: Request, asked: Annotated[RemoveJobs, takes(Remov
     """Answered when it is in the journal; the files go soon after, on machines that are away when they are back."""
     yard, caller = yard_of(request), caller_of(request)
     with yard.lifetime.request():
-        views = {job.id: removed_view(job) for job in removable(yard.loop.state, asked.jobs, caller)}
-        gone = await yard.housekeeping.remove(list(views), caller.name)
-        return answer(RemovalView(tuple(views[job] for job in gone)))
+        return answer(RemovalView(await yard.housekeeping.remove_named(asked.jobs, caller)))
