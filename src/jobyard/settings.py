@@ -62,6 +62,22 @@ class ServerKnobs:
 
 
 @dataclass(frozen=True)
+class KeepKnobs:
+    """How long a server keeps what has ended. A knob `keep_seconds` is set by the variable YARD_KEEP_SECONDS."""
+
+    keep_seconds: float = 30 * 86400.0
+    """A job goes so long after its end, with all that the yard keeps of it."""
+    keep_unfetched_seconds: float = 90 * 86400.0
+    """A job with results that are only in the yard, and that nobody has fetched, goes so long after its end."""
+    keep_jobs: int = 10_000
+    """At most so many jobs that have ended; the oldest go first."""
+    keep_mib: int = 10 * 1024
+    """At most so many MiB of jobs that have ended, on the server's disk; the oldest go first."""
+    keep_least_seconds: float = 86400.0
+    """A job that ended less than so many seconds ago goes neither for their number nor for their size."""
+
+
+@dataclass(frozen=True)
 class ClientKnobs:
     """Of the client and the command line. A knob `request_seconds` is set by the variable YARD_REQUEST_SECONDS."""
 
@@ -87,7 +103,7 @@ class ClientKnobs:
     """Show tracebacks."""
 
 
-Group = TypeVar("Group", ServerKnobs, ClientKnobs)
+Group = TypeVar("Group", ServerKnobs, KeepKnobs, ClientKnobs)
 
 
 def knobs(group: type[Group], environ: Mapping[str, str] | None = None) -> Group:

@@ -38,6 +38,11 @@ class Forgetter:
         self.empty_trash()
         return gone
 
+    def stored(self) -> Dict[str, List[str]]:
+        """The jobs and the snapshots of which anything is here."""
+        trees = _names(self._state_dir + "/snapshots")
+        return {"jobs": _names(self._state_dir + "/jobs"), "snapshots": [name for name in trees if name[0] != "."]}
+
     def _snapshots_of(self, attempts: List[Attempt], known: Dict[str, Dict[str, Any]]) -> Set[str]:
         needed = set()
         for attempt in attempts:

@@ -124,6 +124,9 @@ class Requests:
         for job in self._forgetter.forget(jobs, unneeded, self._workload.jobs, self._workload.attempts.values()):
             self._workload.jobs.pop(job, None)
 
+    def _stored(self, connection: Connection, message: Dict[str, Any]) -> None:
+        connection.send({"ev": "stored", **self._forgetter.stored()})
+
     def _probe(self, connection: Connection, message: Dict[str, Any]) -> None:
         if message.get("runtime"):
             self._machine.await_runtime()
@@ -140,5 +143,6 @@ class Requests:
         "reserve": _reserve,
         "staged": _staged,
         "forget": _forget,
+        "stored": _stored,
         "probe": _probe,
     }

@@ -31,6 +31,8 @@ VERBS = {
     "why": Verb("Say why a job waits, or why it ended as it did."),
     "tensorboard": Verb("Show a job's training in TensorBoard."),
     "fetch": Verb("Bring the results of a job here."),
+    "rm": Verb("Remove jobs that have ended, with all that is kept of them."),
+    "gc": Verb("Remove now what is older, or more, than is kept."),
     "build": Verb("Build an image of this directory and push it."),
     "exec": Verb("Run a command beside a task, in its pod.", "exec_"),
     "port-forward": Verb("Reach a port of a task's pod from here.", "port_forward"),
@@ -42,6 +44,9 @@ VERBS = {
     "serve": Verb("Run the server on TCP for a team."),
     "token": Verb("Make, list and revoke tokens for TCP."),
 }
+
+
+DELETING = frozenset({"rm", "gc"})  # never suggested for a word that is misspelt
 
 
 class LazyGroup(click.Group):
@@ -80,7 +85,7 @@ def command_of(verb: str) -> click.Command:
 def unknown_verb(word: str) -> str:
     if word in OTHER_WORDS:
         return f"no verb {word!r}; {OTHER_WORDS[word]}"
-    near = get_close_matches(word, VERBS, n=1)
+    near = get_close_matches(word, [verb for verb in VERBS if verb not in DELETING], n=1)
     if near:
         return f"no verb {word!r}; did you mean `yard {near[0]}`?"
     if isfile(word):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -16,6 +16,7 @@ from jobyard.model import codec
 from jobyard.model.job import JobSpec
 from jobyard.model.node import ClusterConfig, NodeConfig
 from jobyard.settings import ClientKnobs
+from jobyard.wire.kept import RemovalView
 from jobyard.wire.requests import (
     AcceptRow,
     AddCluster,
@@ -23,7 +24,9 @@ from jobyard.wire.requests import (
     AnnotateJob,
     CancelJob,
     ChangePriority,
+    CollectGarbage,
     CreateToken,
+    RemoveJobs,
     RetryJob,
     ScaleJob,
     SubmitJob,
@@ -121,6 +124,16 @@ class YardClient:
     def cancel(self, selector: str, *, tasks: tuple[str, ...] = (), force: bool = False, message: str = "") -> JobView:
         request = CancelJob(tasks=tasks, force=force, message=message)
         return self.decoded(JobView, self._connection.call("POST", _job(selector, "/cancel"), codec.encode(request)))
+
+    def remove_jobs(self, selectors: Sequence[str]) -> RemovalView:
+        """All of them, which have ended, or none. Their files go soon after."""
+        body = codec.encode(RemoveJobs(tuple(selectors)))
+        return self.decoded(RemovalView, self._connection.call("POST", "/remove", body))
+
+    def collect_garbage(self, *, dry_run: bool = False) -> RemovalView:
+        """What is too old, too many or too large goes; with `dry_run` it is only named."""
+        body = codec.encode(CollectGarbage(dry_run))
+        return self.decoded(RemovalView, self._connection.call("POST", "/gc", body, is_long=True))
 
     def yield_job(self, selector: str) -> JobView:
         """Preempts it: asks it to stop at its next checkpoint and to wait again. Refused where it cannot."""

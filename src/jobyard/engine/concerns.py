@@ -11,6 +11,7 @@ from jobyard.model.events import (
     AttemptsStarted,
     AttemptsWithdrawn,
     Event,
+    JobsForgotten,
     NodeJoined,
     NodeLost,
     NodeMeasured,
@@ -36,6 +37,8 @@ def jobs_of(state: YardState, event: Event) -> frozenset[str] | None:
             return frozenset(item.attempt.job for item in progressed) | {item.attempt.job for item in used}
         case AttemptsWithdrawn(attempts=attempts):
             return frozenset(attempt.job for attempt in attempts)
+        case JobsForgotten(jobs=jobs):
+            return frozenset(jobs)
         case SlotOpened(slot=slot):
             return frozenset((slot.job,))
         case SlotClosed(slot=slot_id) | TasksAssigned(slot=slot_id) | SlotReserved(slot=slot_id):

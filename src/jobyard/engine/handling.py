@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jobyard.engine import attempt_events, job_events, place_events, quarantine, slot_events
+from jobyard.engine import attempt_events, forgetting, job_events, place_events, quarantine, slot_events
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import Bug
 from jobyard.model import events
@@ -28,6 +28,7 @@ HANDLERS: dict[type[Event], Callable[[YardState, Any], list[Effect]]] = {
     events.JobSized: job_events.resize,
     events.YieldRequested: job_events.ask_to_yield,
     events.JobQuarantined: job_events.hold,
+    events.JobsForgotten: forgetting.forget,
     events.SlotOpened: slot_events.open_slot,
     events.TasksAssigned: slot_events.assign,
     events.SlotReserved: slot_events.reserve,

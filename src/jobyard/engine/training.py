@@ -21,6 +21,7 @@ from jobyard.scheduling.snapshot import Running
 from jobyard.scheduling.where import where_of
 
 MEMORY_REQUEUES_MOST = 5
+PROFILES_MOST = 1000  # kinds of jobs: half a megabyte
 RESTART_SECONDS = 30.0  # the assumed cost of a restart before one was measured
 _MEMORY_GROWTH = 2
 
@@ -51,6 +52,15 @@ class Trainings:
         job.training.profile_key = job.training.profile_key or kind_of(job.spec)
         return job.training.profile_key
 
+    def _profile_that_learns(self, job: JobRecord) -> Profile:
+        """That of its kind, from now on the newest. Of too many the one that has learned nothing for longest goes."""
+        kind = self._kind(job)
+        profile = self.profiles.pop(kind) if kind in self.profiles else Profile()
+        self.profiles[kind] = profile
+        while len(self.profiles) > PROFILES_MOST:
+            del self.profiles[next(iter(self.profiles))]
+        return profile
+
     # -- learning ------------------------------------------------------------------------------------------------------
 
     def learn_progress(self, job: JobRecord, task: Task, progress: Progress) -> bool:
@@ -61,7 +71,7 @@ class Trainings:
         job.revision += 1
         if (progress.epochs_done or progress.saved_at) and self.is_kept_at(task.node):
             job.training.checkpoint_places[task.number] = place_of(task.node)
-        profile = self.profiles.setdefault(self._kind(job), Profile())
+        profile = self._profile_that_learns(job)
         before = known.epochs_done if known else 0
         profile.learn(job.spec.training_size, progress, max(0, progress.epochs_done - before))
         if progress.epoch_seconds and progress.epochs_total and (known is None or not known.epoch_seconds):
@@ -72,12 +82,12 @@ class Trainings:
         return known is None or known.milestones != progress.milestones
 
     def learn_use(self, job: JobRecord, memory_mib: int, gpu_memory_mib: int, gpu_percent: int | None) -> None:
-        profile = self.profiles.setdefault(self._kind(job), Profile())
+        profile = self._profile_that_learns(job)
         profile.learn_use(memory_mib, gpu_memory_mib, gpu_percent)
 
     def learn_end(self, job: JobRecord, task: Task, outcome: Outcome) -> None:
         if outcome.peak_gpu_memory_mib:
-            profile = self.profiles.setdefault(self._kind(job), Profile())
+            profile = self._profile_that_learns(job)
             profile.learn_use(outcome.peak_memory_mib, outcome.peak_gpu_memory_mib)
             if outcome.progress is not None:  # its peak covers all of its epochs
                 profile.epochs = max(profile.epochs, len(outcome.progress.history))
@@ -128,7 +138,7 @@ class Trainings:
             job.memory.memory_mib = more
         else:
             job.memory.gpu_mib = more
-            self.profiles.setdefault(self._kind(job), Profile()).least_gpu_mib = more
+            self._profile_that_learns(job).least_gpu_mib = more
         job.memory.requeues += 1
         job.revision += 1
         return True

@@ -96,6 +96,10 @@ def close(slot_id: str) -> dict[str, Any]:
     return {"op": "close", "slots": [slot_id]}
 
 
+def forget(jobs: Sequence[str], snapshots: Sequence[str]) -> dict[str, Any]:
+    return {"op": "forget", "jobs": list(jobs), "snapshots": list(snapshots)}
+
+
 def _ids(attempts: Sequence[AttemptId]) -> list[str]:
     return [str(attempt) for attempt in attempts]
 

@@ -45,6 +45,7 @@ class Heard:
             "measured": self._measured,
             "reconciled": lambda message: {"absent": self._names(message["absent"])},
             "missing": lambda message: {"snapshot": _text(message["snapshot"])},
+            "stored": lambda message: {name: list(map(_text, message[name])) for name in ("jobs", "snapshots")},
             "refused": lambda message: {"slot": _text(message["slot"]), "message": _text(message["message"])},
             "error": lambda message: {
                 "message": _text(message["message"]),

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,21 @@ from jobyard.errors import Unavailable
 from jobyard.executors import agent_messages
 from jobyard.executors.agent_link import BACKOFF, WELCOME_SECONDS, AgentLink, Transport, line, read
 from jobyard.executors.agent_messages import LaunchMessages
+from jobyard.executors.agent_questions import AgentQuestions
 from jobyard.executors.heard import Heard
 from jobyard.executors.launches import Launches
 from jobyard.executors.lease import Lease
 from jobyard.executors.machine_room import MachineRoom
 from jobyard.executors.observations import Observations
-from jobyard.executors.protocol import AgentStatus, LiveAttempt, SubmittedJob, YardView
+from jobyard.executors.protocol import AgentStatus, LiveAttempt, Stored, SubmittedJob, YardView
 from jobyard.executors.result_collector import RemoteFiles, ResultCollector
 from jobyard.executors.snapshot_sending import SnapshotSending
-from jobyard.model.effects import CloseSlot, Effect, Launch, Reserve, Stop, Withdraw, Yield
+from jobyard.model.effects import CloseSlot, Effect, Forget, Launch, Reserve, Stop, Withdraw, Yield
 from jobyard.model.events import Event
 from jobyard.model.task import AttemptId
 
 PROBE_SECONDS = 5.0
+STORED_SECONDS = 30.0  # a slow disk with a hundred thousand directories
 REFUSED_SECONDS = 0.25  # before another try at room that other yards hold
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class MachineExecutor:
             self._snapshots = SnapshotSending(node, remote.snapshots, transport, link, yard, self.reconnect)
         self._heard = Heard(node, yard)
         self._observations = Observations(self._room, tell, self._collector)
-        self._measured = asyncio.Event()
+        self._questions = AgentQuestions(link)
         messages = LaunchMessages(yard, inherits_shell=remote is None, shares_disk=shares_disk or remote is None)
         self._launches = Launches(self._room, yard, link, messages, tell)
 
@@ -177,7 +178,9 @@ class MachineExecutor:
                 self._snapshots.send(message["snapshot"])
             case "measured":
                 self._observations.measured(message, self._devices_in_use())
-                self._measured.set()  # last: whoever waits for it then finds the observation
+                self._questions.answered(message)  # last: whoever waits for it then finds the observation
+            case "stored":
+                self._questions.answered(message)
             case "reconciled":
                 self._launches.launch_absent(message["absent"])
             case "refused":
@@ -219,14 +222,16 @@ class MachineExecutor:
                     self._link.send(agent_messages.withdraw(attempts))
                 case CloseSlot(slot=slot_id):
                     self._link.send(agent_messages.close(slot_id))
+                case Forget(jobs=jobs, snapshots=snapshots):
+                    self._link.send(agent_messages.forget(jobs, snapshots))
 
     def announce(self, is_busy: bool) -> None:
         self._link.announce(is_busy)
 
     async def check(self, job: SubmittedJob) -> None:
         """A machine refuses no job: the yard knows what it has. Only its container runtime is asked for."""
-        if job.spec.container.on_machines and self._link.is_up:
-            await self._ask({"op": "probe", "runtime": True})
+        if job.spec.container.on_machines:
+            await self._questions.ask({"op": "probe", "runtime": True}, "measured", PROBE_SECONDS)
 
     def preview(self, job: SubmittedJob, launch: Launch) -> str:
         return self._launches.preview(job, launch)
@@ -238,14 +243,13 @@ class MachineExecutor:
         return str(paths.out if stream == "out" else paths.err)
 
     async def probe(self) -> None:
-        if self._link.is_up:
-            await self._ask({"op": "probe"})
+        await self._questions.ask({"op": "probe"}, "measured", PROBE_SECONDS)
 
-    async def _ask(self, question: dict[str, Any]) -> None:
-        self._measured.clear()
-        self._link.send(question)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._measured.wait(), PROBE_SECONDS)
+    async def stored(self) -> Stored | None:
+        if self._link.build != self._transport.build:
+            return None  # an older agent, which runs something: it does not know the question
+        answer = await self._questions.ask({"op": "stored"}, "stored", STORED_SECONDS)
+        return Stored(answer["jobs"], answer["snapshots"]) if answer else None
 
     def dismiss(self) -> None:
         # First the agent stops what is not live any more.

@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import logging
 import os
+import shutil
 import threading
+import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,20 @@ class Mirror:
     def tasks_of(self, job: str) -> list[int]:
         """The tasks of a job of which anything is here, in order. Reads directories: call it in a thread."""
         return sorted({int(file.name.partition(".")[0]) for file in (self.directory / "jobs" / job).glob("[0-9]*/*.*")})
+
+    def jobs(self) -> list[str]:
+        """Those of which anything is here. Reads a directory: call it in a thread."""
+        return _names(self.directory / "jobs")
+
+    def forget(self, jobs: Iterable[str]) -> None:
+        """Delete all that is here of them, and what an earlier call had begun to delete. Call it in a thread."""
+        trash = self.directory / "trash"
+        for job in jobs:
+            trash.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                (self.directory / "jobs" / job).rename(trash / f"{job}.{time.monotonic_ns()}")
+        for name in _names(trash):
+            shutil.rmtree(trash / name, ignore_errors=True)
 
     def have(self, attempts: Iterable[AttemptId]) -> dict[str, dict[str, int]]:
         """How many bytes of each stream are here, for those of which any are."""
@@ -122,3 +139,10 @@ class Mirror:
             if (found := self._size(attempt, stream)) < size:
                 return f"{stream} has {found} of {size} bytes"
         return ""
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except FileNotFoundError:
+        return []

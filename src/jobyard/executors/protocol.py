@@ -138,6 +138,21 @@ class Executor(Protocol):
     def status(self) -> AgentStatus: ...
 
 
+class Stored(NamedTuple):
+    """What a place has on its disk."""
+
+    jobs: Sequence[str]
+    snapshots: Sequence[str]
+
+
+@runtime_checkable
+class CanForget(Executor, Protocol):
+    """An executor that stores files of attempts, and carries out `Forget`."""
+
+    async def stored(self) -> Stored | None:
+        """None: it cannot be asked now."""
+
+
 @runtime_checkable
 class InNamespace(Protocol):
     """An executor whose attempts are in a namespace of Kubernetes."""

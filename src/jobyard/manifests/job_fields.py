@@ -192,6 +192,13 @@ POLICY: Table = {
         at="policy.limit",
         option=Option("At most N tasks at once, as %N in an array.", "N"),
     ),
+    "keep": JobField(
+        Flag(),
+        "After its end it stays in the yard, with all that belongs to it, until somebody removes it.",
+        False,
+        at="policy.keep",
+        option=Option("Never remove it by itself after its end; `yard rm` does."),
+    ),
 }
 
 RESOURCES: Table = {

@@ -63,5 +63,13 @@ class JobEnded(Effect):
 
 
 @dataclass(frozen=True, slots=True)
+class Forget(Effect):
+    """Delete what is stored there of these jobs and trees of files; what something there still uses stays."""
+
+    jobs: tuple[str, ...]
+    snapshots: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CloseSlot(Effect):
     slot: str

@@ -272,6 +272,15 @@ class JobQuarantined(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class JobsForgotten(Event):
+    """Jobs that had ended leave the yard, with all that it kept of them. Who is not named: the yard itself."""
+
+    jobs: tuple[str, ...]
+    at: float
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PriorityChanged(Event):
     job: str
     priority: int

@@ -31,6 +31,7 @@ class RunPolicy:
     max_fails: TaskCount | None = None  # one more failed task than this stops the job
     on_failure: FailurePolicy | None = None
     grace_seconds: Seconds = 10.0
+    keep: bool = False  # it does not go by itself after its end
     overcommit: bool = False  # two cores more than there are, and GPU utilisation up to 120 %, as execute_batch allows
 
     def retry_delay(self, failures: int) -> float:

@@ -101,6 +101,11 @@ def show_mib(mib: int) -> str:
     return f"{mib} MiB"
 
 
+def show_bytes(count: int) -> str:
+    """In MiB from one MiB on; below that exactly enough to see that it is little."""
+    return show_mib(count >> 20) if count >= 1 << 20 else f"{-(-count // 1024)} KiB"
+
+
 def show_cpus(millis: int) -> str:
     return f"{millis / 1000:.3f}".rstrip("0").rstrip(".")
 

@@ -30,8 +30,8 @@ def compact(journal: Journal, history: History, restored: Restored, write: Write
     if restored.seq - since < BASE_EVERY_ROWS or not all(damage.is_accepted for damage in restored.damages):
         return
     now = time.time()
-    if rows := history.new_of(restored.state.jobs.values(), now):
-        write(lambda: history.write(rows))
+    rows = history.new_of(restored.state.jobs.values())
+    write(lambda: history.write(rows))
     write(lambda: history.forget(now - KEPT_SECONDS))
     data = base_data(restored)
     write(lambda: journal.append_base(restored.seq, data, now))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Engine, delete, func, insert, select
+from sqlalchemy import Engine, delete, insert, select
 
 from jobyard.engine.job_record import JobRecord
 from jobyard.model.codec import decode, encode
@@ -17,8 +17,6 @@ from jobyard.model.training import Elastic, Training
 from jobyard.server.schema import history
 
 KEPT_SECONDS = 400 * 86400.0
-# A job may be reported late, or by a wrong clock, as ended before another one that is already in the history.
-LATE_SECONDS = 86400.0
 _AT_ONCE = 500
 
 
@@ -57,20 +55,32 @@ class History:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def new_of(self, jobs: Iterable[JobRecord], now: float) -> list[dict[str, Any]]:
-        """Rows of the jobs that ended lately: those that are not written down yet, and perhaps some that are."""
-        ends = history.c.finished_at
-        with (
-            self._engine.connect() as connection
-        ):  # a wrong clock may have written an end in the future: it must not hide other jobs
-            last = connection.scalar(select(func.max(ends)).where(ends <= now))
-        since = last - LATE_SECONDS if last is not None else float("-inf")
-        ended = (job for job in jobs if job.is_final and (at := job.times.finished_at) is not None and at > since)
-        return [_row(past_job(job)) for job in ended]
+    def new_of(self, jobs: Iterable[JobRecord]) -> list[dict[str, Any]]:
+        """Rows of those that have ended and are not written down yet, or with another end: they were tried again."""
+        ended = {job.id: (at, job) for job in jobs if job.is_final and (at := job.times.finished_at) is not None}
+        if not ended:
+            return []
+        query = select(history.c.job, history.c.finished_at)
+        with self._engine.connect() as connection:
+            since = min(at for at, _ in ended.values())
+            known = {
+                row.job: row.finished_at for row in connection.execute(query.where(history.c.finished_at >= since))
+            }
+        return [row_of(job) for name, (at, job) in ended.items() if known.get(name) != at]
 
-    def write(self, rows: list[dict[str, Any]]) -> None:
-        with self._engine.begin() as connection:
-            connection.execute(insert(history).prefix_with("OR REPLACE"), rows)
+    def write(self, rows: Sequence[dict[str, Any]]) -> None:
+        if rows:
+            with self._engine.begin() as connection:
+                connection.execute(insert(history).prefix_with("OR REPLACE"), list(rows))
+
+    def knows(self, jobs: Collection[str]) -> set[str]:
+        """Those of them that it has a line of: they were in this yard, and had ended."""
+        names, found = list(jobs), set[str]()
+        with self._engine.connect() as connection:
+            for begin in range(0, len(names), _AT_ONCE):
+                some = history.c.job.in_(names[begin : begin + _AT_ONCE])
+                found.update(connection.scalars(select(history.c.job).where(some)))
+        return found
 
     def forget(self, before: float) -> None:
         with self._engine.begin() as connection:
@@ -107,6 +117,8 @@ def past_job(job: JobRecord) -> PastJob:
     )
 
 
-def _row(past: PastJob) -> dict[str, Any]:
+def row_of(job: JobRecord) -> dict[str, Any]:
+    """Made where the record cannot change meanwhile."""
+    past = past_job(job)
     body = json.dumps(encode(past), separators=(",", ":"))
     return {"job": past.job, "finished_at": past.finished_at, "body": body}

@@ -253,8 +253,8 @@ class LogStream:
 
     def _is_over(self) -> bool:
         # Not the record that we started with: after a full disk the whole state is read again.
-        job, task = self._loop.state.jobs[self._request.job.id], self._request.task
-        return job.is_final or (task is not None and job.task(task).state.is_final)
+        job, task = self._loop.state.jobs.get(self._request.job.id), self._request.task
+        return job is None or job.is_final or (task is not None and job.task(task).state.is_final)
 
     async def _hear(self, subscription: Subscription) -> dict[AttemptId, bool]:
         """Attempts of ours that began or ended since the last look; True: ended."""

@@ -109,6 +109,14 @@ class YardLoop(StateView):
         """The next rows after a number; none at the end. Not in the writer's thread: nobody's commit waits for it."""
         return await self._recording.read(after)
 
+    async def remember(self, jobs: Iterable[str]) -> None:
+        """Write a line of each of these jobs, which have ended, into the history, before they are forgotten."""
+        await self._recording.remember([self.state.jobs[job] for job in jobs if job in self.state.jobs])
+
+    async def forgotten(self, jobs: Iterable[str]) -> set[str]:
+        """Those of them that were in this yard and are no more. What it has never heard of is not among them."""
+        return await self._recording.remembered([job for job in jobs if job not in self.state.jobs])
+
     @property
     def executors(self) -> Sequence[Executor]:
         return list(self._executors)

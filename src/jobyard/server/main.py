@@ -23,6 +23,7 @@ from jobyard.server.bounds import Bounded
 from jobyard.server.database import opened
 from jobyard.server.environments import DIRECTORY, Environments
 from jobyard.server.history import History
+from jobyard.server.housekeeping import Housekeeping, rules_of
 from jobyard.server.journal import Journal
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.limits import HEADER_BYTES_MOST, LISTEN_MOST, limits_of, raise_descriptor_limit
@@ -31,11 +32,10 @@ from jobyard.server.machines import Machines, this_host
 from jobyard.server.snapshots import Snapshots
 from jobyard.server.token_files import adopt_tokens
 from jobyard.server.yard import Yard
-from jobyard.settings import ServerKnobs
+from jobyard.settings import KeepKnobs, ServerKnobs
 
 log = logging.getLogger(__name__)
 
-SWEEP_SECONDS = 3600.0
 LOCK_SECONDS = 0.5  # a client that looks whether the yard is held has the lock for an instant
 
 
@@ -82,13 +82,25 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     loop.environments = Environments(directory / DIRECTORY, knobs.environment_seconds)
     loop.environments.sweep(loop.state, time.time(), orphans=not loop.damages)
     place = url.split("@")[-1]  # without the password
+    housekeeping = Housekeeping(loop, directory, machines.mirror, rules_of(settings.knobs(KeepKnobs)))
     yard = Yard(
-        loop, machines, engine, lifetime, str(directory), yard_id, address, place, time.time(), build, loop.environments
+        loop=loop,
+        machines=machines,
+        engine=engine,
+        lifetime=lifetime,
+        directory=str(directory),
+        yard_id=yard_id,
+        listen=address,
+        database=place,
+        started_at=time.time(),
+        build=build,
+        environments=loop.environments,
+        housekeeping=housekeeping,
     )
     machines.start()
     running = asyncio.create_task(loop.run(), name="loop")
     running.add_done_callback(lambda _: lifetime.stop())
-    sweeping = asyncio.create_task(_sweep_environments(loop), name="sweep")
+    tidying = asyncio.create_task(housekeeping.run(), name="housekeeping")
 
     servers, sockets = _listeners(yard, directory, tcp, descriptors)
     serving = [asyncio.create_task(s.serve([bound])) for s, bound in zip(servers, sockets, strict=True)]
@@ -108,7 +120,7 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
         server.should_exit = True
         server.force_exit = True
     await asyncio.gather(*serving, return_exceptions=True)
-    sweeping.cancel()
+    tidying.cancel()
     loop.finish()
     (failure,) = await asyncio.gather(running, return_exceptions=True)
     await loop.close()
@@ -119,13 +131,6 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     engine.dispose()
     settings.socket_path(directory).unlink(missing_ok=True)
     os.close(lock)
-
-
-async def _sweep_environments(loop: YardLoop) -> None:
-    while True:
-        await asyncio.sleep(SWEEP_SECONDS)
-        if loop.environments is not None:
-            loop.environments.sweep(loop.state, time.time(), orphans=False)
 
 
 def _listeners(

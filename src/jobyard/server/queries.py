@@ -40,16 +40,16 @@ def submitted_job(loop: YardLoop, selector: str) -> SubmittedJob:
 
 
 def task_now(loop: YardLoop, job_id: str, number: int) -> Task:
-    return loop.state.jobs[job_id].task(number)
+    return find_job(loop.state, job_id).task(number)
 
 
 def has_ended(loop: YardLoop, job_id: str) -> bool:
-    return loop.state.jobs[job_id].is_final
+    return (job := loop.state.jobs.get(job_id)) is None or job.is_final
 
 
 def ended_attempts(loop: YardLoop, job_id: str, numbers: Iterable[int]) -> list[tuple[str, AttemptId]]:
     """Of these tasks, those that were tried and have ended: label and newest attempt."""
-    job = loop.state.jobs[job_id]
+    job = find_job(loop.state, job_id)
     tasks = [task for number in numbers if (task := job.task(number)).state.is_final and task.attempt > 0]
     return [(job.spec.label_of(task.number), AttemptId(job_id, task.number, task.attempt)) for task in tasks]
 
@@ -79,7 +79,7 @@ def shown_job(loop: YardLoop, selector: str, *, live: bool = False) -> JobView:
 
 def shown_in_list(loop: YardLoop, job_id: str) -> JobView:
     """With less detail."""
-    return _shown(loop, loop.state.jobs[job_id], detail=False)
+    return _shown(loop, find_job(loop.state, job_id), detail=False)
 
 
 def _shown(loop: YardLoop, job: JobRecord, *, detail: bool) -> JobView:
@@ -119,12 +119,12 @@ def _is_wanted(job: JobRecord, wanted: JobFilter) -> bool:
 
 
 def task_numbers(loop: YardLoop, job_id: str, states: Iterable[State], limit: int, offset: int) -> list[int]:
-    return views.task_numbers(loop.state.jobs[job_id], states, limit, offset)
+    return views.task_numbers(find_job(loop.state, job_id), states, limit, offset)
 
 
 def shown_task(loop: YardLoop, job_id: str, number: int) -> TaskView:
-    return views.awaited_view(loop.state, loop.state.jobs[job_id], number)
+    return views.awaited_view(loop.state, find_job(loop.state, job_id), number)
 
 
 def why(loop: YardLoop, job_id: str) -> WhyView:
-    return views.why_view(loop.planner, loop.state.jobs[job_id])
+    return views.why_view(loop.planner, find_job(loop.state, job_id))

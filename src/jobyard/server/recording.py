@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
 
 from jobyard.agent_protocol import faults
+from jobyard.engine.job_record import JobRecord
 from jobyard.model.events import Event
 from jobyard.server.compaction import compact
 from jobyard.server.damages import Restored
 from jobyard.server.error_counts import ErrorCounts
-from jobyard.server.history import History
+from jobyard.server.history import History, row_of
 from jobyard.server.journal import Journal
 from jobyard.server.snapshots import Snapshots
 
@@ -56,6 +57,15 @@ class Recording:
             self._snapshot_seq = seq
             self._saver.submit(self._renew_snapshot)
         return seq
+
+    async def remember(self, jobs: Iterable[JobRecord]) -> None:
+        """A line of each in the history, before the yard forgets them."""
+        rows = [row_of(job) for job in jobs]
+        await self._write(lambda: self._history.write(rows))
+
+    async def remembered(self, jobs: Collection[str]) -> set[str]:
+        """Those of them that have a line in the history."""
+        return await asyncio.to_thread(self._history.knows, jobs)
 
     async def accept(self, row: int, who: str) -> None:
         """Go on without a row that is damaged."""

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 from jobyard import settings
 from jobyard.server.access import Revocations
 from jobyard.server.environments import Environments
+from jobyard.server.housekeeping import Housekeeping
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.loop import YardLoop
 from jobyard.server.machines import Machines
@@ -30,6 +31,7 @@ class Yard:
     started_at: float
     build: str
     environments: Environments
+    housekeeping: Housekeeping
     revocations: Revocations = field(default_factory=Revocations)
     refusal_seconds: float = field(default_factory=lambda: settings.knobs(ServerKnobs).refusal_seconds)
     heartbeat_seconds: float = field(default_factory=lambda: settings.knobs(ServerKnobs).heartbeat_seconds)

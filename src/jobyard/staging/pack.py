@@ -18,6 +18,7 @@ from jobyard.staging.tree import LIMIT_BYTES, LIMIT_FILES, Entry, EntryKind, Tre
 
 _CHUNK = 1024 * 1024
 _HELD_BYTES = 64 * 1024**2  # so much of what was read for the hash stays in memory for the archive
+KNOWN_SECONDS = 30 * 86400.0  # hashes of files stay so long after the last change in their tree
 _TRIES = 3  # a tree that an editor or a build writes to settles soon, or not at all
 
 
@@ -103,9 +104,10 @@ def prune(store: Path, keep: Collection[str], *, idle_seconds: float = 3600.0) -
         if archive.stem not in keep and _is_older(archive, oldest):
             archive.unlink(missing_ok=True)
             removed.append(archive.stem)
-    for path in [*store.glob("*.list"), *store.glob("*.part"), *store.glob("known/*")]:
-        if not path.with_suffix(".tar").exists() and _is_older(path, oldest):
-            path.unlink(missing_ok=True)
+    beside = [path for path in (*store.glob("*.list"), *store.glob("*.part")) if not path.with_suffix(".tar").exists()]
+    unused = [path for path in beside if _is_older(path, oldest)]
+    for path in [*unused, *(path for path in store.glob("known/*") if _is_older(path, time.time() - KNOWN_SECONDS))]:
+        path.unlink(missing_ok=True)
     return sorted(removed)
 
 

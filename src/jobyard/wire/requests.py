@@ -38,6 +38,20 @@ class RetryJob:
 
 
 @dataclass(frozen=True)
+class RemoveJobs:
+    """Jobs that have ended, with all that the yard keeps of them: all of them go, or none."""
+
+    jobs: tuple[Name, ...]
+
+
+@dataclass(frozen=True)
+class CollectGarbage:
+    """Let go now what would go by itself within the hour; with `dry_run` only say what that is: say which."""
+
+    dry_run: bool
+
+
+@dataclass(frozen=True)
 class AddNode:
     """Use a machine by SSH. It must answer first, unless `force` says that it will one day."""
 

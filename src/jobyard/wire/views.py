@@ -10,6 +10,7 @@ from jobyard.model.node import NodeState
 from jobyard.model.resources import Resources
 from jobyard.model.source import GitState
 from jobyard.model.training import Epoch
+from jobyard.wire.kept import KeptView
 
 
 @dataclass(frozen=True)
@@ -323,6 +324,7 @@ class ServerView:
     troubles: tuple[TroubleView, ...] = ()
     damages: tuple[DamageView, ...] = ()
     read_only: str = ""  # why nothing can be asked of this yard, and the way out
+    kept: KeptView | None = None  # None: it has not looked yet
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,13 @@ class Client:
             self.read()
         return [m for m in self.messages if m["ev"] == "measured"][-1]
 
+    def stored(self) -> tuple[list[str], list[str]]:
+        """The jobs and the snapshots that it says are there."""
+        before = len(self.messages)
+        self.send(op="stored")
+        answer = self.wait(lambda m: m["ev"] == "stored" and m in self.messages[before:])
+        return answer["jobs"], answer["snapshots"]
+
     def close(self) -> None:
         self.stream.close()
 

@@ -100,3 +100,11 @@ def test_what_an_agent_did_not_get_to_remove_is_removed_by_the_next(make_agent: 
 def test_names_that_lead_out_are_refused(message: dict[str, object], agent: AgentProcess, server: Client) -> None:
     server.send(op="forget", **message)
     server.wait(lambda m: m["ev"] == "error")
+
+
+def test_an_agent_says_what_is_stored_there(agent: AgentProcess, server: Client) -> None:
+    assert server.stored() == ([], [])
+    server.run({"id": "j.0.1", "argv": ["true"]})
+    send(agent, "c0de")
+    (agent.state / "snapshots" / ".1-1.half").mkdir()
+    assert server.stored() == (["j"], ["c0de"])

@@ -32,6 +32,7 @@ retries: 2
 retry_delay: 10s
 max_fails: 0
 on_failure: stop
+keep: true
 image: demo:1
 container: true
 volumes: data:/data:ro
@@ -60,6 +61,7 @@ ROWS = {
     "max fails": "0",
     "on failure": "stop",
     "limit": "3",
+    "keep": "yes",
     "image": "demo:1",
     "container": "yes",
     "volumes": "data:/data:ro",

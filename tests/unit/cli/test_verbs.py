@@ -372,7 +372,7 @@ def test_help_before_a_verb_is_the_option_behind_it(yard: Yard, words: tuple[str
         ("squeue", "yard's word is `yard ls`"),
         ("sbatch", "yard's word is `yard submit`"),
         ("kill", "yard's word is `yard cancel JOB`"),
-        ("clean", "jobs that have ended leave the list by themselves"),
+        ("clean", "yard's word is `yard gc`"),
         ("pause", "a job is not paused; `yard cancel --checkpoint JOB`"),
         ("cancle", "did you mean `yard cancel`?"),
         ("shwo", "did you mean `yard show`?"),

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
+from jobyard.engine import saved_state
+from jobyard.engine.job_record import JobRecord
 from jobyard.engine.profiles import Profile, kind_of
+from jobyard.engine.yard_state import YardState
 from jobyard.model.training import Progress, Size, Training
 from tests.builders import a_job
 
@@ -25,3 +32,17 @@ def test_the_first_steps_of_an_attempt_do_not_forget_how_long_epochs_took() -> N
     profile.learn(size, Progress(3, 10, step_seconds=0.1), 0)
     assert profile.epoch_seconds(size) == 60.0
     assert profile.by_size[size].step_seconds == 0.1
+
+
+def test_of_too_many_kinds_the_one_that_learned_nothing_for_longest_goes_also_after_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jobyard.engine.training.PROFILES_MOST", 2)
+    state = YardState()
+    jobs = [JobRecord(f"j{batch}", batch, a_job(training=Training(batch_size=batch)), 0.0) for batch in (1, 2, 3)]
+    for job in (*jobs[:2], jobs[0]):
+        state.trainings.learn_use(job, 100, 100, None)
+    again = saved_state.load(json.loads(json.dumps(saved_state.save(state))))
+    for each in (state, again):
+        each.trainings.learn_use(jobs[2], 100, 100, None)
+        assert [each.trainings.profile_of(job) is not None for job in jobs] == [True, False, True]

@@ -29,6 +29,7 @@ from jobyard.model.events import (
     ClusterAdded,
     ClusterRemoved,
     JobAnnotated,
+    JobsForgotten,
     JobSubmitted,
     NodeAdded,
     NodeDrained,
@@ -181,6 +182,12 @@ class YardMachine(RuleBasedStateMachine):
         numbers = st.lists(st.integers(0, job.spec.size - 1), min_size=1, max_size=3)
         tasks = () if whole else tuple(data.draw(numbers))
         self.world.apply(CancelRequested(job.id, self.world.now, tasks, force))
+
+    @precondition(lambda self: len(self.world.yard.jobs) > len(self.world.yard.unfinished))
+    @rule(data=st.data())
+    def forget(self, data: st.DataObject) -> None:
+        names = st.lists(st.sampled_from([*self.world.yard.jobs, "never-there"]), min_size=1, max_size=3)
+        self.world.apply(JobsForgotten(tuple(data.draw(names)), self.world.now))
 
     @precondition(lambda self: bool(self.world.yard.jobs))
     @rule(data=st.data())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,9 +15,9 @@ from tests.played_yard import PlayedYard
 
 from jobyard.executors.machines import MachineExecutor
 from jobyard.executors.mirror import Mirror
-from jobyard.executors.protocol import LiveAttempt
+from jobyard.executors.protocol import LiveAttempt, Stored
 from jobyard.executors.result_collector import RemoteFiles
-from jobyard.model.effects import CloseSlot, Effect, Launch, Reserve, Stop, Withdraw, Yield
+from jobyard.model.effects import CloseSlot, Effect, Forget, Launch, Reserve, Stop, Withdraw, Yield
 from jobyard.model.events import AttemptsWithdrawn, Event
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import AttemptId, Slot
@@ -167,3 +168,23 @@ async def test_every_effect_is_a_message(tmp_path: Path, effect: Effect, operati
         await machine.agent.next("reconcile")
         machine.executor.perform([effect])
         await machine.agent.next(operation)
+
+
+async def test_an_agent_is_asked_what_it_stores_and_told_what_to_delete(tmp_path: Path) -> None:
+    async with a_machine(tmp_path, a_yard()) as machine:
+        await machine.agent.next("reconcile")
+        asked = asyncio.create_task(machine.executor.stored())
+        await machine.agent.next("stored")
+        said_it = {"ev": "stored", "jobs": ["a", "b"], "snapshots": ["c0de"]}
+        (await machine.agent.links.get()).write(said(said_it))
+        assert await asked == Stored(["a", "b"], ["c0de"])
+        machine.executor.perform([Forget("here", ("a",), ("c0de",))])
+        assert await machine.agent.next("forget") == {"op": "forget", "jobs": ["a"], "snapshots": ["c0de"]}
+
+
+async def test_an_agent_that_is_away_or_of_another_build_is_not_asked(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, a_yard())
+    assert await machine.executor.stored() is None
+    async with a_machine(tmp_path, a_yard(live()), build="older") as machine:
+        await machine.agent.next("reconcile")
+        assert await machine.executor.stored() is None

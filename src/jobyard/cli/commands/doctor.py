@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from jobyard import settings
+from jobyard.cli.disk import free_mib
 from jobyard.cli.option_values import WholeNumber
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.text import Painted, echo
@@ -20,14 +21,15 @@ from jobyard.client.api import YardClient
 from jobyard.errors import YardError
 from jobyard.model import codec
 from jobyard.model.node import place_of
-from jobyard.model.units import show_cpus, show_mib
+from jobyard.model.units import show_bytes, show_cpus, show_mib, show_seconds
+from jobyard.wire.kept import KeptView
 from jobyard.wire.views import ClusterView, NodeView, ServerView
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 COLOURS = {OK: "green", WARN: "yellow", FAIL: "red"}
-LEAST_FREE_MIB = 1024
 AGENTS_SECONDS = 15.0  # a server that has just started gets so long to meet its agents
 NOT_REACHABLE = 3
+LEAVING_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,10 @@ def _directory_checks(yard: Path) -> list[Check]:
     existing = next(path for path in (yard, *yard.parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         return [Check("yard", FAIL, f"{existing} cannot be written", "choose another with --yard DIR or YARD_DIR")]
-    free_mib = shutil.disk_usage(existing).free >> 20
-    status = OK if free_mib >= LEAST_FREE_MIB else WARN
-    way_out = "" if status is OK else "free some space: journal and logs are written there"
-    return [Check("yard", OK, str(yard)), Check("disk", status, f"{show_mib(free_mib)} free", way_out)]
+    free, is_little = free_mib(yard)
+    way_out = "journal and logs are written there; `yard gc` and `yard rm JOB` make room" if is_little else ""
+    disk = Check("disk", WARN if is_little else OK, f"{show_mib(free)} free", way_out)
+    return [Check("yard", OK, str(yard)), disk]
 
 
 def server_checks(server: ServerView, address: str) -> list[Check]:
@@ -91,7 +93,7 @@ def server_checks(server: ServerView, address: str) -> list[Check]:
     else:
         message = f"the server runs {server.build}, this `yard` is {settings.build_id()}"
         checks.append(Check("build", WARN, message, "`yard server stop` once it is idle"))
-    checks += [*damage_checks(server), *trouble_checks(server)]
+    checks += [*damage_checks(server), *trouble_checks(server), *kept_checks(server.kept)]
     if server.read_only:
         return checks  # no agent is asked
     if not server.agents:
@@ -122,6 +124,21 @@ def trouble_checks(server: ServerView) -> list[Check]:
         for each in server.troubles
         if each.what != "journal"  # its rows are named
     ]
+
+
+def kept_checks(kept: KeptView | None) -> list[Check]:
+    if kept is None:
+        return []
+    jobs = "1 job that has ended takes" if kept.jobs == 1 else f"{kept.jobs} jobs that have ended take"
+    size, most = show_bytes(kept.bytes), show_bytes(kept.bytes_most)
+    checks = [Check("kept", OK, f"{jobs} {size} on the server's disk; from {most} on the oldest go")]
+    for each in kept.leaving[:LEAVING_SHOWN]:
+        days = show_seconds(max(0.0, each.goes_at - time.time()))
+        told = f"job {each.number} ({each.name}) goes in {days}, with results that are only in the yard"
+        checks.append(Check("kept", WARN, told, "fetch or copy them before"))
+    if (more := len(kept.leaving) - LEAVING_SHOWN) > 0:
+        checks.append(Check("kept", WARN, f"{more} more jobs go soon with results that are only in the yard"))
+    return checks
 
 
 def node_checks(nodes: tuple[NodeView, ...]) -> list[Check]:

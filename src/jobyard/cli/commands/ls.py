@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from jobyard.cli.disk import tell_if_filling
 from jobyard.cli.option_values import OneOf, WholeNumber
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_table, say_more
@@ -26,6 +27,7 @@ ROWS_MOST = 50  # of a table, unless -n says otherwise
 @click.option("-q", "--quiet", is_flag=True, help="Print only the ids.")
 def command(session: Session, show_all: bool, state: str | None, limit: int | None, quiet: bool) -> int:
     """List jobs, the newest first."""
+    tell_if_filling(session)
     jobs = session.client.jobs(all=show_all, state=state, limit=limit)
     if session.is_json:
         print_json(jobs)

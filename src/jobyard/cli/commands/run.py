@@ -6,6 +6,7 @@ import click
 
 from jobyard.cli.build_flags import BuildWords, build_flags
 from jobyard.cli.commands.submit import submit_and_follow, submit_detached
+from jobyard.cli.disk import tell_if_filling
 from jobyard.cli.follow import FollowOptions
 from jobyard.cli.mounted_secrets import mount_secret_flag
 from jobyard.cli.session import Session, with_session
@@ -44,6 +45,7 @@ def command(
 
     Exit codes: 0 all succeeded, 1 something failed, 2 bad request, 3 yard not reachable, 130 interrupted.
     """
+    tell_if_filling(session)
     flags = SubmissionFlags(asked, words, is_built, mount_secret, is_planned=dry_run or render)
     submission = flags.submission(session, quiet=quiet)
     if dry_run or render:

@@ -6,10 +6,12 @@ from jobyard.server.routes import (
     clusters,
     diff,
     events,
+    gc,
     jobs,
     logs,
     nodes,
     priority,
+    remove,
     results,
     retry,
     scale,
@@ -21,5 +23,5 @@ from jobyard.server.routes import (
     yield_,
 )
 
-_JOBS = (submit, jobs, logs, results, cancel, yield_, scale, retry, priority, annotate, why, unit, diff)
-ALL_ROUTERS = [verb.router for verb in (*_JOBS, nodes, clusters, events, server, tokens)]
+_JOBS = (submit, jobs, logs, results, cancel, yield_, scale, retry, priority, annotate, remove, why, unit, diff)
+ALL_ROUTERS = [verb.router for verb in (*_JOBS, nodes, clusters, events, gc, server, tokens)]

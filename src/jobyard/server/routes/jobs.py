@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 
-from jobyard.errors import UserError
+from jobyard.errors import NotFound, UserError
 from jobyard.model.job import State
 from jobyard.server import queries
 from jobyard.server.declarations import EventStream, answers
@@ -73,7 +74,8 @@ async def show_job(request: Request, selector: Selector, live: bool = False) -> 
     """`live`: select as for a change, where a name means the job that has not ended."""
     yard = yard_of(request)
     with yard.lifetime.request():
-        return answer(queries.shown_job(yard.loop, selector, live=live))
+        view = queries.shown_job(yard.loop, selector, live=live)
+        return answer(replace(view, notes=(*view.notes, *yard.housekeeping.notes_on(view.id))))
 
 
 @router.get("/jobs/{selector}/tasks")
@@ -102,7 +104,10 @@ async def watch_job(request: Request, selector: Selector) -> Response:
         while True:
             change = asyncio.ensure_future(yard.loop.feed.change())
             try:
-                view = queries.shown_job(yard.loop, job_id)
+                try:
+                    view = queries.shown_job(yard.loop, job_id)
+                except NotFound:  # removed as soon as it had ended
+                    return
                 message = event("job", view)
                 if message != before:
                     yield message

@@ -18,6 +18,7 @@ from jobyard.model.task import AttemptId
 from jobyard.server.declarations import Media, answers
 from jobyard.server.queries import ended_attempts, submitted_job
 from jobyard.server.routes.answers import Label, Selector, yard_of
+from jobyard.server.yard import Yard
 
 router = APIRouter()
 
@@ -35,7 +36,16 @@ async def get_results(request: Request, selector: Selector, task: Label = "") ->
         path = await asyncio.to_thread(_gather, mirror, ended, Path(yard.directory))
         if path is None:
             raise NotFound(f"job {job.id} has no results here: its tasks ran on this machine, or none has ended yet")
-    return FileResponse(path, media_type="application/x-tar", background=BackgroundTask(path.unlink))
+    return FileResponse(
+        path, media_type="application/x-tar", background=BackgroundTask(_sent, yard, path, "" if task else job.id)
+    )
+
+
+def _sent(yard: Yard, path: Path, job: str) -> None:
+    """All of it has gone out; `job`, if these are all of its results."""
+    path.unlink()
+    if job:
+        yard.housekeeping.files.was_fetched(job)
 
 
 def _gather(mirror: Mirror, attempts: Iterable[tuple[str, AttemptId]], scratch: Path) -> Path | None:

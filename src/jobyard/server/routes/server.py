@@ -67,6 +67,7 @@ def server_view(request: Request) -> ServerView:
             for each in yard.loop.damages
         ),
         read_only=yard.loop.read_only,
+        kept=yard.housekeeping.kept,
     )
 
 
