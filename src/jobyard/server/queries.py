@@ -127,4 +127,5 @@ def shown_task(loop: YardLoop, job_id: str, number: int) -> TaskView:
 
 
 def why(loop: YardLoop, job_id: str) -> WhyView:
-    return views.why_view(loop.planner, loop.state.jobs[job_id])
+    job = loop.state.jobs[job_id]
+    return views.why_view(loop.planner, job, _last_lines(loop, job))

@@ -7,6 +7,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from heapq import nsmallest
 
 from jobyard.engine.estimates import trusted_rest
 from jobyard.engine.job_record import JobRecord, SlotRecord
@@ -15,6 +16,7 @@ from jobyard.engine.training import given_more, idle_seconds
 from jobyard.engine.yard_state import YardState
 from jobyard.model.job import Command, GroupSpec, JobSpec, Reason, State
 from jobyard.model.node import Node, place_of
+from jobyard.model.own_command import own_command
 from jobyard.model.resources import Resources
 from jobyard.model.task import AttemptId, Task
 from jobyard.model.units import show_seconds
@@ -42,6 +44,8 @@ SECRET_NAME = re.compile(
 
 AGAIN = "it waits to be tried again"
 NOT_IN_LINE = (Reason.DEPENDENCY, Reason.RETRY_DELAY, None)  # for these it does not wait for the scheduler
+AHEAD_NAMED = 3  # of the jobs that a waiting one is behind
+COMMAND_MOST = 4096  # characters of a task's command: a page has a thousand tasks
 
 
 LIST_TEXT_MOST = 500  # characters: of a page of a thousand jobs some megabytes in all
@@ -55,9 +59,6 @@ def counts_of(job: JobRecord) -> Counts:
 def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = (), detail: bool = True) -> JobView:
     spec = job.spec
     state, (reason, message) = planner.state, reason_of_job(planner, job)
-    failure = None
-    if job.tasks.first_failure is not None:
-        failure = FailureView(task_view(job, job.task(job.tasks.first_failure)), last_lines)
     only = job.task(0) if spec.size == 1 else None
     view = JobView(
         id=job.id,
@@ -86,7 +87,7 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         notes=spec.submitter.notes if detail else (),
         eta_seconds=eta_seconds(job, state.trainings.profile_of),
         exit_code=only.outcome.exit_code if only and only.outcome else None,
-        first_failure=failure,
+        first_failure=failure_view(job, last_lines),
         training=training_view(state, job, detail=detail),
         cluster=spec.cluster,
         kind=spec.kubernetes.kind,
@@ -116,7 +117,8 @@ def _beginning(command: Command) -> str:
 def _with_short_texts(view: JobView) -> JobView:
     failure = view.first_failure
     if failure is not None:
-        failure = replace(failure, task=replace(failure.task, message=_short(failure.task.message)))
+        task = failure.task
+        failure = replace(failure, task=replace(task, message=_short(task.message), command=_short(task.command)))
     return replace(
         view,
         message=_short(view.message),
@@ -135,6 +137,11 @@ def _amounts(group: GroupSpec) -> Resources:
     """With how much memory its GPUs have at least, which a job says of a group."""
     least = max(group.least_device_mib, group.resources.least_device_mib)
     return replace(group.resources, least_device_mib=least)
+
+
+def failure_view(job: JobRecord, last_lines: tuple[str, ...]) -> FailureView | None:
+    first = job.tasks.first_failure
+    return None if first is None else FailureView(task_view(job, job.task(first)), last_lines)
 
 
 def unshowable(job: JobRecord, error: Exception) -> JobView:
@@ -250,7 +257,12 @@ def task_view(job: JobRecord, task: Task) -> TaskView:
         finished_at=outcome.finished_at if outcome and task.state.is_final else None,
         peak_memory_mib=(outcome.peak_memory_mib or None) if outcome else None,
         peak_gpu_memory_mib=(outcome.peak_gpu_memory_mib or None) if outcome else None,
+        command=_cut(own_command(job.spec, task.number)),
     )
+
+
+def _cut(command: str) -> str:
+    return command if len(command) <= COMMAND_MOST else f"{command[:COMMAND_MOST]}…"
 
 
 def task_numbers(job: JobRecord, states: Iterable[State], limit: int, offset: int) -> list[int]:
@@ -358,18 +370,28 @@ def how_many_run(running: int, waiting: int, size: int) -> str:
     return f"{running} of {size} tasks {run} and {waiting} {wait}"
 
 
-def why_view(planner: Planner, job: JobRecord) -> WhyView:
+def _place_in_line(state: YardState, job: JobRecord) -> str:
+    own = _position(state, job)
+    ahead = {
+        o.id: at for o in state.unfinished.values() if (at := _position(state, o)) < own and not state.waits_for(o)
+    }
+    if not ahead:
+        return f"it is the next in line (priority {job.priority})"
+    first = [state.jobs[job_id] for job_id in nsmallest(AHEAD_NAMED, ahead, key=ahead.__getitem__)]
+    names = ", ".join(f"{other.number} ({other.spec.name})" for other in first)
+    more = f" and {len(ahead) - len(first)} more" if len(ahead) > len(first) else ""
+    line = f"{len(ahead)} unfinished job{'s are' if len(ahead) != 1 else ' is'} ahead of it"
+    return f"{line} (priority {job.priority}): {names}{more}"
+
+
+def why_view(planner: Planner, job: JobRecord, last_lines: tuple[str, ...] = ()) -> WhyView:
     """Why it is not running, or what it is doing instead."""
     state, (reason, message) = planner.state, reason_of_job(planner, job)
     sentences = []
     if message:
         sentences.append(message)
     if job.state is State.PENDING and reason not in NOT_IN_LINE and job.id not in state.quarantined:
-        own = _position(state, job)
-        ahead = sum(_position(state, o) < own and not state.waits_for(o) for o in state.unfinished.values())
-        line = f"{ahead} unfinished job{'s are' if ahead != 1 else ' is'} ahead of it"
-        place = line if ahead else "it is the next in line"
-        sentences.append(f"{place} (priority {job.priority})")
+        sentences.append(_place_in_line(state, job))
     if job.state is State.RUNNING:
         running = job.tasks.counts[State.RUNNING]
         waiting = job.tasks.counts[State.PENDING] + (job.tasks.counts[State.STARTING] if job.spec.cluster else 0)
@@ -397,4 +419,4 @@ def why_view(planner: Planner, job: JobRecord) -> WhyView:
             given = f"{job.tasks.active} of {job.spec.size} tasks"
             placing = f"cluster {job.spec.cluster} was given {given} and starts them"
         sentences.append(f"the job {job.state.told}{ago}" if job.is_final else placing)
-    return WhyView(job.id, job.state, reason, tuple(sentences))
+    return WhyView(job.id, job.state, reason, tuple(sentences), failure_view(job, last_lines))

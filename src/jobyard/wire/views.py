@@ -74,6 +74,7 @@ class TaskView:
     finished_at: float | None = None
     peak_memory_mib: int | None = None
     peak_gpu_memory_mib: int | None = None
+    command: str = ""  # its own, with its line; a very long one is cut
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,7 @@ class WhyView:
     state: State
     reason: Reason | None
     sentences: tuple[str, ...]
+    first_failure: FailureView | None = None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 
+import click
 import pytest
 from rich.console import Console
 from tests.unit.client.views import a_failure, a_job_view
@@ -9,7 +11,7 @@ from tests.unit.client.views import a_failure, a_job_view
 from jobyard.cli.output.harmless import harmless
 from jobyard.cli.output.live import LiveDisplay, Picture, Rate, bar
 from jobyard.cli.output.plain import PlainDisplay
-from jobyard.cli.output.table import print_table
+from jobyard.cli.output.table import print_fields, print_table
 from jobyard.cli.output.text import shortened, width
 from jobyard.model.job import State
 from jobyard.wire.views import Counts, TrainingView
@@ -118,6 +120,43 @@ def test_the_first_failure_is_said_once(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_text_of_a_job_cannot_steer_the_terminal() -> None:
     assert harmless("a\x1b[2Jb\x1b]0;title\x07c\td\ne\x9b2Jf") == "abc d ef"
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes stdout a terminal of so many columns."""
+
+    def with_columns(columns: int) -> None:
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        monkeypatch.setenv("COLUMNS", str(columns))
+
+    return with_columns
+
+
+def test_a_narrow_terminal_does_without_spare_columns_and_a_pipe_has_all(
+    capsys: pytest.CaptureFixture[str], terminal: Callable[[int], None]
+) -> None:
+    def headers_shown() -> str:
+        print_table(("A", "B", "WHAT"), [("a" * 20, "b" * 20, "w" * 90)], spare=("B",))
+        lines = click.unstyle(capsys.readouterr().out).splitlines()
+        assert all(len(line) <= columns for line in lines)
+        return " ".join(lines[0].split())
+
+    columns = 1000
+    assert headers_shown() == "A B WHAT"
+    for columns, expected in ((160, "A B WHAT"), (60, "A B WHAT"), (40, "A WHAT")):
+        terminal(columns)
+        assert headers_shown() == expected
+
+
+def test_a_terminal_has_long_fields_between_its_edges(
+    capsys: pytest.CaptureFixture[str], terminal: Callable[[int], None]
+) -> None:
+    terminal(40)
+    print_fields([("name", "x"), ("message", "one two three four five six seven eight nine ten")])
+    lines = click.unstyle(capsys.readouterr().out).splitlines()
+    assert all(len(line) <= 40 for line in lines)
+    assert lines[2] == "         seven eight nine ten"
 
 
 def test_wide_characters_keep_the_columns_straight(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,16 @@ def test_show_has_the_job_and_its_tasks(yard: Yard, stand_in: StandIn) -> None:
     assert "exit code 3" in shown
     assert json.loads(yard("show", "last", "--tasks", "-o", "json").out)["tasks"][0]["label"] == "0"
     assert "tasks" not in json.loads(yard("show", "last", "-o", "json").out)
+
+
+def test_show_tells_tasks_apart_by_their_commands(yard: Yard, stand_in: StandIn) -> None:
+    tasks = [TaskView(n, str(n), State.PENDING, command=f"echo {n}") for n in range(2)]
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(counts=Counts(total=2, pending=2))))
+    stand_in.on("GET /jobs/j1/tasks", Said(data=tasks))
+    shown = yard("show", "j1", "--tasks").out
+    assert [line.split()[-2:] for line in shown.splitlines()[-2:]] == [["echo", "0"], ["echo", "1"]]
+    stand_in.on("GET /jobs/j1/tasks", Said(data=[replace(task, command="python train.py") for task in tasks]))
+    assert "COMMAND" not in yard("show", "j1", "--tasks").out, "all have the job's"
 
 
 def test_a_long_table_says_how_much_is_missing_and_programs_get_all(yard: Yard, stand_in: StandIn) -> None:
@@ -230,6 +241,20 @@ def test_why_answers_in_sentences(yard: Yard, stand_in: StandIn) -> None:
     assert yard("why", "j1").out == "job j1 is PENDING (Resources)\n- needs 2 GPUs; here has 1 free\n"
 
 
+def test_why_of_a_failure_shows_the_command_the_tasks_own_words_and_the_end_of_its_output(
+    yard: Yard, stand_in: StandIn
+) -> None:
+    told = {"reason": Reason.EXIT_CODE, "message": "exited with code 3: no GPU", "command": "python a.py"}
+    view = WhyView("j1", State.FAILED, Reason.EXIT_CODE, ("1 of 9 tasks failed",), a_failure(**told))
+    stand_in.on("GET /jobs/j1/why", Said(data=view))
+    assert yard("why", "j1").out.splitlines()[2:] == [
+        "first failure: task 7 on here, exit code 3: no GPU",
+        "    $ python a.py",
+        "    Traceback",
+        "    ValueError: no such file",
+    ]
+
+
 def test_nodes_mark_what_is_fake(yard: Yard, stand_in: StandIn) -> None:
     stand_in.on("GET /nodes", Said(data=(NODE,)))
     shown = yard("nodes").out
@@ -246,6 +271,15 @@ def test_a_dry_run_shows_the_plan_and_render_the_text(yard: Yard, stand_in: Stan
     assert yard("submit", "--render", "--", "true").out == "argv: true\n"
     assert [asked.body.get("render", False) for asked in stand_in.calls("POST /jobs")] == [False, True]
     assert all(asked.body["dry_run"] for asked in stand_in.calls("POST /jobs"))
+
+
+def test_a_verbose_dry_run_has_the_command_of_each_task(yard: Yard, stand_in: StandIn, home: Path) -> None:
+    (home / "here" / "files.txt").write_text("a.txt\nb c.txt\n")
+    stand_in.on("POST /jobs", Said(data=PlanView(a_job_view(State.PENDING))))
+    words = ("run", "--dry-run", "-v", "--each-line", "files.txt", "--", "gzip", "-k", "{}")
+    assert yard(*words).out.splitlines()[-3:-1] == ["task 0  gzip -k a.txt", "task 1  gzip -k 'b c.txt'"]
+    tasks = json.loads(yard("run", "-o", "json", *words[1:]).out)["tasks"]
+    assert tasks[1] == {"label": "1", "command": "gzip -k 'b c.txt'"}
 
 
 def test_schema_asks_no_server(yard: Yard) -> None:

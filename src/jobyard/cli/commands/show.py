@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from jobyard.cli.option_values import WholeNumber
@@ -17,13 +19,14 @@ from jobyard.wire.views import JobView, TaskView
 
 TASK_HEADERS = ("TASK", "STATE", "ATTEMPT", "NODE", "GPUS", "TIME", "PEAK", "OUTCOME")
 POD_HEADERS = ("TASK", "STATE", "ATTEMPT", "NODE", "POD", "TIME", "OUTCOME")
+SPARE_HEADERS = ("GPUS", "PEAK", "POD", "NODE", "ATTEMPT", "TIME")  # left out on a narrow terminal
 ROWS_MOST = 100  # of a table, unless -n says otherwise
 
 
 @click.command("show")
 @with_session
 @click.argument("job", metavar="JOB")
-@click.option("--tasks", "with_tasks", is_flag=True, help="Also each task that was started or has ended.")
+@click.option("--tasks", "with_tasks", is_flag=True, help="Also its tasks, each with its own command.")
 @click.option("-n", "--limit", type=WholeNumber(min=1), metavar="N", help="With --tasks: at most N tasks.")
 @click.option("--diff", "only_diff", is_flag=True, help="Only what its image has beyond the commit, for `git apply`.")
 def command(session: Session, job: str, with_tasks: bool, limit: int | None, only_diff: bool) -> int:
@@ -44,10 +47,7 @@ def command(session: Session, job: str, with_tasks: bool, limit: int | None, onl
             echo(line.removeprefix("yard: "))
     if tasks:
         echo()
-        if view.cluster:
-            print_table(POD_HEADERS, [_pod_row(task) for task in tasks])
-        else:
-            print_table(TASK_HEADERS, [_row(task) for task in tasks])
+        _print_tasks(view, tasks)
         if limit is None:
             say_more(view.counts.total - len(tasks))
     return 0
@@ -88,6 +88,16 @@ def _known(job: JobView, asked: list[tuple[str, str]]) -> list[tuple[str, str]]:
         *(training_fields(job.training) if job.training is not None else eta),
         ("notes", "; ".join(filter(None, (*job.notes, job.given_more)))),
     ]
+
+
+def _print_tasks(job: JobView, tasks: Sequence[TaskView]) -> None:
+    """With the command of each, unless all have the job's."""
+    headers, row = (POD_HEADERS, _pod_row) if job.cluster else (TASK_HEADERS, _row)
+    rows = [row(task) for task in tasks]
+    if any(task.command != job.command for task in tasks):
+        headers = (*headers, "COMMAND")
+        rows = [(*cells, task.command or "-") for cells, task in zip(rows, tasks, strict=True)]
+    print_table(headers, rows, spare=SPARE_HEADERS)
 
 
 def _row(task: TaskView) -> tuple[str, ...]:
