@@ -26,6 +26,7 @@ VERBS = {
     "logs": Verb("Show what a job's tasks wrote."),
     "cancel": Verb("Stop jobs or some of their tasks."),
     "scale": Verb("Give a training job more or fewer GPUs or workers."),
+    "attach": Verb("Open the live view of a job again."),
     "wait": Verb("Wait until jobs have ended."),
     "retry": Verb("Run what failed once more."),
     "why": Verb("Say why a job waits, or why it ended as it did."),

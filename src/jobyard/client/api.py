@@ -97,14 +97,24 @@ class YardClient:
         return self.decoded(JobView, self._connection.call("GET", _job(selector) + _query({"live": live})))
 
     def tasks(
-        self, selector: str, *, state: str | None = None, limit: int | None = None, offset: int | None = None
+        self,
+        selector: str,
+        *,
+        state: str | None = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        last_line: bool = False,
     ) -> tuple[TaskView, ...]:
-        """100 of them unless `limit` says otherwise; in several calls where they are many."""
+        """100 of them unless `limit` says otherwise; in several calls where they are many.
+
+        `last_line`: also what each of the first ones wrote last; at most 100 come then.
+        """
         limit, begin = 100 if limit is None else limit, offset or 0
         found: list[TaskView] = []
         while len(found) < limit:
             at_once = min(PAGE_MOST, limit - len(found))
-            query = _query({"state": state, "limit": at_once, "offset": begin + len(found) or None})
+            asked: Query = {"state": state, "limit": at_once, "offset": begin + len(found) or None}
+            query = _query({**asked, "last_line": last_line})
             page = self._views(TaskView, self._connection.call("GET", _job(selector, "/tasks") + query))
             found.extend(page)
             if len(page) < at_once:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from heapq import nlargest
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from jobyard.model.node import NodeConfig
 from jobyard.model.task import AttemptId, Task
 from jobyard.server import views
 from jobyard.server.finding import find_job, find_live_job
-from jobyard.server.logs import tail_lines
+from jobyard.server.logs import last_line, tail_lines
 from jobyard.server.loop import YardLoop
 from jobyard.wire.views import JobView, TaskView, WhyView
 
@@ -122,8 +123,11 @@ def task_numbers(loop: YardLoop, job_id: str, states: Iterable[State], limit: in
     return views.task_numbers(loop.state.jobs[job_id], states, limit, offset)
 
 
-def shown_task(loop: YardLoop, job_id: str, number: int) -> TaskView:
-    return views.awaited_view(loop.state, loop.state.jobs[job_id], number)
+def shown_task(loop: YardLoop, job_id: str, number: int, *, with_last_line: bool = False) -> TaskView:
+    view = views.awaited_view(loop.state, loop.state.jobs[job_id], number)
+    if not with_last_line or not view.attempt:
+        return view
+    return replace(view, last_line=last_line(loop, AttemptId(job_id, number, view.attempt)))
 
 
 def why(loop: YardLoop, job_id: str) -> WhyView:

@@ -75,6 +75,7 @@ class TaskView:
     peak_memory_mib: int | None = None
     peak_gpu_memory_mib: int | None = None
     command: str = ""  # its own, with its line; a very long one is cut
+    last_line: str = ""  # what it wrote last, where that was asked for
 
 
 @dataclass(frozen=True)

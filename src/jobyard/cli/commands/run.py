@@ -41,8 +41,8 @@ def command(
     """Submit a job and follow it to its end.
 
     FILE is a script (it begins with #!, and has ARGS), a batch file (one bash command per line), a manifest, or - for
-    stdin. The output of a job of one task is shown as if it ran here; a job of several has a live display. Ctrl-C
-    cancels the job, twice kills it.
+    stdin. The output of a job of one task is shown as if it ran here; a job of several has the live view. Ctrl-C
+    cancels the job, twice kills it; in the live view q leaves, and `yard attach` opens it again.
 
     Exit codes: 0 all succeeded, 1 something failed, 2 bad request, 3 yard not reachable, 130 interrupted.
     """

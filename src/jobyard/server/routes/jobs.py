@@ -21,6 +21,7 @@ from jobyard.wire.views import JobView, TaskView
 router = APIRouter()
 T = TypeVar("T")
 Count = Annotated[int, Query(ge=0, le=COUNT_MOST)]
+LAST_LINES_MOST = 100
 WATCH_SECONDS = 0.1  # at most ten views a second
 NEXT = "Yard-Next"  # the header of a page that is not the last: what to ask for the next one with
 
@@ -79,16 +80,26 @@ async def show_job(request: Request, selector: Selector, live: bool = False) -> 
 @router.get("/jobs/{selector}/tasks")
 @answers(list[TaskView])
 async def list_tasks(
-    request: Request, selector: Selector, state: str = "", limit: Count = 100, offset: Count = 0
+    request: Request,
+    selector: Selector,
+    state: str = "",
+    limit: Count = 100,
+    offset: Count = 0,
+    last_line: bool = False,
 ) -> Response:
-    """A page of at most 1000. Where there are more, `Yard-Next` is the `offset` of the next page."""
+    """A page of at most 1000. Where there are more, `Yard-Next` is the `offset` of the next page.
+
+    `last_line`: also what each wrote last; a page has at most 100 then, for each is a file to read.
+    """
     yard = yard_of(request)
     with yard.lifetime.request():
         job = queries.submitted_job(yard.loop, selector).id
-        limit = min(limit, PAGE_MOST)
+        limit = min(limit, LAST_LINES_MOST if last_line else PAGE_MOST)
         numbers = queries.task_numbers(yard.loop, job, _states(state), limit + 1, offset)
         more = offset + limit if limit and len(numbers) > limit else None
-        return await _page(numbers[:limit], lambda number: queries.shown_task(yard.loop, job, number), more)
+        return await _page(
+            numbers[:limit], lambda number: queries.shown_task(yard.loop, job, number, with_last_line=last_line), more
+        )
 
 
 @router.get("/jobs/{selector}/watch")
