@@ -96,7 +96,7 @@ def yard(yard: str | None) -> None:
     """One yard for all your jobs: run them on this machine, keep them through anything.
 
     \b
-      yard run -- python train.py       run a command, follow it
-      yard run jobs.txt                 run a file of commands, one per line
-      yard run -a 0-99 -- ./step.sh     run an array of 100 tasks
+      yard run -- python train.py    run a command
+      yard run jobs.txt              run each line of a file
+      yard run -a 0-99 -- ./step.sh  run an array of 100 tasks
     """

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 from tests.unit.cli.conftest import Yard
 from tests.unit.client.stand_in import Asked, Said, StandIn, problem
@@ -41,6 +42,12 @@ def test_every_verb_has_help_and_json(verb: str, yard: Yard) -> None:
     result = yard(verb, "--help")
     assert result.code == 0
     assert f"Usage: yard {verb}" in result.out
+
+
+@pytest.mark.parametrize("words", [(), ("ls",), ("show",), ("attach",), ("wait",)])
+def test_help_fits_60_columns(words: tuple[str, ...], yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert [line for line in yard(*words, "--help").out.splitlines() if len(line) > 60] == []
 
 
 def test_the_help_lists_every_verb(yard: Yard) -> None:
@@ -85,6 +92,40 @@ def test_the_last_line_says_once_how_a_job_ended(
     assert yard("wait", "j1").err.splitlines()[0] == f"yard: {says}"
 
 
+def test_ls_has_the_server_look_for_the_jobs_that_are_wanted(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs", Said(data=()))
+    assert "no such jobs" in yard("ls", "--user", "ben", "--name", "train*", "--since", "2h").err
+    (asked,) = stand_in.calls("GET /jobs")
+    assert 0 < float(asked.query.pop("since")) < 1e12
+    assert asked.query == {"all": "true", "user": "ben", "name": "train*", "limit": "50"}
+    refused = yard("ls", "--since", "yesterday")
+    assert (refused.code, "--since: cannot read 'yesterday'" in refused.err) == (2, True)
+
+
+def test_ls_keeps_recent_failures_in_sight(yard: Yard, stand_in: StandIn) -> None:
+    newer = [a_job_view(State.SUCCEEDED, id=f"s{n}", number=n) for n in range(90, 10, -1)]
+    failed = [a_job_view(State.FAILED, id="s90", number=90), a_job_view(State.FAILED, id="f4", number=4)]
+    stand_in.on("GET /jobs", lambda asked: Said(data=failed if asked.query.get("state") else newer[:50]))
+    shown = yard("ls").out.splitlines()
+    assert [line.split()[1] for line in shown[-2:]] == ["s41", "f4"]
+    assert len(shown) == 52
+    assert len(yard("ls", "-a").out.splitlines()) == 51, "all are asked for: nothing is hidden"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 160])
+def test_ls_fits_the_terminal_and_what_goes_on_has_the_width_that_is_left(
+    yard: Yard, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    long = a_job_view(name="n" * 60, command="python train.py " + "x" * 300, counts=Counts(total=10**6, running=9))
+    stand_in.on("GET /jobs", Said(data=(long,)))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    headers, row = click.unstyle(yard("ls").out).splitlines()
+    assert len(row) == columns
+    assert len(row) - row.index("python") >= columns // 4
+    assert {"JOB", "NAME", "STATE", "DONE", "WHAT"} <= set(headers.split())
+
+
 def test_ls_of_an_empty_yard_says_so_on_stderr(yard: Yard, stand_in: StandIn) -> None:
     stand_in.on("GET /jobs", Said(data=()))
     result = yard("ls")
@@ -114,9 +155,15 @@ def test_show_tells_tasks_apart_by_their_commands(yard: Yard, stand_in: StandIn)
 
 
 def test_a_long_table_says_how_much_is_missing_and_programs_get_all(yard: Yard, stand_in: StandIn) -> None:
-    stand_in.on("GET /jobs", Said(data=[a_job_view(id=f"j{n}") for n in range(60)]))
+    jobs = [a_job_view(id=f"j{n}") for n in range(60)]
+
+    def page(asked: Asked) -> Said:
+        return Said(data=jobs[: int(asked.query.get("limit", 1000))], headers={"Yard-Total": "60"})
+
+    stand_in.on("GET /jobs", page)
     shown = yard("ls", "-a")
-    assert (len(shown.out.splitlines()), "and 10 more (use -n)" in shown.err) == (51, True)
+    assert (len(shown.out.splitlines()), "and 10 more (-n N shows N jobs)" in shown.err) == (51, True)
+    assert "and 10 more (-a shows what ended long ago too" in yard("ls").err
     assert len(json.loads(yard("ls", "-a", "-o", "json").out)) == len(yard("ls", "-q").out.split()) == 60
     assert "more" not in yard("ls", "-n", "60").err
 

@@ -25,7 +25,7 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, spare:
     plain = [[harmless(cell) for cell in row] for row in rows]
     widths = [max(width(cell) for cell in column) for column in zip(headers, *plain, strict=True)]
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    if columns is not None and not _fits(widths, columns):
+    if columns is not None and not _fits(widths, columns, last=max(LAST_COLUMNS, columns // 3)):
         widths[:-1] = [min(each, max(LEAST_COLUMNS, columns // 4)) for each in widths[:-1]]
     shown_columns = _columns_that_fit(headers, widths, columns, spare)
     widths = [widths[index] for index in shown_columns]
@@ -74,8 +74,9 @@ def _columns_that_fit(
     return left
 
 
-def _fits(widths: Sequence[int], columns: int) -> bool:
-    return _taken(widths[:-1]) + min(widths[-1], LAST_COLUMNS) <= columns
+def _fits(widths: Sequence[int], columns: int, *, last: int = LAST_COLUMNS) -> bool:
+    """With so many columns for the last one, if it needs them."""
+    return _taken(widths[:-1]) + min(widths[-1], last) <= columns
 
 
 def _taken(widths: Sequence[int]) -> int:
