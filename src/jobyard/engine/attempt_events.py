@@ -29,8 +29,7 @@ def begin(state: YardState, event: AttemptsStarted) -> list[Effect]:
         if found := state.current(started.attempt):
             job, task = found
             advance_task(state, job, task, Began(started.at, started.unit))
-            if job.times.started_at is None:
-                job.times.started_at = started.at
+            job.times.begin(started.at)
             if job.tasks.counts[State.RUNNING] == 1:
                 job.use.pace.begin(event.at)
     return []
@@ -55,8 +54,7 @@ def finish(state: YardState, event: AttemptsFinished) -> list[Effect]:
         job, task = found
         if task.is_yielding and job.spec.gang and not outcome.succeeded and job.tasks.counts[State.PENDING]:
             outcome = replace(outcome, reason=Reason.PREEMPTED)  # it failed because its peers had stopped
-        if job.times.started_at is None:
-            job.times.started_at = outcome.started_at
+        job.times.begin(outcome.started_at)
         group = job.spec.place_of(task.number).group
         seconds = max(0.0, outcome.finished_at - outcome.started_at)
         if outcome.reason is not Reason.PREEMPTED:

@@ -17,6 +17,7 @@ from jobyard.server import views
 from jobyard.server.finding import find_job, find_live_job
 from jobyard.server.logs import last_line, tail_lines
 from jobyard.server.loop import YardLoop
+from jobyard.server.why_view import why_view
 from jobyard.wire.views import JobView, TaskView, WhyView
 
 ENDED_SHOWN = 10  # of a list that is not asked for more
@@ -142,4 +143,4 @@ def shown_task(loop: YardLoop, job_id: str, number: int, *, with_last_line: bool
 
 def why(loop: YardLoop, job_id: str) -> WhyView:
     job = loop.state.jobs[job_id]
-    return views.why_view(loop.planner, job, _last_lines(loop, job))
+    return why_view(loop.planner, job, _last_lines(loop, job))

@@ -7,10 +7,9 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from heapq import nsmallest
 
-from jobyard.engine.estimates import trusted_rest
 from jobyard.engine.job_record import JobRecord, SlotRecord
+from jobyard.engine.lifecycle import reason_of
 from jobyard.engine.planner import Planner
 from jobyard.engine.training import given_more, idle_seconds
 from jobyard.engine.yard_state import YardState
@@ -18,13 +17,13 @@ from jobyard.model.job import Command, GroupSpec, JobSpec, Reason, State
 from jobyard.model.node import Node, place_of
 from jobyard.model.own_command import own_command
 from jobyard.model.resources import Resources
-from jobyard.model.task import AttemptId, Task
+from jobyard.model.task import AttemptId, PastAttempt, Task
 from jobyard.model.units import show_seconds
-from jobyard.scheduling.ordering import queue_position
 from jobyard.server.asked_view import asked_view
 from jobyard.server.eta import eta_seconds
 from jobyard.server.training_view import training_view
 from jobyard.wire.views import (
+    AttemptView,
     Counts,
     DeviceView,
     FailureView,
@@ -32,7 +31,6 @@ from jobyard.wire.views import (
     JobView,
     NodeView,
     TaskView,
-    WhyView,
 )
 
 # Secrets by name: MYSQL_PWD but not OLDPWD, any KEY but no KEYBOARD, AUTH but not AUTHOR, a TOKEN but no TOKENIZER.
@@ -43,8 +41,6 @@ SECRET_NAME = re.compile(
 )
 
 AGAIN = "it waits to be tried again"
-NOT_IN_LINE = (Reason.DEPENDENCY, Reason.RETRY_DELAY, None)  # for these it does not wait for the scheduler
-AHEAD_NAMED = 3  # of the jobs that a waiting one is behind
 COMMAND_MOST = 4096  # characters of a task's command: a page has a thousand tasks
 
 
@@ -96,6 +92,7 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         git=replace(spec.container.git, diff="") if spec.container.git is not None else None,
         asked=asked_view(spec) if detail else {},
         annotations=job.annotations,
+        first_started_at=job.times.first_started_at,
         given_more=given_more(job),
     )
     return view if detail else _with_short_texts(view)
@@ -258,6 +255,21 @@ def task_view(job: JobRecord, task: Task) -> TaskView:
         peak_memory_mib=(outcome.peak_memory_mib or None) if outcome else None,
         peak_gpu_memory_mib=(outcome.peak_gpu_memory_mib or None) if outcome else None,
         command=_cut(own_command(job.spec, task.number)),
+        earlier=tuple(attempt_view(past) for past in task.earlier),
+    )
+
+
+def attempt_view(past: PastAttempt) -> AttemptView:
+    outcome, (reason, message) = past.outcome, reason_of(past.outcome)
+    return AttemptView(
+        past.number,
+        past.node,
+        outcome.started_at,
+        outcome.finished_at,
+        None if outcome.succeeded else reason,
+        "" if outcome.succeeded else message,
+        outcome.exit_code,
+        outcome.signal,
     )
 
 
@@ -349,74 +361,3 @@ def node_view(state: YardState, node: Node, held: Held | None = None) -> NodeVie
         runtime=node.runtime,
         runtime_problem=node.runtime_problem,
     )
-
-
-def _is_limited(job: JobRecord) -> bool:
-    """Does its own spec limit how many of its tasks run at once?"""
-    groups = ((group.parallelism, group.completions) for group in job.spec.groups)
-    is_by_group = any(parallelism is not None and parallelism < completions for parallelism, completions in groups)
-    return is_by_group or (job.spec.policy.limit is not None and job.spec.policy.limit < job.spec.size)
-
-
-def _position(state: YardState, job: JobRecord) -> tuple[int, bool, int]:
-    """Its place in the queue, as the scheduler orders it."""
-    return queue_position(job.priority, trusted_rest(job, state.trainings.profile_of, time.time()), job.age)
-
-
-def how_many_run(running: int, waiting: int, size: int) -> str:
-    run, wait = "runs" if running == 1 else "run", "waits" if waiting == 1 else "wait"
-    if size == 1:
-        return "its task runs" if running else "its task waits"
-    return f"{running} of {size} tasks {run} and {waiting} {wait}"
-
-
-def _place_in_line(state: YardState, job: JobRecord) -> str:
-    own = _position(state, job)
-    ahead = {
-        o.id: at for o in state.unfinished.values() if (at := _position(state, o)) < own and not state.waits_for(o)
-    }
-    if not ahead:
-        return f"it is the next in line (priority {job.priority})"
-    first = [state.jobs[job_id] for job_id in nsmallest(AHEAD_NAMED, ahead, key=ahead.__getitem__)]
-    names = ", ".join(f"{other.number} ({other.spec.name})" for other in first)
-    more = f" and {len(ahead) - len(first)} more" if len(ahead) > len(first) else ""
-    line = f"{len(ahead)} unfinished job{'s are' if len(ahead) != 1 else ' is'} ahead of it"
-    return f"{line} (priority {job.priority}): {names}{more}"
-
-
-def why_view(planner: Planner, job: JobRecord, last_lines: tuple[str, ...] = ()) -> WhyView:
-    """Why it is not running, or what it is doing instead."""
-    state, (reason, message) = planner.state, reason_of_job(planner, job)
-    sentences = []
-    if message:
-        sentences.append(message)
-    if job.state is State.PENDING and reason not in NOT_IN_LINE and job.id not in state.quarantined:
-        sentences.append(_place_in_line(state, job))
-    if job.state is State.RUNNING:
-        running = job.tasks.counts[State.RUNNING]
-        waiting = job.tasks.counts[State.PENDING] + (job.tasks.counts[State.STARTING] if job.spec.cluster else 0)
-        sentences.append(how_many_run(running, waiting, job.spec.size))
-        if (held := held_up(state, job)) and held[1] not in sentences:
-            reason = reason or held[0]
-            sentences.append(held[1])
-        if wait := planner.waits.get(job.id):
-            reason = reason or wait.reason
-            sentences.append(f"the rest: {wait.sentence}")
-        elif waiting > len(job.tasks.delayed) and _is_limited(job):
-            reason = reason or Reason.ARRAY_LIMIT
-            sentences.append("the rest waits because the job limits how many of its tasks run at once")
-        if delayed := retry_delay(job):
-            reason = reason or delayed[0]
-            sentences.append(delayed[1])
-    if (first := job.tasks.delayed.first) is not None and job.id not in state.quarantined:
-        sentences.append(f"the next attempt starts in {show_seconds(max(0.0, first.until - time.time()))}")
-    if not job.is_final and (more := given_more(job)):
-        sentences.append(more)
-    if not sentences:
-        ago = f" {show_seconds(time.time() - job.times.finished_at)} ago" if job.times.finished_at else ""
-        placing = "it was just submitted and is being placed"
-        if job.spec.cluster and job.tasks.active:
-            given = f"{job.tasks.active} of {job.spec.size} tasks"
-            placing = f"cluster {job.spec.cluster} was given {given} and starts them"
-        sentences.append(f"the job {job.state.told}{ago}" if job.is_final else placing)
-    return WhyView(job.id, job.state, reason, tuple(sentences), failure_view(job, last_lines))

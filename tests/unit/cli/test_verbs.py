@@ -18,6 +18,7 @@ from jobyard.cli.other_words import OTHER_WORDS
 from jobyard.client import api
 from jobyard.model.job import Reason, State
 from jobyard.wire.views import (
+    AttemptView,
     Counts,
     FailureView,
     JobView,
@@ -142,6 +143,21 @@ def test_show_has_the_job_and_its_tasks(yard: Yard, stand_in: StandIn) -> None:
     assert "exit code 3" in shown
     assert json.loads(yard("show", "last", "--tasks", "-o", "json").out)["tasks"][0]["label"] == "0"
     assert "tasks" not in json.loads(yard("show", "last", "-o", "json").out)
+
+
+def test_show_has_the_attempts_before_a_retry_and_the_first_start(yard: Yard, stand_in: StandIn) -> None:
+    past = AttemptView(1, "there", 10.0, 70.0, Reason.EXIT_CODE, "exited with code 3: no GPU", 3)
+    task = TaskView(0, "0", State.SUCCEEDED, 2, node="here", exit_code=0, earlier=(past,), command="python train.py")
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(State.SUCCEEDED, first_started_at=10.0)))
+    stand_in.on("GET /jobs/j1/tasks", Said(data=(task,)))
+    lines = yard("show", "j1", "--tasks").out.splitlines()
+    assert [line.split()[:4] for line in lines[-2:]] == [["0", "FAILED", "1", "there"], ["0", "SUCCEEDED", "2", "here"]]
+    assert "1m00s" in lines[-2]
+    assert lines[-2].endswith("exited with code 3: no GPU")
+    assert any(line.startswith("first start") for line in lines)
+    assert json.loads(yard("show", "j1", "--tasks", "-o", "json").out)["tasks"][0]["earlier"][0]["exit_code"] == 3
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(first_started_at=1001.0)))
+    assert "first start" not in yard("show", "j1").out
 
 
 def test_show_tells_tasks_apart_by_their_commands(yard: Yard, stand_in: StandIn) -> None:

@@ -20,7 +20,7 @@ from jobyard.model.events import AttemptsFinished, AttemptsStarted, Finished, Jo
 from jobyard.model.job import Command, Dependency, Lines, Reason, State
 from jobyard.model.node import Foreign, place_of
 from jobyard.model.task import AttemptId, Outcome
-from jobyard.model.training import Training
+from jobyard.model.training import Progress, Training
 from jobyard.scheduling.ordering import order_requests
 from jobyard.server.commands import checked_spec
 from jobyard.server.dry_run import dry_run
@@ -28,16 +28,16 @@ from jobyard.server.routes.events import without_secrets
 from jobyard.server.views import (
     COMMAND_MOST,
     LIST_TEXT_MOST,
-    how_many_run,
     job_view,
     node_view,
     shown,
     slots_by_place,
     task_numbers,
     task_view,
-    why_view,
 )
+from jobyard.server.why_view import how_many_run, why_view
 from jobyard.wire.requests import SubmitJob
+from jobyard.wire.views import AttemptView
 from tests.builders import a_group, a_job, a_node, joined, submitted, with_words
 from tests.unit.server.running import a_batch, a_yard
 
@@ -219,6 +219,17 @@ def test_each_task_has_its_own_line_and_a_long_one_is_cut() -> None:
     job = state.jobs["ab"]
     first, second = (task_view(job, job.task(number)).command for number in range(2))
     assert (first, second[-3:], len(second)) == ("echo first", "xx…", COMMAND_MOST + 1)
+
+
+def test_a_task_has_its_earlier_attempts_with_their_ends() -> None:
+    planner = a_planner(submitted("ab", 1, a_job(retries=1)))
+    ends = Outcome(1.0, 2.0, exit_code=3, message="no GPU", progress=Progress(1))
+    handle(planner.state, AttemptsFinished((Finished(AttemptId("ab", 0, 1), ends),), 2.0))
+    decide(planner)
+    job = planner.state.jobs["ab"]
+    view = task_view(job, job.task(0))
+    told = AttemptView(1, "here", 1.0, 2.0, Reason.EXIT_CODE, "exited with code 3: no GPU", 3)
+    assert (view.attempt, view.earlier) == (2, (told,))
 
 
 def test_why_of_a_failure_has_the_task_with_its_command_and_its_last_lines() -> None:

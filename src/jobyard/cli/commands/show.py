@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -14,6 +14,7 @@ from jobyard.cli.output.text import counts_text, echo, echo_text, local_time, ou
 from jobyard.cli.output.training import training_fields
 from jobyard.cli.session import Session, with_session
 from jobyard.model import codec
+from jobyard.model.job import State
 from jobyard.model.units import show_mib, show_seconds
 from jobyard.wire.views import JobView, TaskView
 
@@ -82,6 +83,7 @@ def _known(job: JobView, asked: list[tuple[str, str]]) -> list[tuple[str, str]]:
         ("after", ", ".join(job.after)),
         *asked,
         ("submitted", local_time(job.submitted_at)),
+        ("first start", local_time(job.first_started_at) if _was_retried(job) else ""),
         ("started", local_time(job.started_at) if job.started_at else ""),
         ("finished", local_time(job.finished_at) if job.finished_at else ""),
         ("time", run_time(job) if job.started_at else ""),
@@ -90,14 +92,39 @@ def _known(job: JobView, asked: list[tuple[str, str]]) -> list[tuple[str, str]]:
     ]
 
 
+def _was_retried(job: JobView) -> bool:
+    return job.first_started_at is not None and job.first_started_at != job.started_at
+
+
 def _print_tasks(job: JobView, tasks: Sequence[TaskView]) -> None:
-    """With the command of each, unless all have the job's."""
+    """A row for each attempt, with the command of each task, unless all have the job's."""
     headers, row = (POD_HEADERS, _pod_row) if job.cluster else (TASK_HEADERS, _row)
+    tasks = [attempt for task in tasks for attempt in _attempts(task)]
     rows = [row(task) for task in tasks]
     if any(task.command != job.command for task in tasks):
         headers = (*headers, "COMMAND")
         rows = [(*cells, task.command or "-") for cells, task in zip(rows, tasks, strict=True)]
     print_table(headers, rows, spare=SPARE_HEADERS)
+
+
+def _attempts(task: TaskView) -> Iterator[TaskView]:
+    """The task as it was after each earlier attempt, and as it is."""
+    for past in task.earlier:
+        yield TaskView(
+            task.number,
+            task.label,
+            State.SUCCEEDED if past.reason is None else State.FAILED,
+            past.number,
+            past.reason,
+            past.message,
+            past.node,
+            exit_code=past.exit_code,
+            signal=past.signal,
+            started_at=past.started_at,
+            finished_at=past.finished_at,
+            command=task.command,
+        )
+    yield task
 
 
 def _row(task: TaskView) -> tuple[str, ...]:
