@@ -18,7 +18,7 @@ from jobyard.cli.output.tasklog import DirectLog, LogWriter, MergedLog
 from jobyard.cli.output.text import say, warn
 from jobyard.cli.session import Session
 from jobyard.client.api import YardClient
-from jobyard.model.job import ACTIVE, Reason, State
+from jobyard.model.job import Reason, State
 from jobyard.wire.views import JobView, LogChunk, TaskView
 
 INTERRUPTED = 130
@@ -234,7 +234,7 @@ class JobFollower:
 
     def _look_at_tasks(self) -> Iterator[TasksSeen]:
         """Again and again, in a thread that ends with the program."""
-        active = ",".join(state.value for state in sorted(ACTIVE))
+        active = f"{State.RUNNING},{State.STOPPING}"  # of small tasks hundreds are handed out and start soon
         while not self._job.state.is_final:
             running = self._client.tasks(self._job.id, state=active, limit=RUNNING_MOST, last_line=True)
             is_more = self._job.counts.failed > 1

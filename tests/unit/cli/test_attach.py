@@ -101,7 +101,8 @@ def test_attach_shows_what_runs_and_what_failed_until_q_is_pressed(
         assert text in result.err
     assert "job j1 (train) goes on: yard attach j1" in result.err
     assert person.is_echoed is person.was_echoed is True
-    assert stand_in.calls("GET /jobs/j1/tasks")[0].query["last_line"] == "true"
+    asked = stand_in.calls("GET /jobs/j1/tasks")[0].query
+    assert asked == {"state": "RUNNING,STOPPING", "limit": "50", "last_line": "true"}, "not what is about to start"
 
 
 def test_c_cancels_only_after_y_and_any_other_key_is_a_no(typed: Yard, stand_in: StandIn, person: Person) -> None:

@@ -89,12 +89,16 @@ class Picture:
             Text(harmless(head.removeprefix("yard: ")), "red"),
             *(Text(harmless(f" {line}"), "dim") for line in kept),
         ]
-        lines += [Text(harmless(f"task {task.label}, {ending_text(task)}  $ {task.command}"), "red") for task in others]
+        lines += [self._failed_line(task) for task in others]
         return lines[:room]
+
+    def _failed_line(self, task: TaskView) -> Text:
+        command = f"  $ {task.command}" if task.command != self.view.command else ""
+        return Text(harmless(f"task {task.label}, {ending_text(task)}{command}"), "red")
 
     def _running(self, columns: int, room: int) -> list[Text]:
         tasks = self.running
-        more = self.view.counts.running + self.view.counts.starting + self.view.counts.stopping - len(tasks)
+        more = self.view.counts.running + self.view.counts.stopping - len(tasks)
         if len(tasks) > room or more > 0:
             more += max(0, len(tasks) - max(0, room - 1))
             tasks = tasks[: max(0, room - 1)]
