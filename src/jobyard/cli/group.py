@@ -22,6 +22,7 @@ VERBS = {
     "run": Verb("Submit a job and follow it to its end."),
     "submit": Verb("Submit a job and return at once."),
     "ls": Verb("List jobs."),
+    "top": Verb("Watch all jobs, nodes and GPUs."),
     "show": Verb("Show one job."),
     "logs": Verb("Show what a job's tasks wrote."),
     "cancel": Verb("Stop jobs or some of their tasks."),

@@ -7,18 +7,16 @@ import time
 import click
 
 from jobyard.cli.option_values import OneOf, WholeNumber
+from jobyard.cli.output.job_rows import JOB_HEADERS, SPARE_JOB_HEADERS, job_row
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_table
-from jobyard.cli.output.text import age, echo, run_time, say, state_text
-from jobyard.cli.output.training import progress_text
+from jobyard.cli.output.text import echo, say
 from jobyard.cli.session import Session, with_session
 from jobyard.client.api import PAGE_MOST, YardClient
 from jobyard.model.job import State
-from jobyard.model.units import parse_duration_seconds, show_seconds
+from jobyard.model.units import parse_duration_seconds
 from jobyard.wire.views import JobView
 
-HEADERS = ("JOB", "ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT")
-SPARE_HEADERS = ("PRIO", "ID", "TIME", "AGE", "FAILED", "ETA")  # left out on a narrow terminal
 ROWS_MOST = 50  # of a table, unless -n says otherwise
 FAILURES_MOST = 5  # that are shown below, where newer jobs would hide them
 FAILED_WITHIN_SECONDS = 3 * 86400.0  # over a weekend
@@ -65,7 +63,7 @@ def command(
     if not show_all:
         jobs += _other_failures(session.client, jobs)
     if jobs:
-        print_table(HEADERS, [_row(job) for job in jobs], spare=SPARE_HEADERS)
+        print_table(JOB_HEADERS, [job_row(job) for job in jobs], spare=SPARE_JOB_HEADERS)
         _say_more(total - len(jobs), show_all=show_all)
     elif is_filtered:
         say("no such jobs; `yard ls --all` shows every job")
@@ -85,23 +83,3 @@ def _other_failures(client: YardClient, jobs: tuple[JobView, ...]) -> tuple[JobV
 def _say_more(jobs: int, *, show_all: bool) -> None:
     if jobs > 0:
         say(f"... and {jobs} more ({'-n N' if show_all else '-a shows what ended long ago too, -n N'} shows N jobs)")
-
-
-def _row(job: JobView) -> tuple[str, ...]:
-    counts, training = job.counts, job.training
-    eta = job.eta_seconds if training is None or training.eta_seconds is None else training.eta_seconds
-    waits = not job.state.is_active or job.state is State.STARTING
-    what = job.message if job.message and waits else job.command
-    return (
-        str(job.number),
-        job.id,
-        job.name,
-        state_text(job.state),
-        (progress_text(training) if training else "") or f"{counts.done}/{counts.total}",
-        str(counts.failed or "-"),
-        str(job.priority),
-        age(job.submitted_at),
-        run_time(job),
-        show_seconds(eta) if eta is not None and not job.state.is_final else "-",
-        what,
-    )

@@ -27,7 +27,7 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, spare:
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     if columns is not None and not _fits(widths, columns, last=max(LAST_COLUMNS, columns // 3)):
         widths[:-1] = [min(each, max(LEAST_COLUMNS, columns // 4)) for each in widths[:-1]]
-    shown_columns = _columns_that_fit(headers, widths, columns, spare)
+    shown_columns = columns_that_fit(headers, widths, columns, spare)
     widths = [widths[index] for index in shown_columns]
     if columns is not None:
         widths[-1] = max(LEAST_COLUMNS, columns - _taken(widths[:-1]))
@@ -62,10 +62,10 @@ def _folded(value: str, room: int | None) -> list[str]:
     return textwrap.wrap(words, max(LEAST_COLUMNS, room), break_long_words=False, break_on_hyphens=False) or [words]
 
 
-def _columns_that_fit(
+def columns_that_fit(
     headers: Sequence[str], widths: Sequence[int], columns: int | None, spare: Sequence[str]
 ) -> list[int]:
-    """Which columns are shown."""
+    """Which columns are shown, by their index. `columns`: of the terminal; None: it is none."""
     left = list(range(len(headers)))
     for header in (each for each in spare if each in headers):
         if columns is None or _fits([widths[index] for index in left], columns):

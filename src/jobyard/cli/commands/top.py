@@ -1,0 +1,34 @@
+"""`yard top`: watch all jobs, nodes and GPUs."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from jobyard.cli.output.json import print_json
+from jobyard.cli.session import Session, with_session
+from jobyard.errors import UserError
+
+
+@click.command("top")
+@with_session
+@click.option("--seconds", type=click.FloatRange(min=0.2), default=2.0, metavar="N", help="Look again so often.")
+def command(session: Session, seconds: float) -> int:
+    """Watch all jobs, nodes and GPUs live, on a whole terminal.
+
+    Keys: s sorts, / filters (a state, @user, a part of the name), l or Enter shows what a job wrote, c cancels it after
+    asking, q quits.
+    """
+    from jobyard.cli.top.looking import JobWords, look
+
+    if session.is_json:
+        seen = look(session.client, JobWords())
+        print_json({"jobs": seen.jobs, "total": seen.total, "nodes": seen.nodes})
+        return 0
+    if not sys.stdout.isatty() or not sys.stdin.isatty():
+        raise UserError("yard top: it needs a terminal; `yard ls` and `yard nodes` print once")
+    from jobyard.cli.top.app import TopApp  # on first use: textual takes a third of a second
+
+    TopApp(session.client, seconds).run()
+    return 0
