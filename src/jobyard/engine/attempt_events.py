@@ -31,7 +31,7 @@ def begin(state: YardState, event: AttemptsStarted) -> list[Effect]:
             advance_task(state, job, task, Began(started.at, started.unit))
             job.times.begin(started.at)
             if job.tasks.counts[State.RUNNING] == 1:
-                job.use.pace.begin(event.at)
+                job.use.end_rate.begin(event.at)
     return []
 
 
@@ -62,7 +62,7 @@ def finish(state: YardState, event: AttemptsFinished) -> list[Effect]:
         job.use.busy_seconds += seconds
         job.use.peak_memory_mib = max(job.use.peak_memory_mib, outcome.peak_memory_mib)
         job.slots[task.slot].progress_at = event.at
-        job.use.pace.note_end(event.at, len(job.slots))
+        job.use.end_rate.note_end(event.at, len(job.slots))
         retries = 0 if job.spec.gang else job.spec.policy.retries
         state.trainings.learn_end(job, task, outcome)
         more, in_vain, not_before = False, "", 0.0

@@ -23,14 +23,14 @@ class Eta(NamedTuple):
 
 
 def eta_seconds(job: JobRecord, profile_of: Callable[[JobRecord], Profile | None]) -> float | None:
-    """Of training by its epochs; else by the pace that is seen. None rather than something wrong."""
+    """Of training by its epochs; else by the rate that is seen. None rather than something wrong."""
     if job.training.progress:
         progress = slowest_progress(job)
         return training_eta(job, progress, epoch_seconds(job, profile_of(job) or Profile(), progress)).likely
     if job.is_final or not job.slots:
         return None
     now = time.time()
-    left = job.use.pace.seconds_left(job.tasks.unfinished, len(job.slots), now)
+    left = job.use.end_rate.seconds_left(job.tasks.unfinished, len(job.slots), now)
     mean = max(job.use.mean_seconds.values(), default=0.0)
     if left is None or left >= mean:
         return left

@@ -1,4 +1,4 @@
-"""Why view: why does a job wait, what does it do instead, and why did it fail?"""
+"""View of why: why does a job wait, what does it do instead, and why did it fail?"""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_c_cancels_only_after_y_and_any_other_key_is_a_no(typed: Yard, stand_in:
 def test_wait_of_a_pipe_says_only_how_it_ended(yard: Yard, stand_in: StandIn) -> None:
     RunningJob(stand_in, lambda: None).ended.set()
     result = yard("wait", "j1")
-    assert result.err.splitlines() == ["yard: job j1 (train) cancelled after 2.5s", "yard: logs: yard logs j1"]
+    assert result.err.splitlines() == ["yard: job j1 (train) was cancelled after 2.5s", "yard: logs: yard logs j1"]
     assert stand_in.calls("GET /jobs/j1/tasks") == []
 
 

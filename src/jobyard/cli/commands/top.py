@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from jobyard.cli.option_values import WholeNumber
 from jobyard.cli.output.json import print_json
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import UserError
@@ -13,8 +14,8 @@ from jobyard.errors import UserError
 
 @click.command("top")
 @with_session
-@click.option("--seconds", type=click.FloatRange(min=0.2), default=2.0, metavar="N", help="Look again so often.")
-def command(session: Session, seconds: float) -> int:
+@click.option("--seconds", type=WholeNumber(min=1), default=2, metavar="N", help="Look again every N seconds.")
+def command(session: Session, seconds: int) -> int:
     """Watch all jobs, nodes and GPUs live, on a whole terminal.
 
     Keys: s sorts, / filters (a state, @user, a part of the name), l or Enter shows what a job wrote, c cancels it after

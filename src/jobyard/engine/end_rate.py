@@ -1,4 +1,4 @@
-"""Pace of a job: how fast do its tasks end, as seen of late, and how long will the rest take (ETA)?"""
+"""Rate of ends: how fast do the tasks of a job end, as seen of late, and how long will the rest take (ETA)?"""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ WINDOW_SECONDS = 15.0  # what is measured is this old at least before it is forg
 WINDOW_ENDS = 10  # and has so many ends: slow tasks are measured over hours
 LEAST_ENDS = 3  # before anything is said
 PAUSE_SECONDS = 30.0  # without any task; what was measured before says nothing about what comes after
-PATIENCE_SECONDS = 15.0  # of silence beyond what is usual, and then nothing is said
+SILENCE_SECONDS = 15.0  # of silence beyond what is usual, and then nothing is said
 
 
 @dataclass(slots=True)
-class Pace:
+class EndRate:
     """Counts of two windows, the present one and the one before. Measured, not kept."""
 
     began_at: float | None = None  # of the window before
@@ -44,7 +44,7 @@ class Pace:
         if self.began_at is None or ended < max(LEAST_ENDS, at_once):
             return None
         each, silence = (self.last_at - self.began_at) / ended, now - self.last_at
-        if silence > 2 * each * at_once + PATIENCE_SECONDS:
+        if silence > 2 * each * at_once + SILENCE_SECONDS:
             return None
         left = tasks * each - silence
         return left if left > 0 else None
