@@ -1,15 +1,16 @@
-"""Following a job: how is it watched to its end? What `yard run` does after the submit."""
+"""Following a job: how is it watched to its end? What `yard run` does after the submit, and `attach` and `wait`."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobyard.cli.feed import Feed, StreamBroken, StreamEnded
 from jobyard.cli.interrupts import Interrupts
+from jobyard.cli.keys import Keys
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.plain import PlainDisplay, QuietDisplay
 from jobyard.cli.output.summary import exit_code_of, title
@@ -17,11 +18,15 @@ from jobyard.cli.output.tasklog import DirectLog, LogWriter, MergedLog
 from jobyard.cli.output.text import say, warn
 from jobyard.cli.session import Session
 from jobyard.client.api import YardClient
-from jobyard.model.job import Reason
-from jobyard.wire.views import JobView, LogChunk
+from jobyard.model.job import Reason, State
+from jobyard.wire.views import JobView, LogChunk, TaskView
 
 INTERRUPTED = 130
 TICK_SECONDS = 0.5
+TASKS_SECONDS = 1.0  # between two looks at what runs
+RUNNING_MOST = 50  # tasks of a look: no terminal has many more lines
+FAILED_MOST = 5
+HINT = "q leaves, c cancels"
 NO_IMAGE_SECONDS = 30.0  # a kubelet has tried three times by then
 LAST_OUTPUT_SECONDS = 30.0  # after the end of a job, so long without any output means that no more will come
 
@@ -37,11 +42,29 @@ class Killed:
 
 
 @dataclass(frozen=True)
+class Left:
+    """The person pressed q: the job goes on."""
+
+
+class Pressed(NamedTuple):
+    key: str
+
+
+class TasksSeen(NamedTuple):
+    running: Sequence[TaskView]
+    failed: Sequence[TaskView]
+
+
+Stopped = HungUp | Killed | Left  # why a job is not followed any more, other than by its end
+
+
+@dataclass(frozen=True)
 class FollowOptions:
     is_quiet: bool = False
     pass_exit_code: bool = False
     is_merged: bool = False  # the output of several tasks is shown too, each line after its task
     needs_image_soon: bool = False  # fail soon if it cannot be pulled: it was built just now
+    is_older: bool = False  # it was submitted before: its output is not shown, and no submit is told of
 
 
 def run_to_end(session: Session, submit: Callable[[], JobView], options: FollowOptions) -> int:
@@ -64,16 +87,31 @@ def run_to_end(session: Session, submit: Callable[[], JobView], options: FollowO
         follower = JobFollower(session, client, feed, job, options)
         ended = follower.follow()
     # 3. Sum up.
-    if isinstance(ended, HungUp):
-        say(f"detached; {title(job)} goes on: yard logs -f {job.id}")
-        return 128 + ended.signal
-    if isinstance(ended, Killed):
-        say(f"{title(job)} was killed")
-        return INTERRUPTED
+    if not isinstance(ended, JobView):
+        return say_stopped(job, ended)
     follower.display.summary(ended)
     if session.is_json:
         print_json(ended)
     return INTERRUPTED if interrupts.presses else exit_code_of(ended, pass_through=options.pass_exit_code)
+
+
+def say_stopped(job: JobView, stopped: Stopped) -> int:
+    """The exit code of a job that was not followed to its end."""
+    match stopped:
+        case HungUp(number):
+            say(f"detached; {title(job)} goes on: yard attach {job.id}")
+            return 128 + number
+        case Killed():
+            say(f"{title(job)} was killed")
+        case Left():
+            say(f"{title(job)} goes on: yard attach {job.id}")
+    return INTERRUPTED
+
+
+def watch_to_end(session: Session, job: JobView, *, deadline: float | None = None) -> JobView | Stopped:
+    """Follow a job that was submitted before: as it is at its end, or at the deadline. Ctrl-C leaves it alone."""
+    options = FollowOptions(is_older=True)
+    return JobFollower(session, session.client, Feed(), job, options, deadline=deadline).follow()
 
 
 def _cancel(client: YardClient, feed: Feed, job: JobView, times: int) -> None:
@@ -90,38 +128,64 @@ def _cancel(client: YardClient, feed: Feed, job: JobView, times: int) -> None:
     feed.read("cancel", first if times == 1 else second)
 
 
+def _cancelled_by_key(client: YardClient, job: JobView) -> Iterator[Any]:
+    client.cancel(job.id, message="in the live view")
+    yield f"cancelling {title(job)}"
+
+
 def _given_up(client: YardClient, job: JobView) -> Iterator[Any]:
     client.cancel(job.id, force=True, message=f"given up: {job.message}")
     yield from ()
 
 
 class JobFollower:
-    """Reads the job's changes, and the output of a job of one task, until it has ended."""
+    """Reads the job's changes until it has ended: with the output of a new job of one task, or with what runs."""
 
-    def __init__(self, session: Session, client: YardClient, feed: Feed, job: JobView, options: FollowOptions) -> None:
+    def __init__(
+        self,
+        session: Session,
+        client: YardClient,
+        feed: Feed,
+        job: JobView,
+        options: FollowOptions,
+        *,
+        deadline: float | None = None,
+    ) -> None:
         self._feed = feed
         self._job = job
-        self._is_streamed = (job.counts.total == 1 or options.is_merged) and not options.is_quiet
+        self._options = options
+        self._deadline = deadline  # of time.monotonic()
+        is_shown = not options.is_quiet and not options.is_older
+        self._is_streamed = (job.counts.total == 1 or options.is_merged) and is_shown
         is_several = job.counts.total > 1
         self._log: LogWriter = MergedLog(session.is_json) if is_several else DirectLog(all_to_stderr=session.is_json)
         self._last_output_at = 0.0
         self._client = client
-        self._needs_image_soon = options.needs_image_soon
         self._without_image_since: float | None = None
+        self._is_given_up = False
+        self._is_asking = False  # whether it shall be cancelled
         self.display = choose_display(session, options, is_streamed=self._is_streamed)
         feed.read("job", lambda: client.watch(job.id))
         if self._is_streamed:
             feed.read("logs", lambda: client.logs(job.id, follow=True))
+        if self.display.is_live:
+            feed.read("tasks", self._look_at_tasks)
 
-    def follow(self) -> JobView | HungUp | Killed:
+    def follow(self) -> JobView | Stopped:
+        """The job at its end, or as it is at the deadline."""
         reading = {"job", "logs"} if self._is_streamed else {"job"}
-        with self.display:
-            self.display.submitted(self._job)
-            while reading:
-                item = self._feed.next(TICK_SECONDS)
+        keys = Keys(lambda key: self._feed.put(Pressed(key)), is_wanted=self.display.is_live)
+        with keys, self.display:
+            self.display.footer(HINT if keys.are_read else "")
+            show = self.display.update if self._options.is_older else self.display.submitted
+            show(self._job)
+            while reading and not self._is_over():
+                item = self._feed.next(self._tick_seconds())
                 match item:
                     case HungUp() | Killed():
                         return item
+                    case Pressed(key) if self._leaves(key):
+                        return Left()
                     case StreamEnded(source):
                         reading.discard(source)
                     case StreamBroken(source, error):
@@ -136,7 +200,13 @@ class JobFollower:
             self._log.close()
         return self._job
 
-    def _take(self, item: JobView | LogChunk | str | None) -> None:
+    def _is_over(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    def _tick_seconds(self) -> float:
+        return TICK_SECONDS if self._deadline is None else min(TICK_SECONDS, self._deadline - time.monotonic())
+
+    def _take(self, item: JobView | LogChunk | TasksSeen | str | None) -> None:
         match item:
             case JobView():
                 self._job = item
@@ -145,27 +215,55 @@ class JobFollower:
             case LogChunk():
                 self._last_output_at = time.monotonic()
                 self._log.write(item)
+            case TasksSeen(running, failed):
+                self.display.tasks(running, failed)
             case str():
                 self.display.say(item)
             case None:
                 self.display.tick()
 
+    def _leaves(self, key: str) -> bool:
+        """Was this key the one that leaves? `c` asks first, and only `y` cancels."""
+        was_asking, self._is_asking = self._is_asking, key == "c" and not self._is_asking
+        if was_asking and key in "yY":
+            self._feed.read("cancel", lambda: _cancelled_by_key(self._client, self._job))
+        self.display.footer(
+            f"cancel {title(self._job)}? y cancels, any other key does not" if self._is_asking else HINT
+        )
+        return key == "q" and not was_asking
+
+    def _look_at_tasks(self) -> Iterator[TasksSeen]:
+        """Again and again, in a thread that ends with the program."""
+        active = f"{State.RUNNING},{State.STOPPING}"  # of small tasks hundreds are handed out and start soon
+        while not self._job.state.is_final:
+            running = self._client.tasks(self._job.id, state=active, limit=RUNNING_MOST, last_line=True)
+            is_more = self._job.counts.failed > 1
+            failed = self._client.tasks(self._job.id, state=State.FAILED, limit=FAILED_MOST) if is_more else ()
+            yield TasksSeen(running, failed)
+            time.sleep(TASKS_SECONDS)
+
     def _give_up_without_image(self) -> None:
         """Cancels a job whose pods cannot pull their image; the job's message then says why."""
         job, now = self._job, time.monotonic()
-        if not self._needs_image_soon or job.reason is not Reason.HELD or not speaks_of_image(job.message):
+        if (
+            not self._options.needs_image_soon
+            or self._is_given_up
+            or job.reason is not Reason.HELD
+            or not speaks_of_image(job.message)
+        ):
             self._without_image_since = None
             return
         self._without_image_since = self._without_image_since or now
         if now - self._without_image_since > NO_IMAGE_SECONDS:
-            self._needs_image_soon = False
+            self._is_given_up = True
             self._feed.read("cancel", lambda: _given_up(self._client, job))
 
     def _take_broken(self, source: str, error: BaseException) -> None:
         """Only the job's own stream matters: output can be read later, and a late cancel is not an error."""
         if source == "job":
             raise error
-        warn(f"{source}: {error}")
+        if source != "tasks":  # the job's own stream tells of a server that is gone
+            warn(f"{source}: {error}")
 
 
 def speaks_of_image(message: str) -> bool:
@@ -174,7 +272,7 @@ def speaks_of_image(message: str) -> bool:
 
 
 def choose_display(session: Session, options: FollowOptions, *, is_streamed: bool) -> QuietDisplay:
-    if options.is_quiet:
+    if options.is_quiet or (options.is_older and not sys.stderr.isatty()):
         return QuietDisplay()
     if is_streamed or not sys.stderr.isatty():
         return PlainDisplay(progress_seconds=session.knobs.progress_seconds, is_streamed=is_streamed)

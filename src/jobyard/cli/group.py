@@ -22,10 +22,12 @@ VERBS = {
     "run": Verb("Submit a job and follow it to its end."),
     "submit": Verb("Submit a job and return at once."),
     "ls": Verb("List jobs."),
+    "top": Verb("Watch all jobs, nodes and GPUs."),
     "show": Verb("Show one job."),
     "logs": Verb("Show what a job's tasks wrote."),
     "cancel": Verb("Stop jobs or some of their tasks."),
     "scale": Verb("Give a training job more or fewer GPUs or workers."),
+    "attach": Verb("Open the live view of a job again."),
     "wait": Verb("Wait until jobs have ended."),
     "retry": Verb("Run what failed once more."),
     "why": Verb("Say why a job waits, or why it ended as it did."),
@@ -100,7 +102,7 @@ def yard(yard: str | None) -> None:
     """One yard for all your jobs: run them on this machine, keep them through anything.
 
     \b
-      yard run -- python train.py       run a command, follow it
-      yard run jobs.txt                 run a file of commands, one per line
-      yard run -a 0-99 -- ./step.sh     run an array of 100 tasks
+      yard run -- python train.py    run a command
+      yard run jobs.txt              run each line of a file
+      yard run -a 0-99 -- ./step.sh  run an array of 100 tasks
     """

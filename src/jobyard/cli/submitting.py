@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -28,7 +28,9 @@ from jobyard.manifests.job_fields import FLAGGED
 from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
 from jobyard.manifests.written import Written
+from jobyard.model import codec
 from jobyard.model.job import JobSpec
+from jobyard.model.own_command import own_command
 from jobyard.wire.views import JobView, PlanView
 
 COMMAND_WORDS = "jobyard.command_words"
@@ -159,22 +161,30 @@ def with_built_image(session: Session, spec: JobSpec, words: BuildWords, *, is_a
     return with_image(session, spec, words, is_asked=is_asked, quiet=quiet)
 
 
-def show_plan(session: Session, asked: SubmitWords, spec: JobSpec, *, render: bool) -> int:
+def show_plan(session: Session, asked: SubmitWords, spec: JobSpec, *, render: bool, verbose: bool = False) -> int:
     if not render:  # `--render` needs no cluster
         add_default_cluster(session, spec)
     with asked.refused_as_written(spec):
         plan = session.client.plan(spec, render=render)
-    if session.is_json:
+    if session.is_json and not verbose:
         print_json(plan)
+    elif session.is_json:
+        tasks = [{"label": label, "command": command} for label, command in _commands(spec)]
+        print_json({**codec.encode(plan, defaults=True), "tasks": tasks})
     elif render:
         echo_text(plan.rendered if plan.rendered.endswith("\n") else f"{plan.rendered}\n")
         say_notes(plan.job)
     else:
-        print_plan(plan)
+        print_plan(plan, _commands(spec) if verbose else ())
     return 0
 
 
-def print_plan(plan: PlanView) -> None:
+def _commands(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Of each task: its label, and what it runs."""
+    return ((spec.label_of(number), own_command(spec, number)) for number in range(spec.size))
+
+
+def print_plan(plan: PlanView, commands: Iterable[tuple[str, str]] = ()) -> None:
     job = plan.job
     rows = [
         ("job", job.name),
@@ -189,6 +199,8 @@ def print_plan(plan: PlanView) -> None:
     print_fields([*rows, *asked_rows(job)])
     for sentence in (*plan.placements, *job.notes):
         echo(f"- {sentence}")
+    for label, command in commands:
+        echo(f"task {label}  {command}")
     echo("nothing was submitted (--dry-run)")
 
 

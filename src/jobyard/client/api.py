@@ -18,6 +18,7 @@ from jobyard.model.node import ClusterConfig, NodeConfig
 from jobyard.settings import ClientKnobs
 from jobyard.wire.kept import RemovalView
 from jobyard.wire.requests import (
+    TOTAL,
     AcceptRow,
     AddCluster,
     AddNode,
@@ -45,7 +46,7 @@ from jobyard.wire.views import (
 )
 
 T = TypeVar("T")
-Query = Mapping[str, str | int | bool | None]
+Query = Mapping[str, str | int | float | bool | None]
 PAGE_MOST = 1000  # jobs or tasks that are asked for at once: a server gives no more
 _LISTED = {"job": "yard ls -a", "node": "yard nodes", "cluster": "yard clusters", "token": "yard token ls"}
 
@@ -77,10 +78,28 @@ class YardClient:
         return self.decoded(PlanView, self._connection.call("POST", "/jobs", codec.encode(request), is_long=True))
 
     def jobs(
-        self, *, all: bool = False, state: str | None = None, limit: int | None = None, unfinished: bool = False
+        self,
+        *,
+        all: bool = False,
+        state: str | None = None,
+        limit: int | None = None,
+        unfinished: bool = False,
+        user: str | None = None,
+        name: str | None = None,
+        since: float | None = None,
     ) -> tuple[JobView, ...]:
-        """The newest first; all of them, or the first `limit`, whatever the server puts in one answer."""
-        words: Query = {"all": all, "state": state, "unfinished": unfinished}
+        """The newest first; all of them, or the first `limit`, whatever the server puts in one answer.
+
+        `name` may have `*` and `?`. `since` leaves out what had ended by then.
+        """
+        words: Query = {
+            "all": all,
+            "state": state,
+            "unfinished": unfinished,
+            "user": user,
+            "name": name,
+            "since": since,
+        }
         found: list[JobView] = []
         while limit is None or len(found) < limit:
             before = found[-1].number if found else None
@@ -95,19 +114,45 @@ class YardClient:
                 break
         return tuple(found)
 
+    def first_jobs(
+        self,
+        limit: int,
+        *,
+        all: bool = False,
+        state: str | None = None,
+        user: str | None = None,
+        name: str | None = None,
+        since: float | None = None,
+    ) -> tuple[tuple[JobView, ...], int]:
+        """The newest ones, one page at the most, and how many there are in all."""
+        words: Query = {"all": all, "state": state, "user": user, "name": name, "since": since, "limit": limit}
+        page, headers = self._connection.page("/jobs" + _query(words))
+        found = self._views(JobView, page)
+        return found, int(headers.get(TOTAL, len(found)))  # an older server does not count
+
     def job(self, selector: str, *, live: bool = False) -> JobView:
         """`live`: a name means the job that has not ended, and is refused where several have not."""
         return self.decoded(JobView, self._connection.call("GET", _job(selector) + _query({"live": live})))
 
     def tasks(
-        self, selector: str, *, state: str | None = None, limit: int | None = None, offset: int | None = None
+        self,
+        selector: str,
+        *,
+        state: str | None = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        last_line: bool = False,
     ) -> tuple[TaskView, ...]:
-        """100 of them unless `limit` says otherwise; in several calls where they are many."""
+        """100 of them unless `limit` says otherwise; in several calls where they are many.
+
+        `last_line`: also what each of the first ones wrote last; at most 100 come then.
+        """
         limit, begin = 100 if limit is None else limit, offset or 0
         found: list[TaskView] = []
         while len(found) < limit:
             at_once = min(PAGE_MOST, limit - len(found))
-            query = _query({"state": state, "limit": at_once, "offset": begin + len(found) or None})
+            asked: Query = {"state": state, "limit": at_once, "offset": begin + len(found) or None}
+            query = _query({**asked, "last_line": last_line})
             page = self._views(TaskView, self._connection.call("GET", _job(selector, "/tasks") + query))
             found.extend(page)
             if len(page) < at_once:

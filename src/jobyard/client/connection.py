@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
@@ -46,6 +46,11 @@ class Connection:
     ) -> Any:
         seconds = self._seconds(is_long=is_long)
         return self._persist(lambda: self._transport.call(method, API + path, body, seconds=seconds), is_repeatable)
+
+    def page(self, path: str) -> tuple[Any, Mapping[str, str]]:
+        """A list, and the headers that tell of the rest of it."""
+        seconds = self._knobs.request_seconds
+        return self._persist(lambda: self._transport.page(API + path, seconds=seconds))
 
     def call_once(self, method: str, path: str) -> None:
         """Without another try, and without starting a server."""

@@ -53,6 +53,10 @@ class Answer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return dict(self._response.getheaders())
+
     def close(self) -> None:
         self._response.close()
         self._connection.close()
@@ -86,7 +90,14 @@ class HttpTransport:
     def call(self, method: str, path: str, body: Any = None, *, seconds: float) -> Any:
         """The JSON that is answered, if any. Raises the error class that the server raised, NotSent or Lost."""
         with self.open(method, path, body, seconds=seconds) as answer:
-            content = answer.read()
+            return self._decoded(answer.read())
+
+    def page(self, path: str, *, seconds: float) -> tuple[Any, Mapping[str, str]]:
+        """As `call`, with the headers of the answer."""
+        with self.open("GET", path, seconds=seconds) as answer:
+            return self._decoded(answer.read()), answer.headers
+
+    def _decoded(self, content: bytes) -> Any:
         if not content:
             return None
         try:

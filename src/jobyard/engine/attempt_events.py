@@ -29,8 +29,9 @@ def begin(state: YardState, event: AttemptsStarted) -> list[Effect]:
         if found := state.current(started.attempt):
             job, task = found
             advance_task(state, job, task, Began(started.at, started.unit))
-            if job.times.started_at is None:
-                job.times.started_at = started.at
+            job.times.begin(started.at)
+            if job.tasks.counts[State.RUNNING] == 1:
+                job.use.end_rate.begin(event.at)
     return []
 
 
@@ -53,8 +54,7 @@ def finish(state: YardState, event: AttemptsFinished) -> list[Effect]:
         job, task = found
         if task.is_yielding and job.spec.gang and not outcome.succeeded and job.tasks.counts[State.PENDING]:
             outcome = replace(outcome, reason=Reason.PREEMPTED)  # it failed because its peers had stopped
-        if job.times.started_at is None:
-            job.times.started_at = outcome.started_at
+        job.times.begin(outcome.started_at)
         group = job.spec.place_of(task.number).group
         seconds = max(0.0, outcome.finished_at - outcome.started_at)
         if outcome.reason is not Reason.PREEMPTED:
@@ -62,6 +62,7 @@ def finish(state: YardState, event: AttemptsFinished) -> list[Effect]:
         job.use.busy_seconds += seconds
         job.use.peak_memory_mib = max(job.use.peak_memory_mib, outcome.peak_memory_mib)
         job.slots[task.slot].progress_at = event.at
+        job.use.end_rate.note_end(event.at, len(job.slots))
         retries = 0 if job.spec.gang else job.spec.policy.retries
         state.trainings.learn_end(job, task, outcome)
         more, in_vain, not_before = False, "", 0.0

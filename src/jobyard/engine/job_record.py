@@ -43,6 +43,13 @@ class JobTimes:
     submitted_at: float
     started_at: float | None = None
     finished_at: float | None = None
+    first_started_at: float | None = None  # stays when the job is retried, which begins its times anew
+
+    def begin(self, at: float) -> None:
+        if self.started_at is None:
+            self.started_at = at
+        if self.first_started_at is None:
+            self.first_started_at = at
 
 
 class JobRecord:

@@ -7,7 +7,7 @@ from enum import Enum
 
 from jobyard.errors import InvalidMove
 from jobyard.model.job import Reason, State
-from jobyard.model.task import ActiveAttempt, Outcome, Task
+from jobyard.model.task import ActiveAttempt, Outcome, PastAttempt, Task
 
 MOVES: dict[State, frozenset[State]] = {
     State.PENDING: frozenset({State.STARTING, State.CANCELLED}),
@@ -111,6 +111,7 @@ class Step:
     ask: Action = Action.NOTHING
 
 
+EARLIER_MOST = 5  # attempts that a task remembers beside its newest
 # A task stopped for one of these waits again instead of ending.
 REQUEUED = frozenset({Reason.PREEMPTED, Reason.RESIZING})
 
@@ -129,6 +130,7 @@ def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
                 reason=None,
                 message="",
                 not_before=0.0,
+                earlier=_earlier(task),
             )
             return Step(begun, Action.LAUNCH)
         case State.PENDING, StopAsked(reason=reason, message=message):
@@ -170,6 +172,16 @@ def advance(task: Task, happening: Happening, retries: int = 0) -> Step:
         case State.SUCCEEDED | State.FAILED | State.CANCELLED, RetryAsked(not_before=not_before):
             return Step(replace(_waiting(task, None, ""), failures=0, not_before=not_before))
     raise InvalidMove(f"task {task.number} is {task.state}: {happening!r} cannot happen to it")
+
+
+def _earlier(task: Task) -> tuple[PastAttempt, ...]:
+    """With the newest attempt that ended: the next one begins. One that never began has no outcome of its own."""
+    if task.outcome is None:
+        return task.earlier
+    past = PastAttempt(task.attempt, task.node, replace(task.outcome, progress=None))
+    if task.earlier and task.earlier[-1].outcome == past.outcome:
+        return task.earlier
+    return (*task.earlier, past)[-EARLIER_MOST:]
 
 
 def _yielding(task: Task, is_yielding: bool) -> Task:

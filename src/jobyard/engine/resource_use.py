@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from jobyard.engine.end_rate import EndRate
 from jobyard.model.events import Used
 
 
@@ -18,6 +19,7 @@ class ResourceUse:
     used: dict[int, Used] = field(default_factory=dict)
     gpu_percent: float | None = None  # a running mean: utilisation jumps
     idle_since: dict[int, float] = field(default_factory=dict)  # tasks whose GPUs are idle
+    end_rate: EndRate = field(default_factory=EndRate)
 
     def learn_duration(self, group: int, seconds: float) -> None:
         known = self.mean_seconds.get(group)

@@ -46,6 +46,7 @@ class SavedJob:
     priority: int = 0
     started_at: float | None = None
     finished_at: float | None = None
+    first_started_at: float | None = None
     pending: Ranges = ()
     succeeded: Ranges = ()
     cancelled: Ranges = ()
@@ -110,7 +111,7 @@ class SavedState:
 # Which field of SavedJob is which attribute of which part of a JobRecord ("": of the record itself).
 _PARTS: dict[str, dict[str, str]] = {
     "": {name: name for name in ("priority", "stop", "age")},
-    "times": {name: name for name in ("submitted_at", "started_at", "finished_at")},
+    "times": {name: name for name in ("submitted_at", "started_at", "finished_at", "first_started_at")},
     "tasks": {name: name for name in ("first_failure", "gang_failures")},
     "use": {name: name for name in ("peak_memory_mib", "busy_seconds")},
     "training": {name: name for name in ("fixed_size", "estimate_seconds")},

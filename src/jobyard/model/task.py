@@ -46,6 +46,15 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class PastAttempt:
+    """An attempt that ended and was followed by another one."""
+
+    number: int
+    node: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
     """Room on a node held for one group of a job: it runs tasks of that group one after another.
 
@@ -83,6 +92,7 @@ class Task:
     not_before: float = 0.0  # PENDING after a failure: the next attempt starts no sooner; 0: at any time
     outcome: Outcome | None = None  # of the newest attempt that ended
     started_at: float | None = None  # of the newest attempt; None: its process is not known to exist, or it waits
+    earlier: tuple[PastAttempt, ...] = ()  # the last ones before the newest attempt
 
     @property
     def slot(self) -> str:

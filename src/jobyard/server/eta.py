@@ -1,7 +1,8 @@
-"""ETA: when will a job be over? Of training by its epochs, of other jobs by how long their tasks took."""
+"""ETA: when will a job be over? Of training by its epochs, of other jobs by how fast their tasks end."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from statistics import median
 from typing import NamedTuple
@@ -22,14 +23,20 @@ class Eta(NamedTuple):
 
 
 def eta_seconds(job: JobRecord, profile_of: Callable[[JobRecord], Profile | None]) -> float | None:
-    """Of training by its epochs; else remaining tasks times the measured mean, over the slots it has now."""
+    """Of training by its epochs; else by the rate that is seen. None rather than something wrong."""
     if job.training.progress:
         progress = slowest_progress(job)
         return training_eta(job, progress, epoch_seconds(job, profile_of(job) or Profile(), progress)).likely
-    if job.is_final or not job.use.mean_seconds or not job.slots:
+    if job.is_final or not job.slots:
         return None
-    mean = sum(job.use.mean_seconds.values()) / len(job.use.mean_seconds)
-    return job.tasks.unfinished * mean / len(job.slots)
+    now = time.time()
+    left = job.use.end_rate.seconds_left(job.tasks.unfinished, len(job.slots), now)
+    mean = max(job.use.mean_seconds.values(), default=0.0)
+    if left is None or left >= mean:
+        return left
+    # Of the last ones no more end together: the newest still takes its time.
+    newest = max((task.started_at for task in job.active_tasks() if task.started_at is not None), default=now)
+    return max(left, mean - (now - newest))
 
 
 def slowest_progress(job: JobRecord) -> Progress:

@@ -70,6 +70,24 @@ def tail_lines(loop: YardLoop, attempt: AttemptId, most: int = 8) -> tuple[str, 
     return ()
 
 
+def last_line(loop: YardLoop, attempt: AttemptId) -> str:
+    """What it wrote last, to whichever stream; of a progress bar that writes over itself, its newest state."""
+    paths = [log_path(loop, attempt, stream) for stream in STREAMS]
+    lines = (
+        _last_bytes(max(paths, key=_written_at), 1024).decode(errors="replace").splitlines()
+    )  # a carriage return ends one too
+    return next((line[:300] for line in reversed(lines) if line.strip()), "")
+
+
+def _written_at(path: Path) -> int:
+    """0: there is nothing in it."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return 0
+    return found.st_mtime_ns if found.st_size else 0
+
+
 def _last_bytes(path: Path, most: int) -> bytes:
     try:
         with open_log(path) as file:

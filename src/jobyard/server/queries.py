@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from heapq import nlargest
 from typing import NamedTuple
 
@@ -13,8 +15,9 @@ from jobyard.model.node import NodeConfig
 from jobyard.model.task import AttemptId, Task
 from jobyard.server import views
 from jobyard.server.finding import find_job, find_live_job
-from jobyard.server.logs import tail_lines
+from jobyard.server.logs import last_line, tail_lines
 from jobyard.server.loop import YardLoop
+from jobyard.server.why_view import why_view
 from jobyard.wire.views import JobView, TaskView, WhyView
 
 ENDED_SHOWN = 10  # of a list that is not asked for more
@@ -27,11 +30,14 @@ class JobFilter(NamedTuple):
     user: str = ""  # none: everybody's
     only_unfinished: bool = False
     with_all_ended: bool = False  # not only those that ended last
+    name: str = ""  # with `*` and `?` for any letters; none: every name
+    since: float = 0.0  # those that have not ended, or ended after this
 
 
 class JobPage(NamedTuple):
     jobs: Sequence[str]
     next_before: int | None  # the number that the next page goes on below; None: this is the last one
+    total: int  # of all that are wanted, also those that ended too long ago to be listed unasked
 
 
 def submitted_job(loop: YardLoop, selector: str) -> SubmittedJob:
@@ -104,27 +110,37 @@ def job_page(loop: YardLoop, wanted: JobFilter, before: int | None, limit: int) 
     known = loop.state.unfinished if wanted.only_unfinished else loop.state.jobs
     jobs = sorted(known.values(), key=lambda job: -job.number)
     found = [job for job in jobs if _is_wanted(job, wanted)]
+    total = len(found)
     if not wanted.with_all_ended:
         ended = (job for job in found if job.is_final)
         shown = {job.id for job in nlargest(ENDED_SHOWN, ended, key=lambda job: job.times.finished_at or 0.0)}
         found = [job for job in found if not job.is_final or job.id in shown]
     left = [job for job in found if before is None or job.number < before]
     page = left[:limit]
-    return JobPage([job.id for job in page], page[-1].number if page and len(left) > len(page) else None)
+    return JobPage([job.id for job in page], page[-1].number if page and len(left) > len(page) else None, total)
 
 
 def _is_wanted(job: JobRecord, wanted: JobFilter) -> bool:
-    is_by_user = not wanted.user or job.spec.submitter.user == wanted.user
-    return is_by_user and (not wanted.states or job.state in wanted.states)
+    if wanted.user and job.spec.submitter.user != wanted.user:
+        return False
+    if wanted.name and not fnmatchcase(job.spec.name, wanted.name):
+        return False
+    if wanted.since and job.is_final and (job.times.finished_at or 0.0) < wanted.since:
+        return False
+    return not wanted.states or job.state in wanted.states
 
 
 def task_numbers(loop: YardLoop, job_id: str, states: Iterable[State], limit: int, offset: int) -> list[int]:
     return views.task_numbers(find_job(loop.state, job_id), states, limit, offset)
 
 
-def shown_task(loop: YardLoop, job_id: str, number: int) -> TaskView:
-    return views.awaited_view(loop.state, find_job(loop.state, job_id), number)
+def shown_task(loop: YardLoop, job_id: str, number: int, *, with_last_line: bool = False) -> TaskView:
+    view = views.awaited_view(loop.state, find_job(loop.state, job_id), number)
+    if not with_last_line or not view.attempt:
+        return view
+    return replace(view, last_line=last_line(loop, AttemptId(job_id, number, view.attempt)))
 
 
 def why(loop: YardLoop, job_id: str) -> WhyView:
-    return views.why_view(loop.planner, find_job(loop.state, job_id))
+    job = find_job(loop.state, job_id)
+    return why_view(loop.planner, job, _last_lines(loop, job))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from jobyard.engine.estimates import has_overrun
@@ -9,7 +10,7 @@ from jobyard.engine.job_record import JobRecord
 from jobyard.engine.profiles import Profile
 from jobyard.engine.training import can_yield, idle_seconds
 from jobyard.engine.yard_state import YardState
-from jobyard.model.training import ALL, Elastic
+from jobyard.model.training import ALL, Elastic, Progress
 from jobyard.server.eta import epoch_seconds, slowest_progress, training_eta
 from jobyard.wire.views import SizeView, TrainingView
 
@@ -25,11 +26,12 @@ def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> T
     seconds = epoch_seconds(job, profile, progress)
     has_said_nothing = job.is_final and not job.training.progress  # it may have done them all without a report
     asked = spec.training.epochs if spec.training and not has_said_nothing else None
+    total = progress.epochs_total or asked
     eta = training_eta(job, progress, seconds)
     used = [use.gpu_memory_mib for use in job.use.used.values() if use.gpu_memory_mib]
     return TrainingView(
-        epochs_done=progress.epochs_done,
-        epochs_total=progress.epochs_total or asked,
+        epochs_done=_epochs_seen(progress, total),
+        epochs_total=total,
         epoch_seconds=seconds,
         step_seconds=progress.step_seconds or None,
         steps=progress.steps,
@@ -67,6 +69,19 @@ def training_view(state: YardState, job: JobRecord, *, detail: bool = True) -> T
         saved_at=progress.saved_at or None,
         restarts=max(0, job.task(0).attempt - 1),
     )
+
+
+def _epochs_seen(progress: Progress, total: int | None) -> int:
+    """As counted; where a job tells its share only, as Hugging Face's Trainer does by itself, by that.
+
+    For people: what a next attempt begins after is another question, which only checkpoints answer.
+    """
+    if progress.epochs_done or progress.history or progress.percent is None:
+        return progress.epochs_done
+    share = (total or 0) * progress.percent / 100
+    told = progress.metrics.get("epoch", share)  # its loss may be logged once in several epochs, or never
+    seen = int(max(told if math.isfinite(told) else 0.0, share) + 1e-6)
+    return min(seen, total) if total else seen
 
 
 def _range(elastic: Elastic | None) -> str:

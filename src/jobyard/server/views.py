@@ -8,21 +8,22 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from jobyard.engine.estimates import trusted_rest
 from jobyard.engine.job_record import JobRecord, SlotRecord
+from jobyard.engine.lifecycle import reason_of
 from jobyard.engine.planner import Planner
 from jobyard.engine.training import given_more, idle_seconds
 from jobyard.engine.yard_state import YardState
 from jobyard.model.job import Command, GroupSpec, JobSpec, Reason, State
 from jobyard.model.node import Node, place_of
+from jobyard.model.own_command import own_command
 from jobyard.model.resources import Resources
-from jobyard.model.task import AttemptId, Task
+from jobyard.model.task import AttemptId, PastAttempt, Task
 from jobyard.model.units import show_seconds
-from jobyard.scheduling.ordering import queue_position
 from jobyard.server.asked_view import asked_view
 from jobyard.server.eta import eta_seconds
 from jobyard.server.training_view import training_view
 from jobyard.wire.views import (
+    AttemptView,
     Counts,
     DeviceView,
     FailureView,
@@ -30,7 +31,6 @@ from jobyard.wire.views import (
     JobView,
     NodeView,
     TaskView,
-    WhyView,
 )
 
 # Secrets by name: MYSQL_PWD but not OLDPWD, any KEY but no KEYBOARD, AUTH but not AUTHOR, a TOKEN but no TOKENIZER.
@@ -41,7 +41,7 @@ SECRET_NAME = re.compile(
 )
 
 AGAIN = "it waits to be tried again"
-NOT_IN_LINE = (Reason.DEPENDENCY, Reason.RETRY_DELAY, None)  # for these it does not wait for the scheduler
+COMMAND_MOST = 4096  # characters of a task's command: a page has a thousand tasks
 
 
 LIST_TEXT_MOST = 500  # characters: of a page of a thousand jobs some megabytes in all
@@ -55,9 +55,6 @@ def counts_of(job: JobRecord) -> Counts:
 def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = (), detail: bool = True) -> JobView:
     spec = job.spec
     state, (reason, message) = planner.state, reason_of_job(planner, job)
-    failure = None
-    if job.tasks.first_failure is not None:
-        failure = FailureView(task_view(job, job.task(job.tasks.first_failure)), last_lines)
     only = job.task(0) if spec.size == 1 else None
     view = JobView(
         id=job.id,
@@ -86,7 +83,7 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         notes=spec.submitter.notes if detail else (),
         eta_seconds=eta_seconds(job, state.trainings.profile_of),
         exit_code=only.outcome.exit_code if only and only.outcome else None,
-        first_failure=failure,
+        first_failure=failure_view(job, last_lines),
         training=training_view(state, job, detail=detail),
         cluster=spec.cluster,
         kind=spec.kubernetes.kind,
@@ -95,6 +92,7 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         git=replace(spec.container.git, diff="") if spec.container.git is not None else None,
         asked=asked_view(spec) if detail else {},
         annotations=job.annotations,
+        first_started_at=job.times.first_started_at,
         given_more=given_more(job),
     )
     return view if detail else _with_short_texts(view)
@@ -116,7 +114,8 @@ def _beginning(command: Command) -> str:
 def _with_short_texts(view: JobView) -> JobView:
     failure = view.first_failure
     if failure is not None:
-        failure = replace(failure, task=replace(failure.task, message=_short(failure.task.message)))
+        task = failure.task
+        failure = replace(failure, task=replace(task, message=_short(task.message), command=_short(task.command)))
     return replace(
         view,
         message=_short(view.message),
@@ -135,6 +134,11 @@ def _amounts(group: GroupSpec) -> Resources:
     """With how much memory its GPUs have at least, which a job says of a group."""
     least = max(group.least_device_mib, group.resources.least_device_mib)
     return replace(group.resources, least_device_mib=least)
+
+
+def failure_view(job: JobRecord, last_lines: tuple[str, ...]) -> FailureView | None:
+    first = job.tasks.first_failure
+    return None if first is None else FailureView(task_view(job, job.task(first)), last_lines)
 
 
 def unshowable(job: JobRecord, error: Exception) -> JobView:
@@ -250,7 +254,27 @@ def task_view(job: JobRecord, task: Task) -> TaskView:
         finished_at=outcome.finished_at if outcome and task.state.is_final else None,
         peak_memory_mib=(outcome.peak_memory_mib or None) if outcome else None,
         peak_gpu_memory_mib=(outcome.peak_gpu_memory_mib or None) if outcome else None,
+        command=_cut(own_command(job.spec, task.number)),
+        earlier=tuple(attempt_view(past) for past in task.earlier),
     )
+
+
+def attempt_view(past: PastAttempt) -> AttemptView:
+    outcome, (reason, message) = past.outcome, reason_of(past.outcome)
+    return AttemptView(
+        past.number,
+        past.node,
+        outcome.started_at,
+        outcome.finished_at,
+        None if outcome.succeeded else reason,
+        "" if outcome.succeeded else message,
+        outcome.exit_code,
+        outcome.signal,
+    )
+
+
+def _cut(command: str) -> str:
+    return command if len(command) <= COMMAND_MOST else f"{command[:COMMAND_MOST]}…"
 
 
 def task_numbers(job: JobRecord, states: Iterable[State], limit: int, offset: int) -> list[int]:
@@ -337,64 +361,3 @@ def node_view(state: YardState, node: Node, held: Held | None = None) -> NodeVie
         runtime=node.runtime,
         runtime_problem=node.runtime_problem,
     )
-
-
-def _is_limited(job: JobRecord) -> bool:
-    """Does its own spec limit how many of its tasks run at once?"""
-    groups = ((group.parallelism, group.completions) for group in job.spec.groups)
-    is_by_group = any(parallelism is not None and parallelism < completions for parallelism, completions in groups)
-    return is_by_group or (job.spec.policy.limit is not None and job.spec.policy.limit < job.spec.size)
-
-
-def _position(state: YardState, job: JobRecord) -> tuple[int, bool, int]:
-    """Its place in the queue, as the scheduler orders it."""
-    return queue_position(job.priority, trusted_rest(job, state.trainings.profile_of, time.time()), job.age)
-
-
-def how_many_run(running: int, waiting: int, size: int) -> str:
-    run, wait = "runs" if running == 1 else "run", "waits" if waiting == 1 else "wait"
-    if size == 1:
-        return "its task runs" if running else "its task waits"
-    return f"{running} of {size} tasks {run} and {waiting} {wait}"
-
-
-def why_view(planner: Planner, job: JobRecord) -> WhyView:
-    """Why it is not running, or what it is doing instead."""
-    state, (reason, message) = planner.state, reason_of_job(planner, job)
-    sentences = []
-    if message:
-        sentences.append(message)
-    if job.state is State.PENDING and reason not in NOT_IN_LINE and job.id not in state.quarantined:
-        own = _position(state, job)
-        ahead = sum(_position(state, o) < own and not state.waits_for(o) for o in state.unfinished.values())
-        line = f"{ahead} unfinished job{'s are' if ahead != 1 else ' is'} ahead of it"
-        place = line if ahead else "it is the next in line"
-        sentences.append(f"{place} (priority {job.priority})")
-    if job.state is State.RUNNING:
-        running = job.tasks.counts[State.RUNNING]
-        waiting = job.tasks.counts[State.PENDING] + (job.tasks.counts[State.STARTING] if job.spec.cluster else 0)
-        sentences.append(how_many_run(running, waiting, job.spec.size))
-        if (held := held_up(state, job)) and held[1] not in sentences:
-            reason = reason or held[0]
-            sentences.append(held[1])
-        if wait := planner.waits.get(job.id):
-            reason = reason or wait.reason
-            sentences.append(f"the rest: {wait.sentence}")
-        elif waiting > len(job.tasks.delayed) and _is_limited(job):
-            reason = reason or Reason.ARRAY_LIMIT
-            sentences.append("the rest waits because the job limits how many of its tasks run at once")
-        if delayed := retry_delay(job):
-            reason = reason or delayed[0]
-            sentences.append(delayed[1])
-    if (first := job.tasks.delayed.first) is not None and job.id not in state.quarantined:
-        sentences.append(f"the next attempt starts in {show_seconds(max(0.0, first.until - time.time()))}")
-    if not job.is_final and (more := given_more(job)):
-        sentences.append(more)
-    if not sentences:
-        ago = f" {show_seconds(time.time() - job.times.finished_at)} ago" if job.times.finished_at else ""
-        placing = "it was just submitted and is being placed"
-        if job.spec.cluster and job.tasks.active:
-            given = f"{job.tasks.active} of {job.spec.size} tasks"
-            placing = f"cluster {job.spec.cluster} was given {given} and starts them"
-        sentences.append(f"the job {job.state.told}{ago}" if job.is_final else placing)
-    return WhyView(job.id, job.state, reason, tuple(sentences))

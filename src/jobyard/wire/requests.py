@@ -10,6 +10,7 @@ from jobyard.model.node import ClusterConfig, NodeConfig
 
 API = "/api/v1"
 PROTOCOL = 1
+TOTAL = "Yard-Total"  # the header of a list of jobs: how many there are in all
 
 
 @dataclass(frozen=True)

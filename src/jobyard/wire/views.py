@@ -57,6 +57,20 @@ class GroupView:
 
 
 @dataclass(frozen=True)
+class AttemptView:
+    """An attempt at a task that ended and was followed by another one."""
+
+    number: int
+    node: str
+    started_at: float
+    finished_at: float
+    reason: Reason | None = None
+    message: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+@dataclass(frozen=True)
 class TaskView:
     """One task. `label` is its address inside the job."""
 
@@ -75,6 +89,9 @@ class TaskView:
     finished_at: float | None = None
     peak_memory_mib: int | None = None
     peak_gpu_memory_mib: int | None = None
+    command: str = ""  # its own, with its line; a very long one is cut
+    last_line: str = ""  # what it wrote last, where that was asked for
+    earlier: tuple[AttemptView, ...] = ()  # the last attempts before this one
 
 
 @dataclass(frozen=True)
@@ -171,6 +188,7 @@ class JobView:
     git: GitState | None = None  # what the image was made from; without its diff, which has a call of its own
     asked: dict[str, Any] = field(default_factory=dict)  # what the submitter set, by its place in a spec; not in lists
     annotations: dict[str, str] = field(default_factory=dict)  # what other programs keep with it
+    first_started_at: float | None = None  # before it was retried
     given_more: str = ""  # that it ran out of memory and was given more, in words
 
 
@@ -189,6 +207,7 @@ class WhyView:
     state: State
     reason: Reason | None
     sentences: tuple[str, ...]
+    first_failure: FailureView | None = None
 
 
 @dataclass(frozen=True)

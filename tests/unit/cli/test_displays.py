@@ -1,18 +1,23 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
+import click
 import pytest
 from rich.console import Console
 from tests.unit.client.views import a_failure, a_job_view
 
 from jobyard.cli.output.harmless import harmless
-from jobyard.cli.output.live import LiveDisplay, Picture, Rate, bar
+from jobyard.cli.output.live import LiveDisplay, Rate
+from jobyard.cli.output.picture import Picture, bar
 from jobyard.cli.output.plain import PlainDisplay
-from jobyard.cli.output.table import print_table
+from jobyard.cli.output.table import print_fields, print_table
 from jobyard.cli.output.text import shortened, width
 from jobyard.model.job import State
-from jobyard.wire.views import Counts, TrainingView
+from jobyard.wire.views import Counts, TaskView, TrainingView
 
 HALF = Counts(total=100, succeeded=45, failed=5, running=8, pending=42)
 
@@ -25,7 +30,7 @@ def drawn(picture: Picture, columns: int = 100) -> str:
 
 
 def test_the_live_display_shows_progress_rate_eta_and_failures() -> None:
-    view = a_job_view(counts=HALF, first_failure=a_failure())
+    view = a_job_view(counts=HALF, first_failure=a_failure(), eta_seconds=25.0)
     shown = drawn(Picture(view, rate=2.0))
     for text in ("train", "j1", "50/100 50%", "8 running", "5 failed", "2.0/s", "eta 25s", "ValueError: no such file"):
         assert text in shown
@@ -41,6 +46,48 @@ def test_the_live_display_says_why_nothing_runs() -> None:
 def test_the_live_display_fits_every_terminal(columns: int) -> None:
     view = a_job_view(counts=HALF, name="n" * 300, first_failure=a_failure())
     assert all(len(line) <= columns for line in drawn(Picture(view, 1.0), columns).splitlines())
+
+
+def a_running_task(number: int, **changes: Any) -> TaskView:
+    task = TaskView(number, str(number), State.RUNNING, 1, started_at=1.0, command=f"fold {number}", last_line="loss 1")
+    return replace(task, **changes)
+
+
+def test_the_live_view_has_failures_first_and_then_what_runs() -> None:
+    failed = [a_failure("7").task, replace(a_failure("9").task, number=9, command="fold 9")]
+    view = a_job_view(counts=HALF, first_failure=a_failure("7", command="fold 7"))
+    tasks = [a_running_task(11), a_running_task(12, last_line="\x1b[2J50%")]
+    lines = drawn(Picture(view, 0.0, tasks, failed, "q leaves")).splitlines()
+    assert "first failure: task 7 on here, exit code 3" in lines[2]
+    assert [line.split()[-2:] for line in lines[3:4]] == [["fold", "7"]]
+    assert lines[6] == "task 9, exit code 3  $ fold 9"
+    assert ["fold 11" in lines[7], "loss 1" in lines[7], lines[8][-3:]] == [True, True, "50%"]
+    assert lines[9:] == ["  and 6 more", "q leaves"]
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 80, 160])
+@pytest.mark.parametrize("rows", [5, 8, 24])
+def test_the_live_view_fits_every_terminal(columns: int, rows: int) -> None:
+    tasks = [a_running_task(number, command="c" * 300, last_line="l" * 300) for number in range(50)]
+    view = a_job_view(counts=HALF, name="n" * 300, first_failure=a_failure())
+    console = Console(file=io.StringIO(), width=columns, height=rows, force_terminal=False)
+    with console.capture() as capture:
+        console.print(Picture(view, 1.0, tasks, (), "q leaves, c cancels"))
+    lines = capture.get().splitlines()
+    assert len(lines) < rows
+    assert all(len(line) <= columns for line in lines)
+    assert lines[-1].startswith("q leaves")
+
+
+def test_a_terminal_that_became_narrower_keeps_no_lines_of_the_last_frame() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=80)
+    display = LiveDisplay(console)
+    display.submitted(a_job_view(counts=HALF))
+    display._draw()
+    console.width = 30  # the bar's line of 79 columns has two more lines now, the first has none
+    display._draw()
+    assert stream.getvalue() == "\x1b[2K\x1b[1A" * 2
 
 
 def test_a_gang_that_trains_shows_its_epochs() -> None:
@@ -118,6 +165,43 @@ def test_the_first_failure_is_said_once(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_text_of_a_job_cannot_steer_the_terminal() -> None:
     assert harmless("a\x1b[2Jb\x1b]0;title\x07c\td\ne\x9b2Jf") == "abc d ef"
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes stdout a terminal of so many columns."""
+
+    def with_columns(columns: int) -> None:
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        monkeypatch.setenv("COLUMNS", str(columns))
+
+    return with_columns
+
+
+def test_a_narrow_terminal_does_without_spare_columns_and_a_pipe_has_all(
+    capsys: pytest.CaptureFixture[str], terminal: Callable[[int], None]
+) -> None:
+    def headers_shown() -> str:
+        print_table(("A", "B", "WHAT"), [("a" * 20, "b" * 20, "w" * 90)], spare=("B",))
+        lines = click.unstyle(capsys.readouterr().out).splitlines()
+        assert all(len(line) <= columns for line in lines)
+        return " ".join(lines[0].split())
+
+    columns = 1000
+    assert headers_shown() == "A B WHAT"
+    for columns, expected in ((160, "A B WHAT"), (60, "A B WHAT"), (40, "A WHAT")):
+        terminal(columns)
+        assert headers_shown() == expected
+
+
+def test_a_terminal_has_long_fields_between_its_edges(
+    capsys: pytest.CaptureFixture[str], terminal: Callable[[int], None]
+) -> None:
+    terminal(40)
+    print_fields([("name", "x"), ("message", "one two three four five six seven eight nine ten")])
+    lines = click.unstyle(capsys.readouterr().out).splitlines()
+    assert all(len(line) <= 40 for line in lines)
+    assert lines[2] == "         seven eight nine ten"
 
 
 def test_wide_characters_keep_the_columns_straight(capsys: pytest.CaptureFixture[str]) -> None:

@@ -169,7 +169,7 @@ def test_a_hang_up_leaves_the_job_running(yard: Yard, stand_in: StandIn, number:
     result = yard("run", "--", "sleep", "99")
     assert result.code == 128 + number
     assert job.cancels == []
-    assert "goes on: yard logs -f j1" in result.err
+    assert "goes on: yard attach j1" in result.err
 
 
 def test_a_ctrl_c_during_the_submit_cancels_what_was_submitted(yard: Yard, stand_in: StandIn) -> None:

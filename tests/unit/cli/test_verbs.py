@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 from tests.unit.cli.conftest import Yard
 from tests.unit.client.stand_in import Asked, Said, StandIn, problem
@@ -16,6 +18,7 @@ from jobyard.cli.other_words import OTHER_WORDS
 from jobyard.client import api
 from jobyard.model.job import Reason, State
 from jobyard.wire.views import (
+    AttemptView,
     Counts,
     FailureView,
     JobView,
@@ -40,6 +43,12 @@ def test_every_verb_has_help_and_json(verb: str, yard: Yard) -> None:
     result = yard(verb, "--help")
     assert result.code == 0
     assert f"Usage: yard {verb}" in result.out
+
+
+@pytest.mark.parametrize("words", [(), ("ls",), ("show",), ("attach",), ("wait",)])
+def test_help_fits_60_columns(words: tuple[str, ...], yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert [line for line in yard(*words, "--help").out.splitlines() if len(line) > 60] == []
 
 
 def test_the_help_lists_every_verb(yard: Yard) -> None:
@@ -84,6 +93,40 @@ def test_the_last_line_says_once_how_a_job_ended(
     assert yard("wait", "j1").err.splitlines()[0] == f"yard: {says}"
 
 
+def test_ls_has_the_server_look_for_the_jobs_that_are_wanted(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs", Said(data=()))
+    assert "no such jobs" in yard("ls", "--user", "ben", "--name", "train*", "--since", "2h").err
+    (asked,) = stand_in.calls("GET /jobs")
+    assert 0 < float(asked.query.pop("since")) < 1e12
+    assert asked.query == {"all": "true", "user": "ben", "name": "train*", "limit": "50"}
+    refused = yard("ls", "--since", "yesterday")
+    assert (refused.code, "--since: cannot read 'yesterday'" in refused.err) == (2, True)
+
+
+def test_ls_keeps_recent_failures_in_sight(yard: Yard, stand_in: StandIn) -> None:
+    newer = [a_job_view(State.SUCCEEDED, id=f"s{n}", number=n) for n in range(90, 10, -1)]
+    failed = [a_job_view(State.FAILED, id="s90", number=90), a_job_view(State.FAILED, id="f4", number=4)]
+    stand_in.on("GET /jobs", lambda asked: Said(data=failed if asked.query.get("state") else newer[:50]))
+    shown = yard("ls").out.splitlines()
+    assert [line.split()[1] for line in shown[-2:]] == ["s41", "f4"]
+    assert len(shown) == 52
+    assert len(yard("ls", "-a").out.splitlines()) == 51, "all are asked for: nothing is hidden"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 160])
+def test_ls_fits_the_terminal_and_what_goes_on_has_the_width_that_is_left(
+    yard: Yard, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    long = a_job_view(name="n" * 60, command="python train.py " + "x" * 300, counts=Counts(total=10**6, running=9))
+    stand_in.on("GET /jobs", Said(data=(long,)))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    headers, row = click.unstyle(yard("ls").out).splitlines()
+    assert len(row) == columns
+    assert len(row) - row.index("python") >= columns // 4
+    assert {"JOB", "NAME", "STATE", "DONE", "WHAT"} <= set(headers.split())
+
+
 def test_ls_of_an_empty_yard_says_so_on_stderr(yard: Yard, stand_in: StandIn) -> None:
     stand_in.on("GET /jobs", Said(data=()))
     result = yard("ls")
@@ -102,10 +145,41 @@ def test_show_has_the_job_and_its_tasks(yard: Yard, stand_in: StandIn) -> None:
     assert "tasks" not in json.loads(yard("show", "last", "-o", "json").out)
 
 
+def test_show_has_the_attempts_before_a_retry_and_the_first_start(yard: Yard, stand_in: StandIn) -> None:
+    past = AttemptView(1, "there", 10.0, 70.0, Reason.EXIT_CODE, "exited with code 3: no GPU", 3)
+    task = TaskView(0, "0", State.SUCCEEDED, 2, node="here", exit_code=0, earlier=(past,), command="python train.py")
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(State.SUCCEEDED, first_started_at=10.0)))
+    stand_in.on("GET /jobs/j1/tasks", Said(data=(task,)))
+    lines = yard("show", "j1", "--tasks").out.splitlines()
+    assert [line.split()[:4] for line in lines[-2:]] == [["0", "FAILED", "1", "there"], ["0", "SUCCEEDED", "2", "here"]]
+    assert "1m00s" in lines[-2]
+    assert lines[-2].endswith("exited with code 3: no GPU")
+    assert any(line.startswith("first start") for line in lines)
+    assert json.loads(yard("show", "j1", "--tasks", "-o", "json").out)["tasks"][0]["earlier"][0]["exit_code"] == 3
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(first_started_at=1001.0)))
+    assert "first start" not in yard("show", "j1").out
+
+
+def test_show_tells_tasks_apart_by_their_commands(yard: Yard, stand_in: StandIn) -> None:
+    tasks = [TaskView(n, str(n), State.PENDING, command=f"echo {n}") for n in range(2)]
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(counts=Counts(total=2, pending=2))))
+    stand_in.on("GET /jobs/j1/tasks", Said(data=tasks))
+    shown = yard("show", "j1", "--tasks").out
+    assert [line.split()[-2:] for line in shown.splitlines()[-2:]] == [["echo", "0"], ["echo", "1"]]
+    stand_in.on("GET /jobs/j1/tasks", Said(data=[replace(task, command="python train.py") for task in tasks]))
+    assert "COMMAND" not in yard("show", "j1", "--tasks").out, "all have the job's"
+
+
 def test_a_long_table_says_how_much_is_missing_and_programs_get_all(yard: Yard, stand_in: StandIn) -> None:
-    stand_in.on("GET /jobs", Said(data=[a_job_view(id=f"j{n}") for n in range(60)]))
+    jobs = [a_job_view(id=f"j{n}") for n in range(60)]
+
+    def page(asked: Asked) -> Said:
+        return Said(data=jobs[: int(asked.query.get("limit", 1000))], headers={"Yard-Total": "60"})
+
+    stand_in.on("GET /jobs", page)
     shown = yard("ls", "-a")
-    assert (len(shown.out.splitlines()), "and 10 more (use -n)" in shown.err) == (51, True)
+    assert (len(shown.out.splitlines()), "and 10 more (-n N shows N jobs)" in shown.err) == (51, True)
+    assert "and 10 more (-a shows what ended long ago too" in yard("ls").err
     assert len(json.loads(yard("ls", "-a", "-o", "json").out)) == len(yard("ls", "-q").out.split()) == 60
     assert "more" not in yard("ls", "-n", "60").err
 
@@ -230,6 +304,20 @@ def test_why_answers_in_sentences(yard: Yard, stand_in: StandIn) -> None:
     assert yard("why", "j1").out == "job j1 is PENDING (Resources)\n- needs 2 GPUs; here has 1 free\n"
 
 
+def test_why_of_a_failure_shows_the_command_the_tasks_own_words_and_the_end_of_its_output(
+    yard: Yard, stand_in: StandIn
+) -> None:
+    told = {"reason": Reason.EXIT_CODE, "message": "exited with code 3: no GPU", "command": "python a.py"}
+    view = WhyView("j1", State.FAILED, Reason.EXIT_CODE, ("1 of 9 tasks failed",), a_failure(**told))
+    stand_in.on("GET /jobs/j1/why", Said(data=view))
+    assert yard("why", "j1").out.splitlines()[2:] == [
+        "first failure: task 7 on here, exit code 3: no GPU",
+        "    $ python a.py",
+        "    Traceback",
+        "    ValueError: no such file",
+    ]
+
+
 def test_nodes_mark_what_is_fake(yard: Yard, stand_in: StandIn) -> None:
     stand_in.on("GET /nodes", Said(data=(NODE,)))
     shown = yard("nodes").out
@@ -246,6 +334,15 @@ def test_a_dry_run_shows_the_plan_and_render_the_text(yard: Yard, stand_in: Stan
     assert yard("submit", "--render", "--", "true").out == "argv: true\n"
     assert [asked.body.get("render", False) for asked in stand_in.calls("POST /jobs")] == [False, True]
     assert all(asked.body["dry_run"] for asked in stand_in.calls("POST /jobs"))
+
+
+def test_a_verbose_dry_run_has_the_command_of_each_task(yard: Yard, stand_in: StandIn, home: Path) -> None:
+    (home / "here" / "files.txt").write_text("a.txt\nb c.txt\n")
+    stand_in.on("POST /jobs", Said(data=PlanView(a_job_view(State.PENDING))))
+    words = ("run", "--dry-run", "-v", "--each-line", "files.txt", "--", "gzip", "-k", "{}")
+    assert yard(*words).out.splitlines()[-3:-1] == ["task 0  gzip -k a.txt", "task 1  gzip -k 'b c.txt'"]
+    tasks = json.loads(yard("run", "-o", "json", *words[1:]).out)["tasks"]
+    assert tasks[1] == {"label": "1", "command": "gzip -k 'b c.txt'"}
 
 
 def test_schema_asks_no_server(yard: Yard) -> None:

@@ -6,7 +6,7 @@ import json
 import socket
 import socketserver
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -38,6 +38,7 @@ class Said:
     data: Any = None
     events: Iterable[tuple[str, str, Any]] | None = None  # (event, id, data)
     dies: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 Answer = Callable[[Asked], Said]
@@ -114,6 +115,8 @@ class _Handler(BaseHTTPRequestHandler):
         content = said.data if is_bytes else json.dumps(codec.encode(said.data, defaults=True)).encode()
         self.send_response(said.status)
         self.send_header("Content-Length", str(len(content)))
+        for name, value in said.headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content[:-1] if said.dies else content)
 

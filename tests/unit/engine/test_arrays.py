@@ -10,7 +10,9 @@ from types import FrameType
 
 from jobyard.engine.handling import handle
 from jobyard.engine.job_record import BACKLOG_SECONDS, STUCK_SECONDS
+from jobyard.engine.lifecycle import EARLIER_MOST
 from jobyard.engine.planner import Planner
+from jobyard.engine.saved_state import load, save
 from jobyard.engine.yard_state import YardState
 from jobyard.model.effects import Launch, Withdraw
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, CancelRequested, Finished, RetryRequested, Started
@@ -73,6 +75,34 @@ def test_small_jobs_remember_every_outcome() -> None:
     yard.run_to_the_end(job, exit_code=0, peak_memory_mib=7)
     assert [job.task(n).outcome is not None for n in range(3)] == [True] * 3
     assert job.use.peak_memory_mib == 7
+
+
+def test_a_retry_keeps_the_first_start_and_the_attempts_before_it() -> None:
+    yard = Yard()
+    job = yard.submit(a_job())
+    for code in range(1, 10):
+        if job.is_final:
+            yard.now += 100
+            yard.apply(RetryRequested(job.id, ((0, 0),), yard.now))
+        yard.start(*yard.active(job))
+        assert (job.times.first_started_at, job.times.started_at) == (100.0, yard.now)
+        yard.now += 5
+        yard.finish(*yard.active(job), exit_code=code, seconds=5.0)
+    task = job.task(0)
+    kept = range(9 - EARLIER_MOST, 9)
+    assert [(past.number, past.outcome.exit_code) for past in task.earlier] == [(number, number) for number in kept]
+    assert (task.attempt, task.outcome and task.outcome.exit_code) == (9, 9)
+    rebuilt = load(save(yard.state)).jobs[job.id]
+    assert (rebuilt.task(0), rebuilt.times) == (task, job.times)
+
+
+def test_an_attempt_that_never_began_is_no_earlier_one() -> None:
+    yard = Yard()
+    job = yard.submit(a_job(retries=3))
+    yard.finish(*yard.active(job), exit_code=3)
+    yard.withdraw(*yard.active(job))
+    yard.finish(*yard.active(job), exit_code=0)
+    assert (job.task(0).attempt, [past.number for past in job.task(0).earlier]) == (3, [1])
 
 
 def test_the_limit_holds_over_all_groups() -> None:

@@ -35,7 +35,8 @@ from jobyard.server.routes import nodes as node_routes
 from jobyard.server.routes.submit import submit_job
 from jobyard.server.routes.unit import find_unit
 from jobyard.server.sending import may_travel
-from jobyard.server.views import awaited_view, job_view, why_view
+from jobyard.server.views import awaited_view, job_view
+from jobyard.server.why_view import why_view
 from jobyard.settings import ServerKnobs
 from jobyard.wire.requests import AddCluster, SubmitJob
 from tests.builders import with_words

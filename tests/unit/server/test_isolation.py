@@ -22,7 +22,8 @@ from jobyard.model.job import Dependency, Reason, State
 from jobyard.scheduling import cycle
 from jobyard.server import views
 from jobyard.server.queries import shown_in_list
-from jobyard.server.views import reason_of_job, why_view
+from jobyard.server.views import reason_of_job
+from jobyard.server.why_view import why_view
 from tests.unit.server.running import RunningYard, a_yard
 
 POISON = "poison"

@@ -16,7 +16,7 @@ from jobyard.errors import NotFound, UserError
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
 from jobyard.server.lifetime import Lifetime
-from jobyard.server.logs import LogRequest, LogStream, Reader, open_log, tail_lines
+from jobyard.server.logs import LogRequest, LogStream, Reader, last_line, open_log, tail_lines
 from jobyard.server.routes.logs import _pieces
 from tests.unit.server.running import RunningYard, a_yard
 from tests.waiting import PATIENCE_SECONDS
@@ -218,6 +218,18 @@ async def test_the_last_lines_are_those_of_the_errors(tmp_path: Path) -> None:
         await yard.ended(job)
         lines = [tail_lines(yard.loop, AttemptId(job, number, 1)) for number in range(3)]
         assert lines == [("bad",), ("only-out",), ()]
+
+
+def test_the_last_line_is_what_was_written_last_to_either_stream(tmp_path: Path) -> None:
+    """A progress bar writes over itself, and ends no line."""
+    loop = SimpleNamespace(executors=[SimpleNamespace(log_path=lambda attempt, stream: tmp_path / stream)], mirror=None)
+    attempt = AttemptId("j1", 0, 1)
+    seen = [last_line(loop, attempt)]  # type: ignore[arg-type]
+    for at, (stream, text) in enumerate((("err", "warning\n"), ("out", "a\nloss 1\n\n"), ("err", " 10%\r 20%")), 1):
+        (tmp_path / stream).write_text(text)
+        os.utime(tmp_path / stream, (at, at))
+        seen.append(last_line(loop, attempt))  # type: ignore[arg-type]
+    assert seen == ["", "warning", "loss 1", " 20%"]
 
 
 async def test_a_tail_is_of_what_is_there_and_not_of_what_begins_later(tmp_path: Path) -> None:

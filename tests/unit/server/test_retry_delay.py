@@ -10,7 +10,8 @@ from jobyard.errors import UserError
 from jobyard.model.events import JobSubmitted
 from jobyard.model.job import Reason
 from jobyard.server.commands import retry
-from jobyard.server.views import AGAIN, job_view, task_view, why_view
+from jobyard.server.views import AGAIN, job_view, task_view
+from jobyard.server.why_view import why_view
 from jobyard.wire.requests import RetryJob
 from tests.builders import a_job, a_node
 from tests.unit.engine.driving import Yard

@@ -55,6 +55,31 @@ def test_tasks_of_an_array_train_side_by_side() -> None:
     assert view.eta_seconds == pytest.approx(30.0)
 
 
+@pytest.mark.parametrize(
+    ("percent", "metrics", "total", "seen"),
+    [
+        (0.0, {}, 6, 0),
+        (40.0, {}, 6, 2),
+        (40.0, {"epoch": 3.0}, 6, 3),
+        (100.0, {"epoch": 5.98}, 6, 6),
+        (100.0, {"epoch": 7.0}, 6, 6),
+        (50.0, {"epoch": 2.0}, None, 2),
+        (50.0, {"epoch": float("nan")}, 6, 3),
+        (50.0, {}, None, 0),
+    ],
+)
+def test_a_trainer_that_tells_its_share_only_has_its_epochs_counted_by_it(
+    percent: float, metrics: dict[str, float], total: int | None, seen: int
+) -> None:
+    yard = Yard()
+    job, (attempt,) = begun(yard, training=Training(epochs=total) if total else None)
+    yard.apply(AttemptsProgressed((Progressed(attempt, Progress(percent=percent, metrics=metrics)),), yard.now))
+    view = training_view(yard.state, job)
+    assert view is not None
+    assert (view.epochs_done, view.epochs_total) == (seen, total)
+    assert job.training.progress[0].epochs_done == 0, "what a next attempt begins after is not guessed"
+
+
 def test_a_job_that_ended_and_never_told_of_epochs_shows_none() -> None:
     yard = Yard()
     job, attempts = begun(yard, training=Training(epochs=10))

@@ -17,26 +17,27 @@ from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
 from jobyard.model import codec
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, Finished, JobSubmitted, NodeMeasured, Started
-from jobyard.model.job import Command, Dependency, Reason, State
+from jobyard.model.job import Command, Dependency, Lines, Reason, State
 from jobyard.model.node import Foreign, place_of
 from jobyard.model.task import AttemptId, Outcome
-from jobyard.model.training import Training
+from jobyard.model.training import Progress, Training
 from jobyard.scheduling.ordering import order_requests
 from jobyard.server.commands import checked_spec
 from jobyard.server.dry_run import dry_run
 from jobyard.server.routes.events import without_secrets
 from jobyard.server.views import (
+    COMMAND_MOST,
     LIST_TEXT_MOST,
-    how_many_run,
     job_view,
     node_view,
     shown,
     slots_by_place,
     task_numbers,
     task_view,
-    why_view,
 )
+from jobyard.server.why_view import how_many_run, why_view
 from jobyard.wire.requests import SubmitJob
+from jobyard.wire.views import AttemptView
 from tests.builders import a_group, a_job, a_node, joined, submitted, with_words
 from tests.unit.server.running import a_batch, a_yard
 
@@ -155,7 +156,10 @@ def test_a_waiting_job_says_why_and_who_is_ahead() -> None:
     planner = a_planner(submitted("ab", 1, a_job(cpus=4)), submitted("cd", 2, a_job(cpus=4)))
     why = why_view(planner, planner.state.jobs["cd"])
     assert why.reason is Reason.RESOURCES
-    assert why.sentences == ("needs 4 cpus; here has 0 of 4 cpus free", "1 unfinished job is ahead of it (priority 0)")
+    assert why.sentences == (
+        "needs 4 cpus; here has 0 of 4 cpus free",
+        "1 unfinished job is ahead of it (priority 0): 1 (job)",
+    )
 
 
 def test_an_ended_job_says_how_it_ended_in_words() -> None:
@@ -188,7 +192,10 @@ def test_who_is_ahead_is_told_as_the_scheduler_orders_them() -> None:
     waiting = [request.job for request in order_requests(planner.snapshot(1.0).requests)]
     assert waiting == ["cd", "ab"], "the short one has started"
     told = [why_view(planner, planner.state.jobs[job]).sentences[-1] for job in waiting]
-    assert told == ["1 unfinished job is ahead of it (priority 0)", "2 unfinished jobs are ahead of it (priority 0)"]
+    assert told == [
+        "1 unfinished job is ahead of it (priority 0): 3 (job)",
+        "2 unfinished jobs are ahead of it (priority 0): 3 (job), 2 (job)",
+    ]
 
 
 def test_who_waits_for_another_job_is_not_ahead() -> None:
@@ -197,7 +204,42 @@ def test_who_waits_for_another_job_is_not_ahead() -> None:
         submitted("ab", 1, a_job(cpus=4)), submitted("cd", 2, a_job(cpus=4)), submitted("ef", 3, blocked)
     )
     why = why_view(planner, planner.state.jobs["cd"])
-    assert why.sentences[-1] == "1 unfinished job is ahead of it (priority 0)"
+    assert why.sentences[-1] == "1 unfinished job is ahead of it (priority 0): 1 (job)"
+
+
+def test_of_many_jobs_ahead_a_few_are_named() -> None:
+    planner = a_planner(*(submitted(f"j{number}", number, a_job(cpus=4)) for number in range(1, 8)))
+    named = "6 unfinished jobs are ahead of it (priority 0): 1 (job), 2 (job), 3 (job) and 3 more"
+    assert why_view(planner, planner.state.jobs["j7"]).sentences[-1] == named
+
+
+def test_each_task_has_its_own_line_and_a_long_one_is_cut() -> None:
+    lines = Command(lines=Lines.of(["echo first", f"echo {'x' * 9000}"]))
+    state = a_state(submitted("ab", 1, a_job(groups=(replace(a_group(completions=2), command=lines),))))
+    job = state.jobs["ab"]
+    first, second = (task_view(job, job.task(number)).command for number in range(2))
+    assert (first, second[-3:], len(second)) == ("echo first", "xx…", COMMAND_MOST + 1)
+
+
+def test_a_task_has_its_earlier_attempts_with_their_ends() -> None:
+    planner = a_planner(submitted("ab", 1, a_job(retries=1)))
+    ends = Outcome(1.0, 2.0, exit_code=3, message="no GPU", progress=Progress(1))
+    handle(planner.state, AttemptsFinished((Finished(AttemptId("ab", 0, 1), ends),), 2.0))
+    decide(planner)
+    job = planner.state.jobs["ab"]
+    view = task_view(job, job.task(0))
+    told = AttemptView(1, "here", 1.0, 2.0, Reason.EXIT_CODE, "exited with code 3: no GPU", 3)
+    assert (view.attempt, view.earlier) == (2, (told,))
+
+
+def test_why_of_a_failure_has_the_task_with_its_command_and_its_last_lines() -> None:
+    planner = a_planner(submitted("ab", 1, a_job()))
+    outcome = Outcome(1.0, 2.0, exit_code=3, message="no GPU at /dev/x")
+    handle(planner.state, AttemptsFinished((Finished(AttemptId("ab", 0, 1), outcome),), 2.0))
+    failure = why_view(planner, planner.state.jobs["ab"], ("Traceback",)).first_failure
+    assert failure is not None
+    assert (failure.task.command, failure.last_lines) == ("true", ("Traceback",))
+    assert failure.task.message == "exited with code 3: no GPU at /dev/x"
 
 
 @pytest.mark.parametrize(("parallelism", "is_said"), [(2, True), (8, False), (None, False)])

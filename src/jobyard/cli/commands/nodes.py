@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,21 +12,17 @@ import click
 
 from jobyard import settings
 from jobyard.cli.output.json import print_json
+from jobyard.cli.output.node_rows import DEVICE_HEADERS, NODE_HEADERS, device_rows, is_taken, node_row
 from jobyard.cli.output.table import print_table
-from jobyard.cli.output.text import Painted, echo, say
+from jobyard.cli.output.text import echo, say
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import Unreachable, UserError, YardError
 from jobyard.manifests.targets import Looked, check_key, config_of
 from jobyard.model.node import NodeConfig, NodeState, place_of
 from jobyard.model.units import show_cpus, show_mib
-from jobyard.wire.views import DeviceView, NodeView
+from jobyard.wire.views import NodeView
 
 T = TypeVar("T")
-HEADERS = ("NODE", "STATE", "EXECUTOR", "CPUS", "MEMORY", "TASKS", "LOAD", "LABELS", "HOST")
-DEVICE_HEADERS = ("NODE", "GPU", "MEMORY", "RESERVED", "OTHERS", "USED", "BUSY", "NAME")
-GPU_PRODUCT = "nvidia.com/gpu.product="
-_GIVEN = re.compile(r"([^/=]+\.)?(kubernetes\.io|k8s\.io|nvidia\.com)/")  # prefixes of labels that programs give
-STATE_COLOURS = {NodeState.UP: "green", NodeState.DRAINING: "yellow", NodeState.AWAY: "yellow", NodeState.DOWN: "red"}
 CLUSTER_MOST = 20  # nodes of a cluster that are listed one by one
 AT_ONCE = 16  # machines that are added or asked at the same time
 SOME_FAILED, ALL_FAILED = 1, 2
@@ -205,7 +200,7 @@ def _large_clusters(nodes: Sequence[NodeView]) -> dict[str, list[NodeView]]:
 def _summary(cluster: str, nodes: Sequence[NodeView]) -> str:
     up = [node for node in nodes if node.state is NodeState.UP]
     gpus = sum(len(node.devices) for node in up)
-    taken = sum(_is_taken(device) for node in up for device in node.devices)
+    taken = sum(is_taken(device) for node in up for device in node.devices)
     tasks = sum(node.tasks for node in nodes)
     return (
         f"{cluster}: {len(up)} of {len(nodes)} nodes are up, {taken} of {gpus} GPUs are taken, "
@@ -213,14 +208,10 @@ def _summary(cluster: str, nodes: Sequence[NodeView]) -> str:
     )
 
 
-def _is_taken(device: DeviceView) -> bool:
-    return bool(device.reserved_mib or device.foreign_mib or device.is_taken)
-
-
 def _print(nodes: Sequence[NodeView]) -> None:
     if nodes:
-        print_table(HEADERS, [_row(node) for node in nodes])
-    devices = [row for node in nodes for row in _device_rows(node)]
+        print_table(NODE_HEADERS, [node_row(node) for node in nodes])
+    devices = [row for node in nodes for row in device_rows(node)]
     if devices:
         echo()
         print_table(DEVICE_HEADERS, devices)
@@ -236,55 +227,6 @@ def _print(nodes: Sequence[NodeView]) -> None:
 def _problem(node: NodeView) -> str:
     text = node.problem
     return text if text.startswith(f"node {node.id}:") else f"node {node.id}: {text}"
-
-
-def _row(node: NodeView) -> tuple[str, ...]:
-    return (
-        node.id,
-        Painted(node.state.value, STATE_COLOURS[node.state]),
-        node.executor,
-        _of(node.cpu_millis_reserved, node.cpu_millis, node.cpu_millis_foreign, show_cpus),
-        _of(node.memory_mib_reserved, node.memory_mib, node.memory_mib_foreign, show_mib),
-        str(node.tasks),
-        "-" if node.load is None else f"{node.load:.2f}",
-        ",".join(_own_labels(node)) or "-",
-        node.host or "-",
-    )
-
-
-def _own_labels(node: NodeView) -> list[str]:
-    """Labels that people gave it; for a cluster's node not those of Kubernetes itself. JSON output has all of them."""
-    if place_of(node.id) == node.id:
-        return list(node.labels)
-    return [label for label in node.labels if label.startswith(GPU_PRODUCT) or not _GIVEN.match(label)]
-
-
-def _of(reserved: int, total: int, foreign: int, show: Callable[[int], str]) -> str:
-    others = f" (+{show(foreign)} others)" if foreign else ""
-    return f"{show(reserved)} of {show(total)}{others}"
-
-
-def _device_rows(node: NodeView) -> list[tuple[str, ...]]:
-    """A row for each; those of a cluster's node are alike, and are counted."""
-    if place_of(node.id) == node.id or not node.devices:
-        return [_device_row(node, device) for device in node.devices]
-    first = node.devices[0]
-    taken = f"{sum(map(_is_taken, node.devices))} of {len(node.devices)}"
-    memory = show_mib(first.memory_mib) if first.memory_mib else "-"
-    return [(node.id, f"{len(node.devices)}x", memory, taken, "-", "-", "-", first.name)]
-
-
-def _device_row(node: NodeView, device: DeviceView) -> tuple[str, ...]:
-    return (
-        node.id,
-        str(device.index),
-        show_mib(device.memory_mib),
-        show_mib(device.reserved_mib),
-        show_mib(device.foreign_mib),
-        "-" if device.used_mib is None else show_mib(device.used_mib),
-        "-" if device.percent is None else f"{device.percent} %",
-        f"{device.name} (fake)" if device.fake else device.name,
-    )
 
 
 def _has(node: NodeView) -> str:

@@ -21,6 +21,7 @@ from jobyard.cli.submitting import FileOrCommand, SubmitWords, show_plan, submit
 @click.option("--build", "is_built", is_flag=True, help="First build an image of this directory, as `yard build`.")
 @mount_secret_flag
 @click.option("--dry-run", is_flag=True, help="Show what would be submitted and where it would go.")
+@click.option("-v", "--verbose", is_flag=True, help="With --dry-run: also the command of each task.")
 @click.option("--render", is_flag=True, help="Show what would be sent to the executor.")
 @click.option("--exit-code", "pass_exit_code", is_flag=True, help="Exit with a single task's own code.")
 @click.option("-d", "--detach", is_flag=True, help="Do not follow: as `yard submit`.")
@@ -33,6 +34,7 @@ def command(
     mount_secret: tuple[str, ...],
     dry_run: bool,
     render: bool,
+    verbose: bool,
     pass_exit_code: bool,
     detach: bool,
     quiet: bool,
@@ -40,8 +42,8 @@ def command(
     """Submit a job and follow it to its end.
 
     FILE is a script (it begins with #!, and has ARGS), a batch file (one bash command per line), a manifest, or - for
-    stdin. The output of a job of one task is shown as if it ran here; a job of several has a live display. Ctrl-C
-    cancels the job, twice kills it.
+    stdin. The output of a job of one task is shown as if it ran here; a job of several has the live view. Ctrl-C
+    cancels the job, twice kills it; in the live view q leaves, and `yard attach` opens it again.
 
     Exit codes: 0 all succeeded, 1 something failed, 2 bad request, 3 yard not reachable, 130 interrupted.
     """
@@ -49,7 +51,7 @@ def command(
     flags = SubmissionFlags(asked, words, is_built, mount_secret, is_planned=dry_run or render)
     submission = flags.submission(session, quiet=quiet)
     if dry_run or render:
-        return show_plan(session, asked, submission.spec, render=render)
+        return show_plan(session, asked, submission.spec, render=render, verbose=verbose)
     if detach:
         return submit_detached(session, submission, quiet=quiet)
     options = FollowOptions(quiet, pass_exit_code, is_merged=is_built, needs_image_soon=is_built)

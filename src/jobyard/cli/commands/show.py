@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import click
 
 from jobyard.cli.option_values import WholeNumber
@@ -12,18 +14,20 @@ from jobyard.cli.output.text import counts_text, echo, echo_text, local_time, ou
 from jobyard.cli.output.training import training_fields
 from jobyard.cli.session import Session, with_session
 from jobyard.model import codec
+from jobyard.model.job import State
 from jobyard.model.units import show_mib, show_seconds
 from jobyard.wire.views import JobView, TaskView
 
 TASK_HEADERS = ("TASK", "STATE", "ATTEMPT", "NODE", "GPUS", "TIME", "PEAK", "OUTCOME")
 POD_HEADERS = ("TASK", "STATE", "ATTEMPT", "NODE", "POD", "TIME", "OUTCOME")
+SPARE_HEADERS = ("GPUS", "PEAK", "POD", "NODE", "ATTEMPT", "TIME")  # left out on a narrow terminal
 ROWS_MOST = 100  # of a table, unless -n says otherwise
 
 
 @click.command("show")
 @with_session
 @click.argument("job", metavar="JOB")
-@click.option("--tasks", "with_tasks", is_flag=True, help="Also each task that was started or has ended.")
+@click.option("--tasks", "with_tasks", is_flag=True, help="Also its tasks, each with its own command.")
 @click.option("-n", "--limit", type=WholeNumber(min=1), metavar="N", help="With --tasks: at most N tasks.")
 @click.option("--diff", "only_diff", is_flag=True, help="Only what its image has beyond the commit, for `git apply`.")
 def command(session: Session, job: str, with_tasks: bool, limit: int | None, only_diff: bool) -> int:
@@ -44,10 +48,7 @@ def command(session: Session, job: str, with_tasks: bool, limit: int | None, onl
             echo(line.removeprefix("yard: "))
     if tasks:
         echo()
-        if view.cluster:
-            print_table(POD_HEADERS, [_pod_row(task) for task in tasks])
-        else:
-            print_table(TASK_HEADERS, [_row(task) for task in tasks])
+        _print_tasks(view, tasks)
         if limit is None:
             say_more(view.counts.total - len(tasks))
     return 0
@@ -82,12 +83,48 @@ def _known(job: JobView, asked: list[tuple[str, str]]) -> list[tuple[str, str]]:
         ("after", ", ".join(job.after)),
         *asked,
         ("submitted", local_time(job.submitted_at)),
+        ("first start", local_time(job.first_started_at) if _was_retried(job) else ""),
         ("started", local_time(job.started_at) if job.started_at else ""),
         ("finished", local_time(job.finished_at) if job.finished_at else ""),
         ("time", run_time(job) if job.started_at else ""),
         *(training_fields(job.training) if job.training is not None else eta),
         ("notes", "; ".join(filter(None, (*job.notes, job.given_more)))),
     ]
+
+
+def _was_retried(job: JobView) -> bool:
+    return job.first_started_at is not None and job.first_started_at != job.started_at
+
+
+def _print_tasks(job: JobView, tasks: Sequence[TaskView]) -> None:
+    """A row for each attempt, with the command of each task, unless all have the job's."""
+    headers, row = (POD_HEADERS, _pod_row) if job.cluster else (TASK_HEADERS, _row)
+    tasks = [attempt for task in tasks for attempt in _attempts(task)]
+    rows = [row(task) for task in tasks]
+    if any(task.command != job.command for task in tasks):
+        headers = (*headers, "COMMAND")
+        rows = [(*cells, task.command or "-") for cells, task in zip(rows, tasks, strict=True)]
+    print_table(headers, rows, spare=SPARE_HEADERS)
+
+
+def _attempts(task: TaskView) -> Iterator[TaskView]:
+    """The task as it was after each earlier attempt, and as it is."""
+    for past in task.earlier:
+        yield TaskView(
+            task.number,
+            task.label,
+            State.SUCCEEDED if past.reason is None else State.FAILED,
+            past.number,
+            past.reason,
+            past.message,
+            past.node,
+            exit_code=past.exit_code,
+            signal=past.signal,
+            started_at=past.started_at,
+            finished_at=past.finished_at,
+            command=task.command,
+        )
+    yield task
 
 
 def _row(task: TaskView) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from jobyard.wire.views import JobView
 @mount_secret_flag
 @click.option("-d", "--detach", is_flag=True, help="With --build: do not follow.")
 @click.option("--dry-run", is_flag=True, help="Show what would be submitted and where it would go.")
+@click.option("-v", "--verbose", is_flag=True, help="With --dry-run: also the command of each task.")
 @click.option("--render", is_flag=True, help="Show what would be sent to the executor.")
 @click.option("--exit-code", "pass_exit_code", is_flag=True, hidden=True, help="Means something to `yard run` only.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the id, no notes.")
@@ -36,6 +37,7 @@ def command(
     detach: bool,
     dry_run: bool,
     render: bool,
+    verbose: bool,
     pass_exit_code: bool,
     quiet: bool,
 ) -> int:
@@ -50,7 +52,7 @@ def command(
     flags = SubmissionFlags(asked, words, is_built, mount_secret, is_planned=dry_run or render)
     submission = flags.submission(session, quiet=quiet)
     if dry_run or render:
-        return show_plan(session, asked, submission.spec, render=render)
+        return show_plan(session, asked, submission.spec, render=render, verbose=verbose)
     if is_built and not detach:
         options = FollowOptions(is_quiet=quiet, is_merged=True, needs_image_soon=True)
         return submit_and_follow(session, submission, options)

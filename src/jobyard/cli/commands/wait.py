@@ -6,7 +6,7 @@ import time
 
 import click
 
-from jobyard.cli.feed import Feed, StreamBroken, StreamEnded
+from jobyard.cli.follow import say_stopped, watch_to_end
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.summary import exit_code_of, summary_lines, title
 from jobyard.cli.output.text import echo, say
@@ -15,7 +15,6 @@ from jobyard.model.units import parse_duration_seconds
 from jobyard.wire.views import JobView
 
 TIMED_OUT = 124  # as timeout(1) says it
-FOREVER_SECONDS = 3600.0  # of one wait for the feed
 
 
 @click.command("wait")
@@ -26,11 +25,18 @@ FOREVER_SECONDS = 3600.0  # of one wait for the feed
 def command(session: Session, jobs: tuple[str, ...], timeout: str | None, pass_exit_code: bool) -> int:
     """Wait until jobs have ended. Each JOB is a number, an id or its beginning, a name, or `last`.
 
+    A terminal shows the live view of the one that is waited for, as `yard attach`: q leaves, c cancels after asking.
+
     Exit codes: 0 all succeeded, 1 something failed, 124 timed out, 130 interrupted (the jobs go on).
     """
     deadline = None if timeout is None else time.monotonic() + parse_duration_seconds(timeout, "--timeout")
     views = list({view.id: view for view in map(session.client.job, jobs)}.values())
-    ended = [_wait(session, view, deadline) for view in views]
+    ended: list[JobView] = []
+    for view in views:
+        now = view if view.state.is_final else watch_to_end(session, view, deadline=deadline)
+        if not isinstance(now, JobView):
+            return say_stopped(view, now)
+        ended.append(now)
     unfinished = [view for view in ended if not view.state.is_final]
     if session.is_json:
         print_json(ended)
@@ -43,21 +49,3 @@ def command(session: Session, jobs: tuple[str, ...], timeout: str | None, pass_e
         say(f"{title(view)} has not ended after {timeout}; it {view.state.told}")
     codes = [exit_code_of(view, pass_through=pass_exit_code and len(ended) == 1) for view in ended]
     return TIMED_OUT if unfinished else max(codes)
-
-
-def _wait(session: Session, view: JobView, deadline: float | None) -> JobView:
-    """The job at its end, or as it is at the deadline."""
-    if view.state.is_final:
-        return view
-    feed = Feed()
-    feed.read("job", lambda: session.client.watch(view.id))
-    while deadline is None or time.monotonic() < deadline:
-        item = feed.next(FOREVER_SECONDS if deadline is None else deadline - time.monotonic())
-        match item:
-            case JobView():
-                view = item
-            case StreamBroken(_, error):
-                raise error
-            case StreamEnded():
-                break
-    return view

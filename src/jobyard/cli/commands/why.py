@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from jobyard.cli.output.json import print_json
+from jobyard.cli.output.summary import failure_lines
 from jobyard.cli.output.text import echo, state_text
 from jobyard.cli.session import Session, with_session
 
@@ -22,4 +23,7 @@ def command(session: Session, job: str) -> int:
     echo(f"job {view.job} is ", state_text(view.state), reason)
     for sentence in view.sentences:
         echo(f"- {sentence}")
+    if view.first_failure is not None:
+        for line in failure_lines(view.first_failure):
+            echo(line.removeprefix("yard: "))
     return 0

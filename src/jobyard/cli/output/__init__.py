@@ -1,1 +1,1 @@
-"""Output: the one place that prints. Tables and sentences for people, JSON for programs, live display, task output."""
+"""Output: the one place that prints. Tables and sentences for people, JSON for programs, live view, task output."""

@@ -1,4 +1,4 @@
-"""Live display: what does a terminal show of a job? A bar, counts, rate, ETA, why it waits, the first failure.
+"""Live view: what does a terminal show of a job while it runs? The display that `run`, `attach` and `wait` share.
 
 Imports rich, which costs a tenth of a second: only code that draws imports this module.
 """
@@ -7,32 +7,38 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.console import Console
+from rich.control import Control
 from rich.live import Live
+from rich.segment import ControlType, Segment
 from rich.text import Text
 
-from jobyard.cli.output.harmless import harmless, harmless_lines
+from jobyard.cli.output.harmless import harmless
+from jobyard.cli.output.picture import Picture
 from jobyard.cli.output.plain import QuietDisplay
-from jobyard.cli.output.summary import SHOWN_LINES, summary_lines
-from jobyard.cli.output.text import echo, outcome_text
-from jobyard.cli.output.training import eta_text, progress_text
-from jobyard.model.units import show_seconds
-from jobyard.wire.views import Counts, JobView
+from jobyard.cli.output.summary import summary_lines
+from jobyard.cli.output.text import echo
+from jobyard.wire.views import JobView, TaskView
 
 RATE_SECONDS = 15.0  # the window over which the rate is measured
 FRAMES_PER_SECOND = 8
-WIDEST_BAR = 60
 
 
 class LiveDisplay(QuietDisplay):
     """Drawn on stderr and taken away at the end, when the summary takes its place."""
 
+    is_live = True
+
     def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console or Console(stderr=True, highlight=False)
         self._clock = clock
-        self._picture: Picture | None = None
+        self._view: JobView | None = None
+        self._tasks: tuple[Sequence[TaskView], Sequence[TaskView]] = ((), ())
+        self._footer = ""
+        self._picture: Picture | Text = Text("")
+        self._columns = 0  # of the terminal, at the last frame
         self._rate = Rate()
         self._live = Live(
             console=self._console,
@@ -54,9 +60,14 @@ class LiveDisplay(QuietDisplay):
         self.update(view)
 
     def update(self, view: JobView) -> None:
-        now = self._clock()
-        self._rate.add(now, view.counts.finished)
-        self._picture = Picture(view, self._rate.per_second(now))
+        self._rate.add(self._clock(), view.counts.finished)
+        self._view = view
+
+    def tasks(self, running: Sequence[TaskView], failed: Sequence[TaskView]) -> None:
+        self._tasks = (running, failed)
+
+    def footer(self, sentence: str) -> None:
+        self._footer = sentence
 
     def say(self, sentence: str) -> None:
         self._console.print(Text(f"yard: {harmless(sentence)}"))
@@ -67,7 +78,22 @@ class LiveDisplay(QuietDisplay):
             echo(line, err=True)
 
     def _draw(self) -> Picture | Text:
-        return self._picture or Text("")
+        columns, before = self._console.width, self._columns
+        if columns < before:
+            self._take_away_folded(columns, before)
+        self._columns = columns
+        if self._view is not None:
+            self._picture = Picture(self._view, self._rate.per_second(self._clock()), *self._tasks, self._footer)
+        return self._picture
+
+    def _take_away_folded(self, columns: int, before: int) -> None:
+        """A terminal that became narrower has folded our lines: the last frame has more of them than rich knows of."""
+        options = self._console.options.update(width=before)
+        lengths = [
+            Segment.get_line_length(line) for line in self._console.render_lines(self._picture, options, pad=False)
+        ]
+        more = sum(max(0, length - 1) // columns for length in lengths)
+        self._console.control(Control(*[(ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)] * more))
 
 
 class Rate:
@@ -86,82 +112,3 @@ class Rate:
             return 0.0
         (then, before), (_, after) = self._seen[0], self._seen[-1]
         return (after - before) / (now - then) if now > then else 0.0
-
-
-class Picture:
-    """One frame; it redraws for the width of the terminal and the time that has passed."""
-
-    def __init__(self, view: JobView, rate: float) -> None:
-        self.view = view
-        self.rate = rate
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        lines = [self._head(), self._progress(options.max_width)]
-        lines += [line for line in (self._training(), self._waiting()) if line is not None]
-        yield Group(*(_one_line(line) for line in [*lines, *self._failure()]))
-
-    def _head(self) -> Text:
-        view = self.view
-        elapsed = show_seconds(max(0.0, time.time() - (view.started_at or view.submitted_at)))
-        return Text.assemble(
-            (harmless(view.name), "bold"), f"  {view.id}  ", (view.state.value.lower(), "cyan"), f"  {elapsed}"
-        )
-
-    def _progress(self, columns: int) -> Text:
-        counts = self.view.counts
-        share = counts.finished / max(1, counts.total)
-        parts = [f" {counts.finished}/{counts.total} {share:.0%}", f"  {counts.running} running"]
-        text = Text("".join(parts))
-        if counts.failed:
-            text.append(f"  {counts.failed} failed", "bold red")
-        if self.rate > 0:
-            text.append(f"  {self.rate:.1f}/s" if self.rate < 100 else f"  {self.rate:.0f}/s")
-        if (eta := self._eta_seconds()) is not None:
-            text.append(f"  eta {show_seconds(eta)}")
-        return bar(counts, max(10, min(WIDEST_BAR, columns - len(text.plain) - 1))) + text
-
-    def _training(self) -> Text | None:
-        training = self.view.training
-        if training is None or not (progress := progress_text(training)):
-            return None
-        eta = eta_text(training)
-        return Text(f"{progress}{f'  eta {eta}' if eta else ''}")
-
-    def _eta_seconds(self) -> float | None:
-        if self.view.eta_seconds is not None:
-            return self.view.eta_seconds
-        left = self.view.counts.total - self.view.counts.finished
-        return left / self.rate if self.rate > 0 and left else None
-
-    def _waiting(self) -> Text | None:
-        view = self.view
-        nothing_runs = not (view.counts.running or view.counts.starting or view.counts.stopping)
-        if view.state.is_final or not nothing_runs or not view.message:
-            return None
-        return Text(f"waiting: {harmless(view.message)}", "yellow")
-
-    def _failure(self) -> list[Text]:
-        failure = self.view.first_failure
-        if failure is None:
-            return []
-        head = Text(harmless(f"first failure: task {failure.task.label}, {outcome_text(failure.task)}"), "red")
-        return [head, *(Text(f"  {line}", "dim") for line in harmless_lines(failure.last_lines[-SHOWN_LINES:]))]
-
-
-def bar(counts: Counts, columns: int) -> Text:
-    """Done in green, failed in red, running in cyan, the rest dim; no part that exists is narrower than one column."""
-    pieces = [
-        (counts.succeeded, "━", "green"),
-        (counts.failed + counts.cancelled, "━", "red"),
-        (counts.starting + counts.running + counts.stopping, "╸", "cyan"),
-    ]
-    text = Text()
-    for number, character, style in pieces:
-        cells = min(columns - len(text.plain), max(1, columns * number // max(1, counts.total)) if number else 0)
-        text.append(character * cells, style)
-    return text.append("─" * (columns - len(text.plain)), "dim")
-
-
-def _one_line(text: Text) -> Text:
-    text.no_wrap, text.overflow = True, "ellipsis"
-    return text

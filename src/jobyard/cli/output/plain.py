@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from jobyard.cli.output.harmless import harmless
 from jobyard.cli.output.summary import failure_lines, summary_lines, title
 from jobyard.cli.output.text import echo, say
 from jobyard.model.job import State
 from jobyard.model.units import show_seconds
-from jobyard.wire.views import JobView
+from jobyard.wire.views import JobView, TaskView
 
 SHORT_WAIT_SECONDS = 1.0  # a job that starts within it was not waiting
 
 
 class QuietDisplay:
     """Shows nothing."""
+
+    is_live = False  # does it show the tasks that run, and a line of its own?
 
     def __enter__(self) -> QuietDisplay:
         return self
@@ -31,6 +33,10 @@ class QuietDisplay:
 
     def say(self, sentence: str) -> None:
         say(sentence)
+
+    def tasks(self, running: Sequence[TaskView], failed: Sequence[TaskView]) -> None: ...
+
+    def footer(self, sentence: str) -> None: ...
 
     def summary(self, view: JobView) -> None: ...
 

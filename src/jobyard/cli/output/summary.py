@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 
 from jobyard.cli.output.harmless import harmless, harmless_lines
-from jobyard.cli.output.text import Painted, counts_text, outcome_text
+from jobyard.cli.output.text import Painted, counts_text, ending_text, outcome_text, shortened
 from jobyard.model.job import Reason, State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import FailureView, JobView
 
 PLAIN = (Reason.EXIT_CODE, Reason.SIGNAL)  # the code or the signal says enough
 SHOWN_LINES = 10  # of the first failure
+COMMAND_COLUMNS = 200  # of its command
 COLOURS = {State.SUCCEEDED: "green", State.FAILED: "red", State.CANCELLED: "magenta"}
 
 
@@ -42,10 +43,9 @@ def summary_lines(view: JobView, *, was_streamed: bool) -> list[str]:
 def failure_lines(failure: FailureView) -> list[str]:
     task = failure.task
     where = f" on {task.node}" if task.node else ""
-    # "exit code 3: exited with code 3" would say it twice.
-    message = f": {harmless(task.message)}" if task.message and task.reason not in PLAIN else ""
-    head = Painted(f"yard: first failure: task {task.label}{where}, {outcome_text(task)}{message}", "red")
-    return [head, *(f"    {line}" for line in harmless_lines(failure.last_lines[-SHOWN_LINES:]))]
+    head = Painted(f"yard: first failure: task {task.label}{where}, {ending_text(task)}", "red")
+    command = [f"    $ {shortened(harmless(task.command), COMMAND_COLUMNS)}"] if task.command else []
+    return [head, *command, *(f"    {line}" for line in harmless_lines(failure.last_lines[-SHOWN_LINES:]))]
 
 
 def exit_code_of(view: JobView, *, pass_through: bool = False) -> int:

@@ -124,3 +124,13 @@ def outcome_text(task: TaskView) -> str:
     if task.reason in (None, Reason.EXIT_CODE, Reason.SIGNAL):
         return shown
     return f"{shown} ({task.reason.value})"
+
+
+def ending_text(task: TaskView) -> str:
+    """As `outcome_text`, and what else is known: the message, or what the task wrote to YARD_ERROR_FILE."""
+    if task.reason not in (Reason.EXIT_CODE, Reason.SIGNAL):
+        return outcome_text(task) + (f": {task.message}" if task.message else "")
+    # "exit code 3: exited with code 3" would say it twice.
+    own = f"exited with code {task.exit_code}" if task.signal is None else f"killed by signal {task.signal}"
+    told = task.message.removeprefix(own)
+    return outcome_text(task) + (f": {told}" if told and told == task.message else told)

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 
 from jobyard.errors import NotFound, UserError
 from jobyard.model.job import State
+from jobyard.model.limits import NAME_MOST
 from jobyard.server import queries
 from jobyard.server.declarations import EventStream, answers
 from jobyard.server.limits import PAGE_MOST, VIEWS_AT_ONCE
 from jobyard.server.routes.answers import COUNT_MOST, Selector, answer, event, event_stream, yard_of
 from jobyard.server.yard import Yard
+from jobyard.wire.requests import TOTAL
 from jobyard.wire.views import JobView, TaskView
 
 router = APIRouter()
 T = TypeVar("T")
 Count = Annotated[int, Query(ge=0, le=COUNT_MOST)]
+LAST_LINES_MOST = 100
 WATCH_SECONDS = 0.1  # at most ten views a second
 NEXT = "Yard-Next"  # the header of a page that is not the last: what to ask for the next one with
 
@@ -44,28 +48,34 @@ async def list_jobs(
     user: str = "",
     unfinished: bool = False,
     before: Annotated[int | None, Query(ge=0, le=COUNT_MOST)] = None,
+    name: Annotated[str, Query(max_length=NAME_MOST)] = "",
+    since: Annotated[float, Query(ge=0, allow_inf_nan=False)] = 0.0,
 ) -> Response:
     """A page of at most 1000, the newest first. Where there are more, `Yard-Next` is the `before` of the next page.
 
-    By number and not by position: jobs that come meanwhile move nothing.
+    By number and not by position: jobs that come meanwhile move nothing. `Yard-Total` counts all that are wanted.
     """
     yard = yard_of(request)
     wanted = set(_states(state))
-    filter = queries.JobFilter(wanted, user, unfinished, with_all_ended=all or unfinished or bool(wanted))
+    is_asked = all or unfinished or bool(wanted) or bool(name) or since > 0
+    filter = queries.JobFilter(wanted, user, unfinished, is_asked, name, since)
     with yard.lifetime.request():
         page = queries.job_page(yard.loop, filter, before, min(limit, PAGE_MOST))
-        return await _page(page.jobs, lambda job: queries.shown_in_list(yard.loop, job), page.next_before)
+        headers = {TOTAL: str(page.total)}
+        return await _page(page.jobs, lambda job: queries.shown_in_list(yard.loop, job), page.next_before, headers)
 
 
-async def _page(items: Sequence[T], view: Callable[[T], Any], more: int | None) -> Response:
+async def _page(
+    items: Sequence[T], view: Callable[[T], Any], more: int | None, headers: Mapping[str, str] = MappingProxyType({})
+) -> Response:
     """Made in portions, and written as JSON in a thread: a long list does not block other requests."""
     views = []
     for index, item in enumerate(items, 1):
         views.append(view(item))
         if index % VIEWS_AT_ONCE == 0:
             await asyncio.sleep(0)
-    headers = {} if more is None else {NEXT: str(more)}
-    return await asyncio.to_thread(answer, views, 200, headers)
+    following = {} if more is None else {NEXT: str(more)}
+    return await asyncio.to_thread(answer, views, 200, {**headers, **following})
 
 
 @router.get("/jobs/{selector}")
@@ -81,16 +91,26 @@ async def show_job(request: Request, selector: Selector, live: bool = False) -> 
 @router.get("/jobs/{selector}/tasks")
 @answers(list[TaskView])
 async def list_tasks(
-    request: Request, selector: Selector, state: str = "", limit: Count = 100, offset: Count = 0
+    request: Request,
+    selector: Selector,
+    state: str = "",
+    limit: Count = 100,
+    offset: Count = 0,
+    last_line: bool = False,
 ) -> Response:
-    """A page of at most 1000. Where there are more, `Yard-Next` is the `offset` of the next page."""
+    """A page of at most 1000. Where there are more, `Yard-Next` is the `offset` of the next page.
+
+    `last_line`: also what each wrote last; a page has at most 100 then, for each is a file to read.
+    """
     yard = yard_of(request)
     with yard.lifetime.request():
         job = queries.submitted_job(yard.loop, selector).id
-        limit = min(limit, PAGE_MOST)
+        limit = min(limit, LAST_LINES_MOST if last_line else PAGE_MOST)
         numbers = queries.task_numbers(yard.loop, job, _states(state), limit + 1, offset)
         more = offset + limit if limit and len(numbers) > limit else None
-        return await _page(numbers[:limit], lambda number: queries.shown_task(yard.loop, job, number), more)
+        return await _page(
+            numbers[:limit], lambda number: queries.shown_task(yard.loop, job, number, with_last_line=last_line), more
+        )
 
 
 @router.get("/jobs/{selector}/watch")

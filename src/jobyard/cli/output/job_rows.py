@@ -1,0 +1,32 @@
+"""Rows of jobs: what does a list, `yard ls` or `yard top`, say of each job?"""
+
+from __future__ import annotations
+
+from jobyard.cli.output.text import age, run_time, state_text
+from jobyard.cli.output.training import progress_text
+from jobyard.model.job import State
+from jobyard.model.units import show_seconds
+from jobyard.wire.views import JobView
+
+JOB_HEADERS = ("JOB", "ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT")
+SPARE_JOB_HEADERS = ("PRIO", "ID", "TIME", "AGE", "FAILED", "ETA")  # left out on a narrow terminal
+
+
+def job_row(job: JobView) -> tuple[str, ...]:
+    counts, training = job.counts, job.training
+    eta = job.eta_seconds if training is None or training.eta_seconds is None else training.eta_seconds
+    waits = not job.state.is_active or job.state is State.STARTING
+    what = job.message if job.message and waits else job.command
+    return (
+        str(job.number),
+        job.id,
+        job.name,
+        state_text(job.state),
+        (progress_text(training) if training else "") or f"{counts.done}/{counts.total}",
+        str(counts.failed or "-"),
+        str(job.priority),
+        age(job.submitted_at),
+        run_time(job),
+        show_seconds(eta) if eta is not None and not job.state.is_final else "-",
+        what,
+    )

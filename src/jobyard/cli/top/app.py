@@ -1,0 +1,253 @@
+"""App of `yard top`: all jobs, nodes and GPUs, live; sort, filter, logs, cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+from textual.widgets import DataTable, Footer, Input, RichLog, Static
+
+from jobyard.cli.output.harmless import harmless
+from jobyard.cli.output.job_rows import JOB_HEADERS, SPARE_JOB_HEADERS, job_row
+from jobyard.cli.output.node_rows import DEVICE_HEADERS, NODE_HEADERS, device_rows, node_row
+from jobyard.cli.output.summary import title
+from jobyard.cli.output.table import columns_that_fit
+from jobyard.cli.output.text import Painted, width
+from jobyard.cli.top.looking import ORDERS, JobWords, Look, in_order, look
+from jobyard.client.api import YardClient
+from jobyard.errors import YardError
+from jobyard.wire.views import JobView
+
+LOG_LINES = 500  # of each task, at most
+CHUNKS_MOST = 200
+
+
+class CancelQuestion(ModalScreen[bool]):
+    """Shall this job be cancelled? Only y says so."""
+
+    CSS = """
+    CancelQuestion { align: center middle; }
+    #question { padding: 1 2; border: solid $error; width: auto; max-width: 90%; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "answer(True)"), Binding("n,escape,q", "answer(False)")]
+
+    def __init__(self, job: JobView) -> None:
+        super().__init__()
+        self._job = job
+
+    def compose(self) -> ComposeResult:
+        yield Static(Text(f"cancel {title(self._job)}? y cancels, n does not"), id="question")
+
+    def action_answer(self, yes: bool) -> None:
+        self.dismiss(yes)
+
+
+class LogScreen(ModalScreen[None]):
+    """The end of what the tasks of a job wrote; r reads it again."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,l", "dismiss", "back"),
+        Binding("r", "read", "read again"),
+    ]
+
+    def __init__(self, client: YardClient, job: JobView) -> None:
+        super().__init__()
+        self._client = client
+        self._job = job
+
+    def compose(self) -> ComposeResult:
+        yield Static(Text(f"{title(self._job)}: the last lines", "bold"))
+        yield RichLog(id="log", markup=False, wrap=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.action_read()
+
+    @work(thread=True, exclusive=True)
+    def action_read(self) -> None:
+        try:
+            lines = list(self._lines())
+        except YardError as error:
+            lines = [str(error)]
+        self.app.call_from_thread(self._show, lines)
+
+    def _lines(self) -> Iterator[str]:
+        is_single = self._job.counts.total == 1
+        chunks = self._client.logs(self._job.id, tail=LOG_LINES)
+        for _, chunk in zip(range(CHUNKS_MOST), chunks, strict=False):
+            before = "" if is_single else f"{chunk.task}| "
+            yield from (f"{before}{line}" for line in chunk.data.splitlines())
+
+    def _show(self, lines: Sequence[str]) -> None:
+        log = self.query_one(RichLog)
+        log.clear()
+        for line in lines or ["nothing was written yet"]:
+            log.write(Text(harmless(line)))
+
+
+class TopApp(App[None]):
+    """Looks again every few seconds; what is done to a job is asked of the server in a thread."""
+
+    CSS = """
+    #said { height: 1; }
+    #jobs { height: 1fr; }
+    #nodes, #devices { height: auto; max-height: 30%; }
+    #words { display: none; height: 1; border: none; padding: 0 1; }
+    #words.-open { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "quit"),
+        Binding("s", "sort", "sort"),
+        Binding("slash", "filter", "filter", key_display="/"),
+        Binding("l,enter", "logs", "logs"),
+        Binding("c", "cancel", "cancel"),
+        Binding("escape", "show_all", "all", show=False),
+    ]
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, client: YardClient, seconds: float = 2.0) -> None:
+        super().__init__()
+        self._client = client
+        self._seconds = seconds
+        self._words = JobWords()
+        self._order = next(iter(ORDERS))
+        self._seen = Look((), 0, ())
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="said")
+        yield DataTable[Text](id="jobs", cursor_type="row", cursor_foreground_priority="renderable")
+        yield DataTable[Text](id="nodes", cursor_type="none")
+        yield DataTable[Text](id="devices", cursor_type="none")
+        yield Input(id="words", placeholder="a state, @user, or a part of the name; empty: all")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self._table("nodes").add_columns(*NODE_HEADERS)
+        self._table("devices").add_columns(*DEVICE_HEADERS)
+        self._table("jobs").focus()
+        self.set_interval(self._seconds, self._look)
+        self._look()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(lambda: self._show(self._seen))
+
+    # -- keys -------------------------------------------------------------------------------------------------------
+
+    def action_sort(self) -> None:
+        names = list(ORDERS)
+        self._order = names[(names.index(self._order) + 1) % len(names)]
+        self._show(self._seen)
+
+    def action_filter(self) -> None:
+        words = self.query_one("#words", Input)
+        words.add_class("-open")
+        words.focus()
+
+    def action_show_all(self) -> None:
+        self.query_one("#words", Input).value = ""
+        self._choose("")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self._choose(event.value)
+
+    def on_data_table_row_selected(self) -> None:
+        """The key Enter on a job."""
+        self.action_logs()
+
+    def action_logs(self) -> None:
+        if (job := self._chosen()) is not None:
+            self.push_screen(LogScreen(self._client, job))
+
+    def action_cancel(self) -> None:
+        job = self._chosen()
+        if job is None or job.state.is_final:
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._cancel(job)
+
+        self.push_screen(CancelQuestion(job), answered)
+
+    # -- the yard ---------------------------------------------------------------------------------------------------
+
+    @work(thread=True, exclusive=True, group="look")
+    def _look(self) -> None:
+        try:
+            seen = look(self._client, self._words)
+        except YardError as error:
+            self.call_from_thread(self._say, str(error))
+        else:
+            self.call_from_thread(self._show, seen)
+
+    @work(thread=True, group="cancel")
+    def _cancel(self, job: JobView) -> None:
+        try:
+            self._client.cancel(job.id, message="in yard top")
+        except YardError as error:
+            self.call_from_thread(self._say, str(error))
+        else:
+            self.call_from_thread(self._look)
+
+    def _choose(self, text: str) -> None:
+        self._words = JobWords.parse(text)
+        self.query_one("#words", Input).remove_class("-open")
+        self._table("jobs").focus()
+        self._look()
+
+    def _chosen(self) -> JobView | None:
+        table = self._table("jobs")
+        if not table.row_count:
+            return None
+        key = table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
+        return next((job for job in self._seen.jobs if job.id == key), None)
+
+    # -- the screen -------------------------------------------------------------------------------------------------
+
+    def _show(self, seen: Look) -> None:
+        self._seen = seen
+        chosen = self._chosen()
+        jobs = in_order(seen.jobs, self._order)
+        self._fill_jobs(jobs)
+        self._fill("nodes", [(node.id, node_row(node)) for node in seen.nodes])
+        devices = [row for node in seen.nodes for row in device_rows(node)]
+        self._fill("devices", [(f"{row[0]} {row[1]}", row) for row in devices])
+        self._table("devices").display = bool(devices)
+        if chosen is not None:
+            self._table("jobs").move_cursor(row=next(i for i, job in enumerate(jobs) if job.id == chosen.id))
+        more = f" and {seen.total - len(jobs)} more" if seen.total > len(jobs) else ""
+        self._say(f"{len(jobs)} job{'' if len(jobs) == 1 else 's'}{more}, {self._order}")
+
+    def _say(self, sentence: str) -> None:
+        self.query_one("#said", Static).update(Text(harmless(sentence), "bold"))
+
+    def _fill_jobs(self, jobs: Sequence[JobView]) -> None:
+        """With the columns that fit; what is wider can be scrolled to."""
+        rows = [job_row(job) for job in jobs]
+        widths = [max(width(harmless(cell)) for cell in column) for column in zip(JOB_HEADERS, *rows, strict=True)]
+        shown = columns_that_fit(JOB_HEADERS, widths, self.size.width, SPARE_JOB_HEADERS)
+        table = self._table("jobs")
+        if [str(column.label) for column in table.ordered_columns] != [JOB_HEADERS[index] for index in shown]:
+            table.clear(columns=True)
+            table.add_columns(*(JOB_HEADERS[index] for index in shown))
+        self._fill("jobs", [(job.id, [row[i] for i in shown]) for job, row in zip(jobs, rows, strict=True)])
+
+    def _fill(self, name: str, rows: Sequence[tuple[str, Sequence[str]]]) -> None:
+        table = self._table(name)
+        top = table.scroll_y
+        table.clear()
+        for key, row in rows:
+            table.add_row(*map(_cell, row), key=key)
+        table.scroll_to(y=top, animate=False)
+
+    def _table(self, name: str) -> DataTable[Text]:
+        return self.query_one(f"#{name}", DataTable)
+
+
+def _cell(text: str) -> Text:
+    return Text(harmless(text), (text.colour or "") if isinstance(text, Painted) else "")
