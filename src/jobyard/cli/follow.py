@@ -11,9 +11,10 @@ from typing import Any
 from jobyard.cli.feed import Feed, StreamBroken, StreamEnded
 from jobyard.cli.interrupts import Interrupts
 from jobyard.cli.output.json import print_json
+from jobyard.cli.output.pipe import nobody_reads
 from jobyard.cli.output.plain import PlainDisplay, QuietDisplay
 from jobyard.cli.output.summary import exit_code_of, title
-from jobyard.cli.output.tasklog import DirectLog, LogWriter, MergedLog
+from jobyard.cli.output.tasklog import DirectLog, LogWriter, MarkedLog, MergedLog
 from jobyard.cli.output.text import say, warn
 from jobyard.cli.session import Session
 from jobyard.client.api import YardClient
@@ -41,6 +42,7 @@ class FollowOptions:
     is_quiet: bool = False
     pass_exit_code: bool = False
     is_merged: bool = False  # the output of several tasks is shown too, each line after its task
+    is_cat: bool = False  # the plain output of all tasks, one after another, as `yard cat`
     needs_image_soon: bool = False  # fail soon if it cannot be pulled: it was built just now
 
 
@@ -62,7 +64,13 @@ def run_to_end(session: Session, submit: Callable[[], JobView], options: FollowO
             pressed(1)
         # 2. Follow.
         follower = JobFollower(session, client, feed, job, options)
-        ended = follower.follow()
+        try:
+            ended = follower.follow()
+        except BrokenPipeError:
+            if not options.is_cat:
+                raise
+            client.cancel(job.id, message="nobody reads its output any more")
+            return 0
     # 3. Sum up.
     if isinstance(ended, HungUp):
         say(f"detached; {title(job)} goes on: yard logs -f {job.id}")
@@ -101,9 +109,10 @@ class JobFollower:
     def __init__(self, session: Session, client: YardClient, feed: Feed, job: JobView, options: FollowOptions) -> None:
         self._feed = feed
         self._job = job
-        self._is_streamed = (job.counts.total == 1 or options.is_merged) and not options.is_quiet
-        is_several = job.counts.total > 1
-        self._log: LogWriter = MergedLog(session.is_json) if is_several else DirectLog(all_to_stderr=session.is_json)
+        is_shown = job.counts.total == 1 or options.is_merged
+        self._is_cat = options.is_cat
+        self._is_streamed = options.is_cat or (is_shown and not options.is_quiet)
+        self._log = _writer(session, options, is_several=job.counts.total > 1)
         self._last_output_at = 0.0
         self._client = client
         self._needs_image_soon = options.needs_image_soon
@@ -111,7 +120,7 @@ class JobFollower:
         self.display = choose_display(session, options, is_streamed=self._is_streamed)
         feed.read("job", lambda: client.watch(job.id))
         if self._is_streamed:
-            feed.read("logs", lambda: client.logs(job.id, follow=True))
+            feed.read("logs", lambda: client.logs(job.id, follow=not options.is_cat, ordered=options.is_cat))
 
     def follow(self) -> JobView | HungUp | Killed:
         reading = {"job", "logs"} if self._is_streamed else {"job"}
@@ -149,6 +158,8 @@ class JobFollower:
                 self.display.say(item)
             case None:
                 self.display.tick()
+                if self._is_cat and nobody_reads(1):
+                    raise BrokenPipeError
 
     def _give_up_without_image(self) -> None:
         """Cancels a job whose pods cannot pull their image; the job's message then says why."""
@@ -166,6 +177,12 @@ class JobFollower:
         if source == "job":
             raise error
         warn(f"{source}: {error}")
+
+
+def _writer(session: Session, options: FollowOptions, *, is_several: bool) -> LogWriter:
+    if options.is_cat:
+        return DirectLog(all_to_stderr=session.is_json)
+    return MarkedLog(MergedLog(session.is_json) if is_several else DirectLog(all_to_stderr=session.is_json))
 
 
 def speaks_of_image(message: str) -> bool:

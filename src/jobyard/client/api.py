@@ -174,9 +174,15 @@ class YardClient:
         stream: str | None = None,
         follow: bool = False,
         tail: int | None = None,
+        failed: bool = False,
+        ordered: bool = False,
     ) -> Iterator[LogChunk]:
-        """Output as it comes; each piece once, also over the death of a server (the stream goes on at its last id)."""
-        query = _query({"task": task, "attempt": attempt, "stream": stream, "follow": follow, "tail": tail})
+        """Output as it comes; each piece once, also over the death of a server (the stream goes on at its last id).
+
+        `task` may name several, as in `3,7-9`. `ordered`: task by task, each once it and all before it have ended.
+        """
+        words: Query = {"task": task, "attempt": attempt, "stream": stream, "follow": follow, "tail": tail}
+        query = _query({**words, "failed": failed, "ordered": ordered})
         last_id = ""
         while True:
             has_more = False

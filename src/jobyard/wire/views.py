@@ -351,3 +351,4 @@ class LogChunk:
     stream: str  # out or err
     data: str  # UTF-8; bytes that are not are surrogates (Python's surrogateescape), so nothing is lost
     final: bool = False
+    at: float | None = None  # when the server read it, of what came while it followed; else nobody knows

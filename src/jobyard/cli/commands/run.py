@@ -11,6 +11,7 @@ from jobyard.cli.mounted_secrets import mount_secret_flag
 from jobyard.cli.session import Session, with_session
 from jobyard.cli.submission import SubmissionFlags
 from jobyard.cli.submitting import FileOrCommand, SubmitWords, show_plan, submit_flags
+from jobyard.errors import UserError
 
 
 @click.command("run", cls=FileOrCommand)
@@ -22,6 +23,7 @@ from jobyard.cli.submitting import FileOrCommand, SubmitWords, show_plan, submit
 @click.option("--dry-run", is_flag=True, help="Show what would be submitted and where it would go.")
 @click.option("--render", is_flag=True, help="Show what would be sent to the executor.")
 @click.option("--exit-code", "pass_exit_code", is_flag=True, help="Exit with a single task's own code.")
+@click.option("--cat", "is_cat", is_flag=True, help="Print the output of all tasks, one after another, as `yard cat`.")
 @click.option("-d", "--detach", is_flag=True, help="Do not follow: as `yard submit`.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the id.")
 def command(
@@ -33,22 +35,25 @@ def command(
     dry_run: bool,
     render: bool,
     pass_exit_code: bool,
+    is_cat: bool,
     detach: bool,
     quiet: bool,
 ) -> int:
     """Submit a job and follow it to its end.
 
     FILE is a script (it begins with #!, and has ARGS), a batch file (one bash command per line), a manifest, or - for
-    stdin. The output of a job of one task is shown as if it ran here; a job of several has a live display. Ctrl-C
-    cancels the job, twice kills it.
+    stdin. The output of a job of one task is shown as if it ran here; a job of several has a live display, or with
+    --cat plain output to pipe on. Ctrl-C cancels the job, twice kills it; whoever closes the pipe of --cat cancels it.
 
     Exit codes: 0 all succeeded, 1 something failed, 2 bad request, 3 yard not reachable, 130 interrupted.
     """
+    if detach and is_cat:
+        raise UserError("--cat: nothing is printed with --detach; leave one of them out, or use `yard cat JOB` later")
     flags = SubmissionFlags(asked, words, is_built, mount_secret, is_planned=dry_run or render)
     submission = flags.submission(session, quiet=quiet)
     if dry_run or render:
         return show_plan(session, asked, submission.spec, render=render)
     if detach:
         return submit_detached(session, submission, quiet=quiet)
-    options = FollowOptions(quiet, pass_exit_code, is_merged=is_built, needs_image_soon=is_built)
+    options = FollowOptions(quiet, pass_exit_code, is_merged=is_built, is_cat=is_cat, needs_image_soon=is_built)
     return submit_and_follow(session, submission, options)
