@@ -6,10 +6,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from jobyard.cli.feed import Feed, StreamBroken, StreamEnded
 from jobyard.cli.interrupts import Interrupts
+from jobyard.cli.output.joblog import JoblogFile
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.pipe import nobody_reads
 from jobyard.cli.output.plain import PlainDisplay, QuietDisplay
@@ -19,7 +21,7 @@ from jobyard.cli.output.text import say, warn
 from jobyard.cli.session import Session
 from jobyard.client.api import YardClient
 from jobyard.model.job import Reason
-from jobyard.wire.views import JobView, LogChunk
+from jobyard.wire.views import EndingView, JobView, LogChunk
 
 INTERRUPTED = 130
 TICK_SECONDS = 0.5
@@ -42,6 +44,7 @@ class FollowOptions:
     is_quiet: bool = False
     pass_exit_code: bool = False
     is_merged: bool = False  # the output of several tasks is shown too, each line after its task
+    joblog: JoblogFile | None = None  # gets a line for each task that ends
     is_cat: bool = False  # the plain output of all tasks, one after another, as `yard cat`
     needs_image_soon: bool = False  # fail soon if it cannot be pulled: it was built just now
 
@@ -58,11 +61,14 @@ def run_to_end(session: Session, submit: Callable[[], JobView], options: FollowO
             raise KeyboardInterrupt
 
     with Interrupts(pressed, lambda number: feed.put(HungUp(number))) as interrupts:
+        since = client.server().last_event if options.joblog is not None else 0
         # 1. Submit. A Ctrl-C during it is kept: the job may be in the journal already, and must then be cancelled.
         job = submit()
         if interrupts.presses:
             pressed(1)
         # 2. Follow.
+        if options.joblog is not None:
+            feed.read("joblog", partial(client.endings, job.id, since=since))
         follower = JobFollower(session, client, feed, job, options)
         try:
             ended = follower.follow()
@@ -111,6 +117,7 @@ class JobFollower:
         self._job = job
         is_shown = job.counts.total == 1 or options.is_merged
         self._is_cat = options.is_cat
+        self._joblog = options.joblog
         self._is_streamed = options.is_cat or (is_shown and not options.is_quiet)
         self._log = _writer(session, options, is_several=job.counts.total > 1)
         self._last_output_at = 0.0
@@ -123,7 +130,7 @@ class JobFollower:
             feed.read("logs", lambda: client.logs(job.id, follow=not options.is_cat, ordered=options.is_cat))
 
     def follow(self) -> JobView | HungUp | Killed:
-        reading = {"job", "logs"} if self._is_streamed else {"job"}
+        reading = {"job", *["logs"] * self._is_streamed, *["joblog"] * (self._joblog is not None)}
         with self.display:
             self.display.submitted(self._job)
             while reading:
@@ -139,13 +146,14 @@ class JobFollower:
                     case _:
                         self._take(item)
                         self._give_up_without_image()
-                if reading == {"logs"} and time.monotonic() - self._last_output_at > LAST_OUTPUT_SECONDS:
-                    warn(f"the last of the output did not arrive; see `yard logs {self._job.id}`")
+                if reading and "job" not in reading and time.monotonic() - self._last_output_at > LAST_OUTPUT_SECONDS:
+                    verbs = " and ".join(f"`yard {verb} {self._job.id}`" for verb in sorted(reading))
+                    warn(f"the last of the output did not arrive; see {verbs}")
                     break
             self._log.close()
         return self._job
 
-    def _take(self, item: JobView | LogChunk | str | None) -> None:
+    def _take(self, item: JobView | LogChunk | EndingView | str | None) -> None:
         match item:
             case JobView():
                 self._job = item
@@ -154,6 +162,9 @@ class JobFollower:
             case LogChunk():
                 self._last_output_at = time.monotonic()
                 self._log.write(item)
+            case EndingView() if self._joblog is not None:
+                self._last_output_at = time.monotonic()
+                self._joblog.write(item)
             case str():
                 self.display.say(item)
             case None:

@@ -30,6 +30,7 @@ from jobyard.wire.requests import (
 )
 from jobyard.wire.views import (
     ClusterView,
+    EndingView,
     JobView,
     LogChunk,
     NodeView,
@@ -195,6 +196,27 @@ class YardClient:
                         return
             if not has_more or not last_id:  # it ended properly, and another request brought nothing new: complete
                 return
+
+    def endings(self, selector: str, *, since: int = 0) -> Iterator[EndingView]:
+        """How each task ended, as it ends, until the job has; each once, also over the death of a server.
+
+        `since` is a row of the journal: those before are not looked at.
+        """
+        path, last_id = _job(selector, "/endings") + _query({"since": since or None}), ""
+        seen: set[int] = set()  # tasks of the row that is not complete yet: a broken stream begins it again
+        while True:
+            for event in self._connection.stream(path, last_id):
+                if event.name == "end":
+                    return
+                if event.name == "ended":
+                    view = self.decoded(EndingView, json.loads(event.data))
+                    if view.number not in seen:
+                        yield view
+                    seen.add(view.number)
+                if event.id not in ("", last_id):
+                    last_id = event.id
+                    seen.clear()
+            self._connection.rest()
 
     def raw_log(
         self, selector: str, *, task: str | None = None, attempt: int | None = None, stream: str = "out"

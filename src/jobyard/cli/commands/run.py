@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import click
 
 from jobyard.cli.build_flags import BuildWords, build_flags
 from jobyard.cli.commands.submit import submit_and_follow, submit_detached
 from jobyard.cli.follow import FollowOptions
 from jobyard.cli.mounted_secrets import mount_secret_flag
+from jobyard.cli.output.joblog import JoblogFile
 from jobyard.cli.session import Session, with_session
 from jobyard.cli.submission import SubmissionFlags
 from jobyard.cli.submitting import FileOrCommand, SubmitWords, show_plan, submit_flags
@@ -24,6 +27,7 @@ from jobyard.errors import UserError
 @click.option("--render", is_flag=True, help="Show what would be sent to the executor.")
 @click.option("--exit-code", "pass_exit_code", is_flag=True, help="Exit with a single task's own code.")
 @click.option("--cat", "is_cat", is_flag=True, help="Print the output of all tasks, one after another, as `yard cat`.")
+@click.option("--joblog", metavar="FILE", help="Write a line to FILE as each task ends, in GNU parallel's columns.")
 @click.option("-d", "--detach", is_flag=True, help="Do not follow: as `yard submit`.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the id.")
 def command(
@@ -36,6 +40,7 @@ def command(
     render: bool,
     pass_exit_code: bool,
     is_cat: bool,
+    joblog: str | None,
     detach: bool,
     quiet: bool,
 ) -> int:
@@ -47,13 +52,32 @@ def command(
 
     Exit codes: 0 all succeeded, 1 something failed, 2 bad request, 3 yard not reachable, 130 interrupted.
     """
-    if detach and is_cat:
-        raise UserError("--cat: nothing is printed with --detach; leave one of them out, or use `yard cat JOB` later")
+    if detach:
+        _refuse_what_needs_following(is_cat, joblog)
     flags = SubmissionFlags(asked, words, is_built, mount_secret, is_planned=dry_run or render)
     submission = flags.submission(session, quiet=quiet)
     if dry_run or render:
         return show_plan(session, asked, submission.spec, render=render)
     if detach:
         return submit_detached(session, submission, quiet=quiet)
-    options = FollowOptions(quiet, pass_exit_code, is_merged=is_built, is_cat=is_cat, needs_image_soon=is_built)
-    return submit_and_follow(session, submission, options)
+    with ExitStack() as open_files:
+        options = FollowOptions(
+            quiet,
+            pass_exit_code,
+            is_merged=is_built,
+            joblog=open_files.enter_context(JoblogFile(joblog)) if joblog is not None else None,
+            is_cat=is_cat,
+            needs_image_soon=is_built,
+        )
+        return submit_and_follow(session, submission, options)
+
+
+def _refuse_what_needs_following(is_cat: bool, joblog: str | None) -> None:
+    """Raises UserError."""
+    if is_cat:
+        raise UserError("--cat: nothing is printed with --detach; leave one of them out, or use `yard cat JOB` later")
+    if joblog is not None:
+        raise UserError(
+            f"--joblog {joblog}: it is written by the `yard run` that follows the job; leave --detach out, "
+            "or use `yard joblog JOB` later"
+        )

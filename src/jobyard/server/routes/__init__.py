@@ -5,6 +5,7 @@ from jobyard.server.routes import (
     cancel,
     clusters,
     diff,
+    endings,
     events,
     jobs,
     logs,
@@ -21,5 +22,5 @@ from jobyard.server.routes import (
     yield_,
 )
 
-_JOBS = (submit, jobs, logs, results, cancel, yield_, scale, retry, priority, annotate, why, unit, diff)
+_JOBS = (submit, jobs, logs, endings, results, cancel, yield_, scale, retry, priority, annotate, why, unit, diff)
 ALL_ROUTERS = [verb.router for verb in (*_JOBS, nodes, clusters, events, server, tokens)]
