@@ -19,7 +19,7 @@ LINE = "1\there\t1000.250\t     2.250\t0\t17\t0\t0\techo hi"
 
 
 def an_ending(**changed: object) -> EndingView:
-    return EndingView(**{**{name: getattr(ENDED, name) for name in ENDED.__dataclass_fields__}, **changed})  # type: ignore[arg-type]
+    return EndingView(**{**{name: getattr(ENDED, name) for name in ENDED.__dataclass_fields__}, **changed})
 
 
 def offer_endings(stand_in: StandIn, *endings: EndingView) -> None:
