@@ -18,6 +18,7 @@ from jobyard.cli.output.plain import PlainDisplay, QuietDisplay
 from jobyard.cli.output.summary import exit_code_of, title
 from jobyard.cli.output.tasklog import DirectLog, LogWriter, MarkedLog, MergedLog
 from jobyard.cli.output.text import say, warn
+from jobyard.cli.results_directory import Kept, ResultsDirectory
 from jobyard.cli.session import Session
 from jobyard.client.api import YardClient
 from jobyard.model.job import Reason
@@ -27,6 +28,7 @@ INTERRUPTED = 130
 TICK_SECONDS = 0.5
 NO_IMAGE_SECONDS = 30.0  # a kubelet has tried three times by then
 LAST_OUTPUT_SECONDS = 30.0  # after the end of a job, so long without any output means that no more will come
+VERBS = {"logs": "logs", "joblog": "joblog", "results": "fetch"}  # what brings the rest of a stream later
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class FollowOptions:
     pass_exit_code: bool = False
     is_merged: bool = False  # the output of several tasks is shown too, each line after its task
     joblog: JoblogFile | None = None  # gets a line for each task that ends
+    results: ResultsDirectory | None = None  # gets the output of each task that ends
     is_cat: bool = False  # the plain output of all tasks, one after another, as `yard cat`
     needs_image_soon: bool = False  # fail soon if it cannot be pulled: it was built just now
 
@@ -61,7 +64,7 @@ def run_to_end(session: Session, submit: Callable[[], JobView], options: FollowO
             raise KeyboardInterrupt
 
     with Interrupts(pressed, lambda number: feed.put(HungUp(number))) as interrupts:
-        since = client.server().last_event if options.joblog is not None else 0
+        since = client.server().last_event if options.joblog or options.results else 0
         # 1. Submit. A Ctrl-C during it is kept: the job may be in the journal already, and must then be cancelled.
         job = submit()
         if interrupts.presses:
@@ -69,6 +72,8 @@ def run_to_end(session: Session, submit: Callable[[], JobView], options: FollowO
         # 2. Follow.
         if options.joblog is not None:
             feed.read("joblog", partial(client.endings, job.id, since=since))
+        if options.results is not None:
+            feed.read("results", partial(options.results.keep, client, job.id, since))
         follower = JobFollower(session, client, feed, job, options)
         try:
             ended = follower.follow()
@@ -118,6 +123,8 @@ class JobFollower:
         is_shown = job.counts.total == 1 or options.is_merged
         self._is_cat = options.is_cat
         self._joblog = options.joblog
+        files = {"joblog": options.joblog, "results": options.results}
+        self._reading = {"job", *(source for source, file in files.items() if file is not None)}
         self._is_streamed = options.is_cat or (is_shown and not options.is_quiet)
         self._log = _writer(session, options, is_several=job.counts.total > 1)
         self._last_output_at = 0.0
@@ -127,10 +134,11 @@ class JobFollower:
         self.display = choose_display(session, options, is_streamed=self._is_streamed)
         feed.read("job", lambda: client.watch(job.id))
         if self._is_streamed:
+            self._reading.add("logs")
             feed.read("logs", lambda: client.logs(job.id, follow=not options.is_cat, ordered=options.is_cat))
 
     def follow(self) -> JobView | HungUp | Killed:
-        reading = {"job", *["logs"] * self._is_streamed, *["joblog"] * (self._joblog is not None)}
+        reading = self._reading
         with self.display:
             self.display.submitted(self._job)
             while reading:
@@ -147,13 +155,13 @@ class JobFollower:
                         self._take(item)
                         self._give_up_without_image()
                 if reading and "job" not in reading and time.monotonic() - self._last_output_at > LAST_OUTPUT_SECONDS:
-                    verbs = " and ".join(f"`yard {verb} {self._job.id}`" for verb in sorted(reading))
+                    verbs = " and ".join(f"`yard {VERBS[source]} {self._job.id}`" for source in sorted(reading))
                     warn(f"the last of the output did not arrive; see {verbs}")
                     break
             self._log.close()
         return self._job
 
-    def _take(self, item: JobView | LogChunk | EndingView | str | None) -> None:
+    def _take(self, item: JobView | LogChunk | EndingView | Kept | str | None) -> None:
         match item:
             case JobView():
                 self._job = item
@@ -165,6 +173,8 @@ class JobFollower:
             case EndingView() if self._joblog is not None:
                 self._last_output_at = time.monotonic()
                 self._joblog.write(item)
+            case Kept():
+                self._last_output_at = time.monotonic()
             case str():
                 self.display.say(item)
             case None:

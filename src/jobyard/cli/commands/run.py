@@ -11,6 +11,7 @@ from jobyard.cli.commands.submit import submit_and_follow, submit_detached
 from jobyard.cli.follow import FollowOptions
 from jobyard.cli.mounted_secrets import mount_secret_flag
 from jobyard.cli.output.joblog import JoblogFile
+from jobyard.cli.results_directory import ResultsDirectory
 from jobyard.cli.session import Session, with_session
 from jobyard.cli.submission import SubmissionFlags
 from jobyard.cli.submitting import FileOrCommand, SubmitWords, show_plan, submit_flags
@@ -28,6 +29,7 @@ from jobyard.errors import UserError
 @click.option("--exit-code", "pass_exit_code", is_flag=True, help="Exit with a single task's own code.")
 @click.option("--cat", "is_cat", is_flag=True, help="Print the output of all tasks, one after another, as `yard cat`.")
 @click.option("--joblog", metavar="FILE", help="Write a line to FILE as each task ends, in GNU parallel's columns.")
+@click.option("--results", metavar="DIR", help="Write DIR/TASK/stdout, stderr and seq as each task ends.")
 @click.option("-d", "--detach", is_flag=True, help="Do not follow: as `yard submit`.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the id.")
 def command(
@@ -41,6 +43,7 @@ def command(
     pass_exit_code: bool,
     is_cat: bool,
     joblog: str | None,
+    results: str | None,
     detach: bool,
     quiet: bool,
 ) -> int:
@@ -53,7 +56,7 @@ def command(
     Exit codes: 0 all succeeded, 1 something failed, 2 bad request, 3 yard not reachable, 130 interrupted.
     """
     if detach:
-        _refuse_what_needs_following(is_cat, joblog)
+        _refuse_what_needs_following(is_cat, joblog, results)
     flags = SubmissionFlags(asked, words, is_built, mount_secret, is_planned=dry_run or render)
     submission = flags.submission(session, quiet=quiet)
     if dry_run or render:
@@ -66,13 +69,14 @@ def command(
             pass_exit_code,
             is_merged=is_built,
             joblog=open_files.enter_context(JoblogFile(joblog)) if joblog is not None else None,
+            results=ResultsDirectory(results) if results is not None else None,
             is_cat=is_cat,
             needs_image_soon=is_built,
         )
         return submit_and_follow(session, submission, options)
 
 
-def _refuse_what_needs_following(is_cat: bool, joblog: str | None) -> None:
+def _refuse_what_needs_following(is_cat: bool, joblog: str | None, results: str | None) -> None:
     """Raises UserError."""
     if is_cat:
         raise UserError("--cat: nothing is printed with --detach; leave one of them out, or use `yard cat JOB` later")
@@ -80,4 +84,9 @@ def _refuse_what_needs_following(is_cat: bool, joblog: str | None) -> None:
         raise UserError(
             f"--joblog {joblog}: it is written by the `yard run` that follows the job; leave --detach out, "
             "or use `yard joblog JOB` later"
+        )
+    if results is not None:
+        raise UserError(
+            f"--results {results}: it is written by the `yard run` that follows the job; leave --detach out, "
+            "or use `yard fetch JOB` later"
         )
