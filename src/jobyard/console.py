@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from jobyard.cli.feed import Feed, StreamBroken, StreamEnded
 from jobyard.cli.group import command_of
 from jobyard.cli.interrupts import Interrupts
-from jobyard.cli.main import INTERRUPTED, exit_with, guarded, silence
+from jobyard.cli.main import INTERRUPTED, exit_with, guarded
 from jobyard.cli.output.harmless import harmless
+from jobyard.cli.output.pipe import silence
 from jobyard.cli.output.summary import exit_code_of
 from jobyard.cli.output.table import print_table
 from jobyard.cli.output.tasklog import DirectLog

@@ -232,3 +232,13 @@ def test_retry_runs_only_what_failed(yard: TemporaryYard) -> None:
     yard.ok("retry", job, "--task", "0")
     until(lambda: yard.job(job)["state"] == "SUCCEEDED")
     assert yard.tasks(job)[0]["attempt"] == 2
+
+
+def test_the_output_of_tasks_on_this_machine_can_be_fetched(yard: TemporaryYard) -> None:
+    line = "echo out $YARD_TASK; echo err >&2; echo kept > $YARD_OUTPUT_DIR/kept"
+    job = yard.ok("run", "-q", "-a", "0-1", "--", line).out.strip()
+    yard.ok("fetch", job, "--to", "here")
+    home = yard.work / "here" / job
+    files = {str(path.relative_to(home)): path.read_text() for path in home.rglob("*") if path.is_file()}
+    per_task = {"{}.out": "out {}\n", "{}.err": "err\n", "{}/output/kept": "kept\n"}
+    assert files == {name.format(task): text.format(task) for task in (0, 1) for name, text in per_task.items()}

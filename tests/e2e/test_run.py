@@ -163,3 +163,14 @@ def test_a_pipe_is_not_held_open_by_the_background_server(own_yard: TemporaryYar
     targets = [(descriptor.readlink()) for descriptor in Path(f"/proc/{pid}/fd").iterdir() if descriptor.is_symlink()]
     assert not [target for target in targets if "pts" in str(target) or str(own_yard.work) in str(target)]
     assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
+
+
+def test_what_is_piped_in_reaches_each_task_and_their_output_can_be_piped_on(yard: TemporaryYard) -> None:
+    words = ["--cat", "--stdin", "-", "--joblog", "log.tsv", "-a", "3-5"]
+    done = yard.ok("run", *words, "--", "bash", "-c", "cat; echo $YARD_TASK", input="hi\n")
+    assert done.out == "hi\n3\nhi\n4\nhi\n5\n"
+    assert "stdin is a pipe" not in done.err
+    assert yard.ok("cat", "last").out == done.out
+    log = (yard.work / "log.tsv").read_text()
+    assert sorted(line.split("\t")[0] for line in log.splitlines()) == ["1", "2", "3", "Seq"]
+    assert yard.ok("joblog", "last").out == log

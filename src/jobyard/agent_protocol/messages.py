@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 from typing import Any, Dict, List, Tuple
@@ -57,7 +58,16 @@ def job(message: Dict[str, Any]) -> Dict[str, Any]:
         "gang": bool(message.get("gang")),
         "container": container(message["container"]) if message.get("container") else None,
         "copy_back": sorted({inner_path(path, "copy_back") for path in copy_back}),
+        "stdin": encoded(message["stdin"], "stdin") if message.get("stdin") is not None else None,
     }
+
+
+def encoded(value: Any, field: str) -> str:
+    """Bytes as base64."""
+    if not isinstance(value, str):
+        raise ValueError("%s: must be base64, not %r" % (field, value))
+    base64.b64decode(value, validate=True)
+    return value
 
 
 def container(value: Any) -> Dict[str, Any]:
@@ -71,7 +81,8 @@ def container(value: Any) -> Dict[str, Any]:
     if not all(str(path).startswith("/") and "\0" not in str(path) for mount in mounts for path in mount[:2]):
         raise ValueError("container: mounts: must be absolute paths, not %r" % (mounts,))
     ports = [[int(outside), int(inside)] for outside, inside in value.get("ports") or ()]
-    return {"image": image, "shm_mib": shm_mib, "mounts": mounts, "ports": ports}
+    reads_stdin = bool(value.get("reads_stdin"))
+    return {"image": image, "shm_mib": shm_mib, "mounts": mounts, "ports": ports, "reads_stdin": reads_stdin}
 
 
 def inner_path(value: Any, field: str) -> str:

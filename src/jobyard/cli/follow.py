@@ -6,20 +6,24 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from jobyard.cli.feed import Feed, StreamBroken, StreamEnded
 from jobyard.cli.interrupts import Interrupts
 from jobyard.cli.keys import Keys
+from jobyard.cli.output.joblog import JoblogFile
 from jobyard.cli.output.json import print_json
+from jobyard.cli.output.pipe import nobody_reads
 from jobyard.cli.output.plain import PlainDisplay, QuietDisplay
 from jobyard.cli.output.summary import exit_code_of, title
-from jobyard.cli.output.tasklog import DirectLog, LogWriter, MergedLog
+from jobyard.cli.output.tasklog import DirectLog, LogWriter, MarkedLog, MergedLog
 from jobyard.cli.output.text import say, warn
+from jobyard.cli.results_directory import Kept, ResultsDirectory
 from jobyard.cli.session import Session
 from jobyard.client.api import YardClient
 from jobyard.model.job import Reason, State
-from jobyard.wire.views import JobView, LogChunk, TaskView
+from jobyard.wire.views import EndingView, JobView, LogChunk, TaskView
 
 INTERRUPTED = 130
 TICK_SECONDS = 0.5
@@ -29,6 +33,7 @@ FAILED_MOST = 5
 HINT = "q leaves, c cancels"
 NO_IMAGE_SECONDS = 30.0  # a kubelet has tried three times by then
 LAST_OUTPUT_SECONDS = 30.0  # after the end of a job, so long without any output means that no more will come
+VERBS = {"logs": "logs", "joblog": "joblog", "results": "fetch"}  # what brings the rest of a stream later
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,9 @@ class FollowOptions:
     is_quiet: bool = False
     pass_exit_code: bool = False
     is_merged: bool = False  # the output of several tasks is shown too, each line after its task
+    joblog: JoblogFile | None = None  # gets a line for each task that ends
+    results: ResultsDirectory | None = None  # gets the output of each task that ends
+    is_cat: bool = False  # the plain output of all tasks, one after another, as `yard cat`
     needs_image_soon: bool = False  # fail soon if it cannot be pulled: it was built just now
     is_older: bool = False  # it was submitted before: its output is not shown, and no submit is told of
 
@@ -79,13 +87,24 @@ def run_to_end(session: Session, submit: Callable[[], JobView], options: FollowO
             raise KeyboardInterrupt
 
     with Interrupts(pressed, lambda number: feed.put(HungUp(number))) as interrupts:
+        since = client.server().last_event if options.joblog or options.results else 0
         # 1. Submit. A Ctrl-C during it is kept: the job may be in the journal already, and must then be cancelled.
         job = submit()
         if interrupts.presses:
             pressed(1)
         # 2. Follow.
+        if options.joblog is not None:
+            feed.read("joblog", partial(client.endings, job.id, since=since))
+        if options.results is not None:
+            feed.read("results", partial(options.results.keep, client, job.id, since))
         follower = JobFollower(session, client, feed, job, options)
-        ended = follower.follow()
+        try:
+            ended = follower.follow()
+        except BrokenPipeError:
+            if not options.is_cat:
+                raise
+            client.cancel(job.id, message="nobody reads its output any more")
+            return 0
     # 3. Sum up.
     if not isinstance(ended, JobView):
         return say_stopped(job, ended)
@@ -155,10 +174,11 @@ class JobFollower:
         self._job = job
         self._options = options
         self._deadline = deadline  # of time.monotonic()
-        is_shown = not options.is_quiet and not options.is_older
-        self._is_streamed = (job.counts.total == 1 or options.is_merged) and is_shown
-        is_several = job.counts.total > 1
-        self._log: LogWriter = MergedLog(session.is_json) if is_several else DirectLog(all_to_stderr=session.is_json)
+        is_shown = (job.counts.total == 1 or options.is_merged) and not options.is_quiet and not options.is_older
+        files = {"joblog": options.joblog, "results": options.results}
+        self._reading = {"job", *(source for source, file in files.items() if file is not None)}
+        self._is_streamed = options.is_cat or is_shown
+        self._log = _writer(session, options, is_several=job.counts.total > 1)
         self._last_output_at = 0.0
         self._client = client
         self._without_image_since: float | None = None
@@ -167,13 +187,14 @@ class JobFollower:
         self.display = choose_display(session, options, is_streamed=self._is_streamed)
         feed.read("job", lambda: client.watch(job.id))
         if self._is_streamed:
-            feed.read("logs", lambda: client.logs(job.id, follow=True))
+            self._reading.add("logs")
+            feed.read("logs", lambda: client.logs(job.id, follow=not options.is_cat, ordered=options.is_cat))
         if self.display.is_live:
             feed.read("tasks", self._look_at_tasks)
 
     def follow(self) -> JobView | Stopped:
         """The job at its end, or as it is at the deadline."""
-        reading = {"job", "logs"} if self._is_streamed else {"job"}
+        reading = self._reading
         keys = Keys(lambda key: self._feed.put(Pressed(key)), is_wanted=self.display.is_live)
         with keys, self.display:
             self.display.footer(HINT if keys.are_read else "")
@@ -194,8 +215,9 @@ class JobFollower:
                     case _:
                         self._take(item)
                         self._give_up_without_image()
-                if reading == {"logs"} and time.monotonic() - self._last_output_at > LAST_OUTPUT_SECONDS:
-                    warn(f"the last of the output did not arrive; see `yard logs {self._job.id}`")
+                if reading and "job" not in reading and time.monotonic() - self._last_output_at > LAST_OUTPUT_SECONDS:
+                    verbs = " and ".join(f"`yard {VERBS[source]} {self._job.id}`" for source in sorted(reading))
+                    warn(f"the last of the output did not arrive; see {verbs}")
                     break
             self._log.close()
         return self._job
@@ -206,7 +228,7 @@ class JobFollower:
     def _tick_seconds(self) -> float:
         return TICK_SECONDS if self._deadline is None else min(TICK_SECONDS, self._deadline - time.monotonic())
 
-    def _take(self, item: JobView | LogChunk | TasksSeen | str | None) -> None:
+    def _take(self, item: JobView | LogChunk | EndingView | Kept | TasksSeen | str | None) -> None:
         match item:
             case JobView():
                 self._job = item
@@ -217,10 +239,17 @@ class JobFollower:
                 self._log.write(item)
             case TasksSeen(running, failed):
                 self.display.tasks(running, failed)
+            case EndingView() if self._options.joblog is not None:
+                self._last_output_at = time.monotonic()
+                self._options.joblog.write(item)
+            case Kept():
+                self._last_output_at = time.monotonic()
             case str():
                 self.display.say(item)
             case None:
                 self.display.tick()
+                if self._options.is_cat and nobody_reads(1):
+                    raise BrokenPipeError
 
     def _leaves(self, key: str) -> bool:
         """Was this key the one that leaves? `c` asks first, and only `y` cancels."""
@@ -264,6 +293,12 @@ class JobFollower:
             raise error
         if source != "tasks":  # the job's own stream tells of a server that is gone
             warn(f"{source}: {error}")
+
+
+def _writer(session: Session, options: FollowOptions, *, is_several: bool) -> LogWriter:
+    if options.is_cat:
+        return DirectLog(all_to_stderr=session.is_json)
+    return MarkedLog(MergedLog(session.is_json) if is_several else DirectLog(all_to_stderr=session.is_json))
 
 
 def speaks_of_image(message: str) -> bool:

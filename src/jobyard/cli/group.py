@@ -25,6 +25,8 @@ VERBS = {
     "top": Verb("Watch all jobs, nodes and GPUs."),
     "show": Verb("Show one job."),
     "logs": Verb("Show what a job's tasks wrote."),
+    "cat": Verb("Print what all tasks wrote, one after another."),
+    "joblog": Verb("Print how each task ended, in GNU parallel's columns."),
     "cancel": Verb("Stop jobs or some of their tasks."),
     "scale": Verb("Give a training job more or fewer GPUs or workers."),
     "attach": Verb("Open the live view of a job again."),

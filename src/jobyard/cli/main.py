@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
 from jobyard import __version__, settings
 from jobyard.cli.group import yard
 from jobyard.cli.output.harmless import harmless
+from jobyard.cli.output.pipe import nobody_reads, silence
 from jobyard.errors import YardError
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it
@@ -56,22 +56,9 @@ def guarded(call: Callable[[], Any], program: str, argv: Sequence[str]) -> int:
     except SystemExit as error:  # how click exits at a closed pipe
         return error.code if isinstance(error.code, int) else 0 if error.code is None else 1
     except Exception as error:
-        if isinstance(error, BrokenPipeError) and _nobody_reads():
+        if isinstance(error, BrokenPipeError) and nobody_reads(1, 2):
             return CLOSED_PIPE
         return _say(_disk_sentence(error) or _crash_sentence(error, argv), 1, error, program)
-
-
-def _nobody_reads() -> bool:
-    """Whether our output was closed, as by `| head`: then a broken pipe is not a bug."""
-    poll = select.poll()
-    for stream in (1, 2):
-        poll.register(stream, 0)
-    return any(found & select.POLLERR for _, found in poll.poll(0))
-
-
-def silence(stream: TextIO) -> None:
-    """Whatever is still written to it goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _sentence(error: click.ClickException) -> str:

@@ -13,7 +13,7 @@ _OURS = {
     "yard run": "srun salloc start launch apply parallel execute",
     "yard submit": "sbatch qsub add push create enqueue spawn",
     "yard attach JOB": "sattach watch",
-    "yard logs -f JOB": "log tail output cat follow",
+    "yard logs -f JOB": "log tail output follow",
     "yard cancel JOB": "kill scancel qdel stop abort terminate",
     "yard retry JOB": "restart rerun requeue resubmit resume unpause unsuspend",
     "yard why JOB": "sprio events explain",

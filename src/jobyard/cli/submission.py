@@ -8,6 +8,7 @@ from jobyard.cli.build_flags import BuildWords
 from jobyard.cli.mounted_secrets import MountedSecret, read_secrets, refuse_without_pods
 from jobyard.cli.session import Session
 from jobyard.cli.submitting import SubmitWords, spec_of, with_built_image
+from jobyard.cli.unread_pipe import warn_of_unread_pipe
 from jobyard.errors import UserError
 from jobyard.kubernetes.kubeconfig import DEFAULT
 from jobyard.manifests.training import parse_span
@@ -55,6 +56,8 @@ class SubmissionFlags:
         if self.build.typed and not self.is_built and spec.container.build is None:
             flag = self.build.typed[0]
             raise UserError(f"{flag}: it is for an image that is built first; add --build, or leave {flag} out")
+        if not quiet:
+            warn_of_unread_pipe()
         if self.is_built:
             spec = with_idle_head(spec)
         if files:

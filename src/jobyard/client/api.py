@@ -34,6 +34,7 @@ from jobyard.wire.requests import (
 )
 from jobyard.wire.views import (
     ClusterView,
+    EndingView,
     JobView,
     LogChunk,
     NodeView,
@@ -232,9 +233,15 @@ class YardClient:
         stream: str | None = None,
         follow: bool = False,
         tail: int | None = None,
+        failed: bool = False,
+        ordered: bool = False,
     ) -> Iterator[LogChunk]:
-        """Output as it comes; each piece once, also over the death of a server (the stream goes on at its last id)."""
-        query = _query({"task": task, "attempt": attempt, "stream": stream, "follow": follow, "tail": tail})
+        """Output as it comes; each piece once, also over the death of a server (the stream goes on at its last id).
+
+        `task` may name several, as in `3,7-9`. `ordered`: task by task, each once it and all before it have ended.
+        """
+        words: Query = {"task": task, "attempt": attempt, "stream": stream, "follow": follow, "tail": tail}
+        query = _query({**words, "failed": failed, "ordered": ordered})
         last_id = ""
         while True:
             has_more = False
@@ -247,6 +254,27 @@ class YardClient:
                         return
             if not has_more or not last_id:  # it ended properly, and another request brought nothing new: complete
                 return
+
+    def endings(self, selector: str, *, since: int = 0) -> Iterator[EndingView]:
+        """How each task ended, as it ends, until the job has; each once, also over the death of a server.
+
+        `since` is a row of the journal: those before are not looked at.
+        """
+        path, last_id = _job(selector, "/endings") + _query({"since": since or None}), ""
+        seen: set[int] = set()  # tasks of the row that is not complete yet: a broken stream begins it again
+        while True:
+            for event in self._connection.stream(path, last_id):
+                if event.name == "end":
+                    return
+                if event.name == "ended":
+                    view = self.decoded(EndingView, json.loads(event.data))
+                    if view.number not in seen:
+                        yield view
+                    seen.add(view.number)
+                if event.id not in ("", last_id):
+                    last_id = event.id
+                    seen.clear()
+            self._connection.rest()
 
     def raw_log(
         self, selector: str, *, task: str | None = None, attempt: int | None = None, stream: str = "out"

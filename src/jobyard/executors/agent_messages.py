@@ -29,13 +29,14 @@ class LaunchMessages:
         if self._inherits_shell and not job.spec.container.on_machines:
             spec = job.spec.with_shell(self._yard.inherited_env(job.spec))
             env = job_environment(job.id, job.number, spec)
-            return {"op": "job", "job": job.id, "env": env, "workdir": job.spec.workdir, "gang": job.spec.gang}
+            message = {"op": "job", "job": job.id, "env": env, "workdir": job.spec.workdir, "gang": job.spec.gang}
+            return {**message, **_stdin(spec)}
         # The submitting shell's PATH and HOME mean nothing on another machine, or in an image.
         spec = job.spec.with_shell({})
         staging = spec.staging
         tree = {"snapshot": staging.snapshot, "subdir": staging.subdir, "copy_back": list(staging.copy_back)}
         env = job_environment(job.id, job.number, spec)
-        message = {"op": "job", "job": job.id, "env": env, "workdir": "", "gang": spec.gang}
+        message = {"op": "job", "job": job.id, "env": env, "workdir": "", "gang": spec.gang, **_stdin(spec)}
         if spec.container.on_machines:
             message["container"] = _container(spec)
         if self._shares_disk:
@@ -121,10 +122,15 @@ def _memory_limit(ask: Resources) -> dict[str, int]:
     return {} if ask.memory_limit is None else {"memory_limit_mib": ask.memory_mib if ask.memory_limit else 0}
 
 
+def _stdin(spec: JobSpec) -> dict[str, str]:
+    return {} if spec.staging.stdin is None else {"stdin": spec.staging.stdin}
+
+
 def _container(spec: JobSpec) -> dict[str, Any]:
     return {
         "image": spec.container.image,
         "shm_mib": max(group.shm_mib for group in spec.groups),
         "mounts": [[mount.source, mount.target, mount.read_only] for mount in spec.container.mounts],
         "ports": [[port.outside, port.inside] for port in spec.container.ports],
+        **({} if spec.staging.stdin is None else {"reads_stdin": True}),
     }

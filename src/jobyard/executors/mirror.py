@@ -34,10 +34,6 @@ class Mirror:
         paths = records.paths(str(self.directory), str(attempt))
         return Path({"out": paths.out, "err": paths.err, "results": paths.results}[stream])
 
-    def tasks_of(self, job: str) -> list[int]:
-        """The tasks of a job of which anything is here, in order. Reads directories: call it in a thread."""
-        return sorted({int(file.name.partition(".")[0]) for file in (self.directory / "jobs" / job).glob("[0-9]*/*.*")})
-
     def jobs(self) -> list[str]:
         """Those of which anything is here. Reads a directory: call it in a thread."""
         return _names(self.directory / "jobs")
@@ -139,6 +135,11 @@ class Mirror:
             if (found := self._size(attempt, stream)) < size:
                 return f"{stream} has {found} of {size} bytes"
         return ""
+
+
+def tasks_in(directory: Path, job: str) -> set[int]:
+    """The tasks of a job of which anything is in this directory of attempts. Reads directories: call it in a thread."""
+    return {int(file.name.partition(".")[0]) for file in (directory / "jobs" / job).glob("[0-9]*/*.*")}
 
 
 def _names(directory: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ import stat
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.model.job import NEWEST
+from jobyard.model.limits import STDIN_BYTES_MOST
 
 _OPENED_ALREADY = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/\w+/fd/\d+")  # a pipe of the shell that called us
 
@@ -17,20 +19,7 @@ _OPENED_ALREADY = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/\w+/fd/\d+")  # a pip
 def read_text(path: str | os.PathLike[str], context: SubmitContext, field: str = "file") -> str:
     """The text without a byte order mark; a relative path starts at the submit directory. Raises UserError."""
     shown = os.fspath(path)
-    if not shown:
-        raise UserError(f"{field}: the path is empty; name a file")
-    place = os.path.join(context.workdir, os.path.expanduser(shown))
-    try:
-        _refuse_endless(place, shown, field)
-        with open(place, "rb") as file:
-            content = file.read()
-    except FileNotFoundError:
-        raise UserError(f"{field}: {shown!r} does not exist; looked in {context.workdir}") from None
-    except IsADirectoryError:
-        raise UserError(f"{field}: {shown!r} is a directory; name a file in it") from None
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise UserError(f"{field}: {shown!r} cannot be read: {why}") from None
+    content = _content(shown, context, field)
     if b"\0" in content:
         raise UserError(
             f"{field}: {shown!r} is a binary file (it holds a NUL byte); to run it write: yard run -- {_program(shown)}"
@@ -42,6 +31,35 @@ def read_text(path: str | os.PathLike[str], context: SubmitContext, field: str =
         raise UserError(
             f"{field}: {shown!r} is not UTF-8 text (line {line}); convert it, for example with iconv"
         ) from None
+
+
+def read_stdin(path: str, context: SubmitContext, field: str) -> str:
+    """The bytes of a file, as base64, for each task to read. Raises UserError."""
+    content = _content(path, context, field, most=STDIN_BYTES_MOST)
+    if len(content) > STDIN_BYTES_MOST:
+        raise UserError(
+            f"{field}: {path!r} has more than {STDIN_BYTES_MOST >> 20} MiB, too much to be kept with the job; "
+            "let the command read the file: yard run -- 'CMD < FILE'"
+        )
+    return base64.b64encode(content).decode()
+
+
+def _content(shown: str, context: SubmitContext, field: str, most: int = -1) -> bytes:
+    """Up to one byte more than `most`; `-` is the standard input of this command. Raises UserError."""
+    if not shown:
+        raise UserError(f"{field}: the path is empty; name a file")
+    place = os.path.join(context.workdir, os.path.expanduser("/dev/stdin" if shown == "-" else shown))
+    try:
+        _refuse_endless(place, shown, field)
+        with open(place, "rb") as file:
+            return file.read(most + 1 if most >= 0 else -1)
+    except FileNotFoundError:
+        raise UserError(f"{field}: {shown!r} does not exist; looked in {context.workdir}") from None
+    except IsADirectoryError:
+        raise UserError(f"{field}: {shown!r} is a directory; name a file in it") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"{field}: {shown!r} cannot be read: {why}") from None
 
 
 def _refuse_endless(place: str, shown: str, field: str) -> None:

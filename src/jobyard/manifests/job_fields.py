@@ -116,7 +116,12 @@ JOB: Table = {
     "each_line": JobField(
         TextType(),
         "A file; one task per line of it, which replaces {} and is in YARD_LINE.",
-        option=Option("One task for each line of FILE, given as {} and $YARD_LINE.", "FILE"),
+        option=Option("One task for each line of FILE (-: of stdin), given as {} and $YARD_LINE.", "FILE|-"),
+    ),
+    "stdin": JobField(
+        TextType(),
+        "A file that is kept with the job, and that each task reads as its standard input.",
+        option=Option("Each task reads FILE as its standard input; -: that of this command.", "FILE|-"),
     ),
     "after": JobField(
         ListOf(DEPENDENCY, or_one=True, is_flat=True),

@@ -10,7 +10,7 @@ from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.declarations import Table, keys_of, put, with_keys
 from jobyard.manifests.fields import Field, FieldType, ListOf, MapOf, RecordType, Scalar, Schema, TextType, Whole
-from jobyard.manifests.files import name_from_file
+from jobyard.manifests.files import name_from_file, read_stdin
 from jobyard.manifests.job_fields import ENV, RESOURCES, TOP_LEVEL, TRAINING
 from jobyard.manifests.notation import copied_paths, env_of, parse_workdir
 from jobyard.manifests.overrides import Overrides, apply, spread
@@ -106,6 +106,8 @@ def spec_from_native(document: Part, overrides: Overrides, context: SubmitContex
         spec = with_keys(spec, table, given)
     spec = with_keys(spec, TRAINING, given.get("training", {}))
     spec = _with_copies(document, spec, given)
+    if "stdin" in given and "stdin" not in overrides:
+        spec = _with_stdin(document, spec, given["stdin"], context)
     if "array" not in overrides and "each_line" not in overrides:  # a flag replaces either
         spec = _spread(document, spec, given, context)
     spec = _with_sizes(document, spec, given)
@@ -221,6 +223,13 @@ def _with_copies(document: Part, spec: JobSpec, given: Mapping[str, Any]) -> Job
             raise UserError(f"{document.file}: line {document.at(key).line}: {error}") from None
         spec = put(spec, f"staging.{place}", paths)
     return spec
+
+
+def _with_stdin(document: Part, spec: JobSpec, file: str, context: SubmitContext) -> JobSpec:
+    try:
+        return put(spec, "staging.stdin", read_stdin(file, context, "stdin"))
+    except UserError as error:
+        raise UserError(f"{document.file}: line {document.at('stdin').line}: {error}") from None
 
 
 def _spread(document: Part, spec: JobSpec, given: Mapping[str, Any], context: SubmitContext) -> JobSpec:

@@ -10,7 +10,7 @@ from jobyard.errors import UserError
 from jobyard.manifests.arrays import parse_array
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.declarations import keys_of, put, spelled
-from jobyard.manifests.files import lines_of, read_text
+from jobyard.manifests.files import lines_of, read_stdin, read_text
 from jobyard.manifests.job_fields import FLAGGED, RESOURCES
 from jobyard.manifests.kinds import with_kind
 from jobyard.manifests.notation import copied_paths, parse_env, parse_workdir
@@ -53,6 +53,8 @@ def apply(spec: JobSpec, overrides: Overrides, context: SubmitContext) -> JobSpe
             changed = put(changed, field.at, _meant(overrides, name))
     if "name_prefix" in overrides:
         changed = replace(changed, name=f"{_meant(overrides, 'name_prefix')}-{changed.name}")
+    if "stdin" in overrides:
+        changed = put(changed, "staging.stdin", read_stdin(overrides["stdin"], context, "--stdin"))
     if "workdir" in overrides:
         changed = replace(changed, workdir=parse_workdir(overrides["workdir"], context, "--workdir"))
     changed = _with_sizes(_with_copies(changed, overrides), overrides)

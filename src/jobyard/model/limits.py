@@ -18,6 +18,7 @@ SCRIPT_BYTES_MOST = 120 * 1024  # a script travels in one variable, beside its n
 ENVIRONMENT_BYTES_MOST = 4 << 20  # of all variables of a task: Linux takes 2 MiB as a rule, 6 at most
 VARIABLES_MOST = 10_000  # a shell has some hundred; more than this is a mistake
 PATH_BYTES_MOST = 4095  # Linux' PATH_MAX, with its closing NUL
+STDIN_BYTES_MOST = 1 << 20  # what each task reads as its stdin is kept with the job, in memory and in the journal
 WORDS_MOST = 100_000  # of one command: Linux takes 2 MiB of them in all
 LINES_MOST = 1 << 30  # characters of a batch file: a hundred million lines of ten
 TASKS_MOST = 100_000_000  # of a job; tasks that were never tried cost nothing, but their numbers are counted
@@ -90,6 +91,7 @@ Sentence = Annotated[str, Text(LINE_MOST)]
 Notes = Annotated[tuple[Annotated[str, Text(NOTE_MOST)], ...], Items(NOTES_MOST)]
 Word = Annotated[str, Text(WORD_BYTES_MOST, bytes_most=WORD_BYTES_MOST)]
 ScriptText = Annotated[str, Text(SCRIPT_BYTES_MOST, bytes_most=SCRIPT_BYTES_MOST)]
+Base64 = Annotated[str, Text(TEXT_MOST)]
 Path = Annotated[str, Text(PATH_BYTES_MOST, bytes_most=PATH_BYTES_MOST, is_path=True)]
 Bytes = Annotated[str, Text(is_path=True)]
 TaskCount = Annotated[int, Number(0, TASKS_MOST)]

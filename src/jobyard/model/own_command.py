@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 from jobyard.model.job import Command, JobSpec
 from jobyard.model.substitution import PLACEHOLDER, substituted, words_with
@@ -21,10 +22,9 @@ def own_command(spec: JobSpec, number: int) -> str:
 
 
 def _with_line(command: Command, line: str) -> str:
-    if command.script is None and command.argv:
-        if any(PLACEHOLDER in word for word in command.argv):
-            return shlex.join(words_with(command.argv, line))
-    elif command.script is None and PLACEHOLDER in command.shell:
+    if any(PLACEHOLDER in word for word in command.argv):
+        return str(replace(command, argv=words_with(command.argv, line)))
+    if command.script is None and PLACEHOLDER in command.shell:
         if shlex.quote(line) == line:  # it means the same inside quotes and outside
             return command.shell.replace(PLACEHOLDER, line)
         return f"YARD_LINE={shlex.quote(line)}; {substituted(command.shell).shell}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jobyard.model.limits import Line, Path
+from jobyard.model.limits import Base64, Line, Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,4 +16,5 @@ class StagingSpec:
     snapshot: Line = ""  # the tree that is sent along, by its content hash
     subdir: Path = ""  # where in the tree a task starts
     copy_back: tuple[Path, ...] = ()  # paths in the tree whose new or changed files are collected as results
+    stdin: Base64 | None = None  # the bytes that each task reads as its standard input; None: nothing
     results_dir: Path = ""  # where collected results go, on the submitting machine

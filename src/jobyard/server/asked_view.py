@@ -25,6 +25,8 @@ def asked_view(spec: JobSpec) -> dict[str, Any]:
     for part, names in _SHOWN.items():
         values = codec.encode(getattr(spec, part)) or {}  # without what is as its default
         found |= {f"{part}.{name}": value for name, value in values.items() if names is None or name in names}
+    if (stdin := spec.staging.stdin) is not None:
+        found["staging.stdin"] = len(stdin) // 4 * 3 - stdin.count("=")  # how many bytes base64 stands for
     (array, *_) = (group.array for group in spec.groups)
     if array is not None:
         found["array"] = codec.encode(array)

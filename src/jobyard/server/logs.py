@@ -8,6 +8,7 @@ import codecs
 import json
 import os
 import stat
+import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from jobyard.errors import NotFound, UserError
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, Event
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
+from jobyard.model.task_ranges import task_ranges
 from jobyard.server.event_feed import Subscription
 from jobyard.server.finding import find_job
 from jobyard.server.loop import YardLoop
@@ -156,39 +158,72 @@ class LogRequest:
     """Which logs of a job are wanted."""
 
     def __init__(
-        self, job: JobRecord, task: str, attempt: int | None, streams: Sequence[str], tail: int | None
+        self,
+        job: JobRecord,
+        tasks: str,
+        attempt: int | None,
+        streams: Sequence[str],
+        tail: int | None,
+        *,
+        only_failed: bool = False,
     ) -> None:
+        """`tasks` are words as in `3,7-9`; empty: all of the job."""
         self.job = job
-        self.task = job.spec.number_of(task) if task else None
         self.attempt = attempt
         self.streams = streams
         self.tail = tail
-        newest = job.tasks.most_attempts if self.task is None else job.task(self.task).attempt
+        self._asked = IntervalSet(task_ranges(job.spec, tasks)) if tasks else None
+        self._states = [State.FAILED] if only_failed else [state for state in State if state is not State.PENDING]
+        self._left = self.asked()  # tasks that `is_over` has not seen ended
+        self._next_left = next(self._left, None)
+        single = next(iter(self._asked)) if self._asked is not None and len(self._asked) == 1 else None
+        newest = job.tasks.most_attempts if single is None else job.task(single).attempt
         if attempt is not None and not 1 <= attempt <= newest:
-            whose = f"task {task} of job {job.id} has" if task else f"job {job.id} has"
+            whose = f"job {job.id} has" if single is None else f"task {tasks} of job {job.id} has"
             times = f"{newest} time{'s' if newest != 1 else ''}"
             raise NotFound(f"{whose} no attempt {attempt}; it was tried {times}")
 
-    def attempts_of(self, number: int) -> list[int]:
-        newest = self.job.task(number).attempt
+    def has(self, number: int) -> bool:
+        return self._asked is None or number in self._asked
+
+    def attempts_of(self, number: int, job: JobRecord | None = None) -> list[int]:
+        """`job` is the record to look in, where that of the request may have been replaced."""
+        newest = (job or self.job).task(number).attempt
         if self.attempt is not None:
             return [self.attempt] if self.attempt <= newest else []
         return [newest] if newest else []
 
+    def asked(self) -> Iterator[int]:
+        """All tasks that were asked for, in order."""
+        return iter(range(self.job.spec.size) if self._asked is None else self._asked)
+
     def numbers(self) -> Iterator[int]:
-        """Tasks that were tried by now, in order; what changes while they are read does not matter."""
-        if self.task is not None:
-            return iter((self.task,))
-        states = [state for state in State if state is not State.PENDING]
-        ranges = sorted(span for state in states for span in self.job.tasks.numbers_in(state))
-        return (number for first, last in ranges for number in range(first, last + 1))
+        """Of them those that were tried by now, in order; what changes while they are read does not matter."""
+        tried = sorted(span for state in self._states for span in self.job.tasks.numbers_in(state))
+        for first, last in tried:
+            spans = [(first, last)] if self._asked is None else self._asked.first_within(first, last, last - first + 1)
+            for low, high in spans:
+                yield from range(low, high + 1)
+
+    def is_over(self, job: JobRecord) -> bool:
+        """Whether all that was asked for has ended. A task that has ended once is not looked at again."""
+        while not job.is_final and self._next_left is not None and job.task(self._next_left).state.is_final:
+            self._next_left = next(self._left, None)
+        return job.is_final or self._next_left is None
 
 
 def log_request(
-    loop: YardLoop, selector: str, task: str, attempt: int | None, streams: Sequence[str], tail: int | None = None
+    loop: YardLoop,
+    selector: str,
+    tasks: str,
+    attempt: int | None,
+    streams: Sequence[str],
+    tail: int | None = None,
+    *,
+    only_failed: bool = False,
 ) -> LogRequest:
     """Raises NotFound or UserError where there is no such job, task or attempt."""
-    return LogRequest(find_job(loop.state, selector), task, attempt, streams, tail)
+    return LogRequest(find_job(loop.state, selector), tasks, attempt, streams, tail, only_failed=only_failed)
 
 
 class LogStream:
@@ -200,6 +235,7 @@ class LogStream:
         self._follow = follow
         self._tail = request.tail  # of what is there already; what begins later is shown whole
         self.is_cut = False  # we were too slow: the client goes on from the cursor
+        self._is_live = False  # what is read now was written since the last look
         self._open: dict[AttemptId, dict[str, Reader]] = {}
         self._done: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)  # attempt number -> tasks read to the end
         if cursor:
@@ -250,7 +286,7 @@ class LogStream:
                     for chunk in self._read(key, final=not runs):
                         yield chunk
                 await asyncio.sleep(0)
-            self._tail = None
+            self._tail, self._is_live = None, True
             # 2. What happens from now on.
             while subscription is not None and not subscription.is_cut and not self._is_over():
                 for key, ended in (await self._hear(subscription)).items():
@@ -270,9 +306,12 @@ class LogStream:
                 self._loop.feed.unsubscribe(subscription)
 
     def _is_over(self) -> bool:
-        # Not the record that we started with: after a full disk the whole state is read again.
-        job, task = self._loop.state.jobs.get(self._request.job.id), self._request.task
-        return job is None or job.is_final or (task is not None and job.task(task).state.is_final)
+        return self._request.job.id not in self._loop.state.jobs or self._request.is_over(self._job_now())
+
+    def _job_now(self) -> JobRecord:
+        """Not the record that we started with: after a full disk the whole state is read again. Only of a job that was
+        forgotten meanwhile there is no other."""
+        return self._loop.state.jobs.get(self._request.job.id, self._request.job)
 
     async def _hear(self, subscription: Subscription) -> dict[AttemptId, bool]:
         """Attempts of ours that began or ended since the last look; True: ended."""
@@ -297,7 +336,7 @@ class LogStream:
                 if isinstance(event, AttemptsStarted | AttemptsFinished):
                     for item in event.items:
                         key = item.attempt
-                        if key.job != request.job.id or request.task not in (None, key.task):
+                        if key.job != request.job.id or not request.has(key.task):
                             continue
                         if request.attempt in (None, key.number):
                             found[key] = isinstance(event, AttemptsFinished)
@@ -314,9 +353,10 @@ class LogStream:
         if readers is None:
             readers = self._open[key] = self._readers(key)
         label = self._request.job.spec.label_of(key.task)
+        at = time.time() if self._is_live else None
         for name, reader in readers.items():
             for text in reader.read(final=final):
-                yield LogChunk(label, key.number, name, text)
+                yield LogChunk(label, key.number, name, text, at=at)
         if final:
             self._open.pop(key, None)
             self._done[key.number].add(key.task)

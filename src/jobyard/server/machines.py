@@ -59,12 +59,18 @@ class Machines:
         self._account = account_of(knobs.run_as) if knobs.run_as else None
         self._open_files = open_files
         self.mirror = loop.mirror = Mirror(directory / "mirror")
+        self._own_files = directory / "agent"  # of attempts on this machine
         self._links: dict[str, tuple[str, str, int | None, str]] = {}  # how each machine is reached
         self.problems: dict[str, str] = {}  # cluster -> why it has no executor
         self._one_at_a_time = threading.Lock()  # tasks of one job share a directory
         # The agent has little of our environment, because its tasks could read it; a restart of the server needs it.
         respawn = {"respawn": respawn_command(directory, listen), "respawn_env": dict(os.environ)}
         self._respawn: dict[str, Any] = {"yard": yard_id, **respawn}
+
+    @property
+    def file_places(self) -> tuple[Path, Path]:
+        """Where files of attempts are, those on other machines and those on this one, each in an agent's layout."""
+        return self.mirror.directory, self._own_files
 
     def start(self) -> None:
         tidy_up(self.mirror, lambda job: self._loop.job(job) if job in self._loop.state.jobs else None)
@@ -88,7 +94,7 @@ class Machines:
         if self._account is not None:
             return self._this_machine_as(self._account)
         agent_socket = settings.runtime_dir() / f"{settings.yard_key(self._directory)}.agent"
-        files = self._directory / "agent"
+        files = self._own_files
         agent = LocalAgent(files, agent_socket, os.environ.get("JOBYARD_FAKE_GPUS", ""), self._open_files)
         machine: MachineExecutor = executor_class("local")(
             "local", self.this_machine, agent, self._loop, self._respawn, files, owner_only=True

@@ -5,6 +5,7 @@ Asked of a request while it is read, in a thread where it is large: a hundred mi
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from collections import Counter
@@ -14,7 +15,7 @@ from jobyard.errors import UserError
 from jobyard.model import substitution
 from jobyard.model.environment import YARD_NAMES
 from jobyard.model.job import NEWEST, ArrayRange, GroupSpec, JobSpec, Lines
-from jobyard.model.limits import AFTER_MOST, GANG_MOST, OBJECT_MOST, TASKS_MOST, WORD_BYTES_MOST
+from jobyard.model.limits import AFTER_MOST, GANG_MOST, OBJECT_MOST, STDIN_BYTES_MOST, TASKS_MOST, WORD_BYTES_MOST
 from jobyard.model.progressions import TooManyRanges, first_duplicate
 from jobyard.wire.requests import SubmitJob
 
@@ -56,6 +57,8 @@ def check_spec(spec: JobSpec) -> None:
     staging = spec.staging
     for path in (*staging.copy_forward, *staging.copy_back, *([staging.subdir] if staging.subdir else [])):
         _check_inside(path)
+    if staging.stdin is not None:
+        _check_stdin(staging.stdin)
     if spec.kubernetes.manifest:
         _check_manifest(spec.kubernetes.manifest)
 
@@ -164,8 +167,21 @@ def _check_size(spec: JobSpec) -> None:
         raise UserError(f"job {spec.name!r} is a gang of {spec.size} tasks; at most {GANG_MOST} can start together")
 
 
+def _check_stdin(text: str) -> None:
+    try:
+        size = len(base64.b64decode(text, validate=True))
+    except ValueError:
+        raise UserError("stdin: it is no base64; encode the bytes that each task shall read") from None
+    if size > STDIN_BYTES_MOST:
+        raise UserError(f"stdin: it has {size} bytes; at most {STDIN_BYTES_MOST} are possible, let tasks read a file")
+
+
 def check_together(spec: JobSpec) -> None:
     """Asked once it is known whether the job goes to a cluster."""
+    if spec.cluster and spec.staging.stdin is not None:
+        raise UserError(
+            f"job {spec.name!r}: stdin: the pods of a cluster read none; put the file into the image or on a volume"
+        )
     if spec.starts_together and spec.size > OBJECT_MOST:
         raise UserError(
             f"job {spec.name!r} is one object of {spec.size} tasks; at most {OBJECT_MOST} start together, split it"

@@ -364,6 +364,23 @@ class TokenRevoked:
 
 
 @dataclass(frozen=True)
+class EndingView:
+    """How a task ended: its last attempt."""
+
+    number: int
+    task: str
+    attempt: int
+    state: State
+    node: str
+    started_at: float
+    finished_at: float
+    exit_code: int | None
+    signal: int | None
+    output_bytes: int  # of its stdout
+    command: str
+
+
+@dataclass(frozen=True)
 class LogChunk:
     """A piece of one attempt's output. `final` says that nothing more will come of the whole request."""
 
@@ -372,3 +389,4 @@ class LogChunk:
     stream: str  # out or err
     data: str  # UTF-8; bytes that are not are surrogates (Python's surrogateescape), so nothing is lost
     final: bool = False
+    at: float | None = None  # when the server read it, of what came while it followed; else nobody knows

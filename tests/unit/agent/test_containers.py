@@ -35,6 +35,11 @@ def values(words: list[str], flag: str) -> list[str]:
     return [word for before, word in pairwise(words) if before == flag]
 
 
+@pytest.mark.parametrize("reads_stdin", [True, False])
+def test_a_container_hands_standard_input_on_where_the_job_has_one(reads_stdin: bool) -> None:
+    assert ("--interactive" in call(Container(DOCKER, "i:1", reads_stdin=reads_stdin)).argv) == reads_stdin
+
+
 # -- GPUs; there are none here, so only what is said is looked at
 
 

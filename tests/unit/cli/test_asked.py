@@ -23,6 +23,7 @@ from jobyard.wire.views import JobView, PlanView
 MANIFEST = """
 command: "true"
 array: 1-9:2%3
+stdin: a
 on: gpu1,gpu2
 priority: 4
 timeout: 90
@@ -51,6 +52,7 @@ training:
 """
 ROWS = {
     "array": "1-9:2",
+    "stdin": "4 bytes",
     "on": "gpu1,gpu2",
     "priority": "4",
     "timeout": "1m30s",
@@ -87,7 +89,7 @@ def seen(spec: JobSpec) -> JobView:
 
 
 def the_job(directory: Path) -> JobSpec:
-    (directory / "a").touch()
+    (directory / "a").write_text("data")
     (directory / "job.yaml").write_text(MANIFEST)
     return spec_from_file(Path("job.yaml"), Overrides(), SubmitContext(str(directory)))
 

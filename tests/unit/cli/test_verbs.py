@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -221,6 +222,44 @@ def test_raw_logs_of_several_tasks_ask_for_one(yard: Yard, stand_in: StandIn) ->
     result = yard("logs", "j1", "--raw")
     assert result.code == 2
     assert "--task LABEL" in result.err
+
+
+def test_logs_of_some_tasks_are_asked_for_together(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=ARRAY))
+    stand_in.on("GET /jobs/j1/logs", Said(events=[("log", "1", LogChunk("3", 1, "out", "one\n", final=True))]))
+    assert yard("logs", "j1", "--task", "3", "--task", "7-9", "--failed", "--no-prefix").out == "one\n"
+    assert stand_in.calls("GET /jobs/j1/logs")[0].query == {"task": "3,7-9", "failed": "true"}
+
+
+def test_a_further_attempt_is_told_of_while_it_is_followed(yard: Yard, stand_in: StandIn) -> None:
+    tries = [("0", 1), ("1", 1), ("0", 2), ("1", 1), ("0", 2), ("0", 3)]
+    events = [("log", str(i), LogChunk(task, number, "out", f"{i}\n")) for i, (task, number) in enumerate(tries)]
+    stand_in.on("GET /jobs/j1", Said(data=ARRAY))
+    stand_in.on("GET /jobs/j1/logs", Said(events=events), Said(events=[]))
+    result = yard("logs", "j1", "-f")
+    assert result.out == "0| 0\n1| 1\n0| 2\n1| 3\n0| 4\n0| 5\n"
+    assert result.err == "yard: attempt 2 of task 0 begins\nyard: attempt 3 of task 0 begins\n"
+
+
+def test_each_line_has_the_time_at_which_it_came_if_that_is_known(
+    yard: Yard, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.localtime", time.gmtime)
+    chunks = [LogChunk("0", 1, "out", "old\n"), LogChunk("0", 1, "err", "new\n", at=86_400.5)]
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view()))
+    stand_in.on("GET /jobs/j1/logs", Said(events=[("log", str(i), c) for i, c in enumerate(chunks)]), Said(events=[]))
+    lines = yard("logs", "j1", "-f", "--timestamps").out.splitlines()
+    assert lines == ["-                   old", "1970-01-02 00:00:00 new"]
+
+
+def test_times_and_failures_are_refused_where_they_mean_nothing(yard: Yard, stand_in: StandIn) -> None:
+    late = yard("logs", "j1", "--timestamps")
+    assert late.code == 2
+    assert "when a line was written is not recorded; with --follow" in late.err
+    both = yard("logs", "j1", "--failed", "-f")
+    assert both.code == 2
+    assert "leave --failed or --follow out" in both.err
+    assert stand_in.asked == []
 
 
 def test_cancel_looks_all_jobs_up_before_it_stops_any(yard: Yard, stand_in: StandIn) -> None:

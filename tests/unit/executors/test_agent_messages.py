@@ -64,6 +64,17 @@ def test_a_container_has_nothing_of_the_shell() -> None:
     assert "HOME" not in said["env"]
 
 
+@pytest.mark.parametrize("options", [{}, {"inherits_shell": False}])
+def test_standard_input_goes_with_the_job_wherever_it_runs(options: dict[str, Any]) -> None:
+    assert messages(**options).job(submitted(stdin="YQ=="))["stdin"] == "YQ=="
+    assert "stdin" not in messages(**options).job(submitted())
+
+
+def test_a_container_is_told_that_its_task_reads() -> None:
+    said = messages().job(submitted(image="python", on_machines=True, stdin="YQ=="))
+    assert (said["stdin"], said["container"]["reads_stdin"]) == ("YQ==", True)
+
+
 @pytest.mark.parametrize(("spec", "limit"), [({}, None), ({"timeout_seconds": 9.0}, 9.0)])
 def test_a_launch_names_each_attempt_with_its_command_and_limits(spec: dict[str, Any], limit: float | None) -> None:
     attempts = (FIRST, AttemptId("j", 1, 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobyard.executors.mirror import Mirror
+from jobyard.executors.mirror import Mirror, tasks_in
 from jobyard.model.task import AttemptId
 
 FIRST, OTHER = AttemptId("aa", 0, 1), AttemptId("aa", 1, 1)
@@ -51,5 +51,5 @@ def test_the_tasks_of_a_job_are_found_by_what_is_here_of_them(tmp_path: Path) ->
     mirror = Mirror(tmp_path / "mirror")
     for task in (7, 1_000_003):
         mirror.take({"id": f"aa.{task}.2", "stream": "out", "offset": 0, "data": ""})
-    assert mirror.tasks_of("aa") == [7, 1_000_003]
-    assert mirror.tasks_of("bb") == []
+    assert tasks_in(mirror.directory, "aa") == {7, 1_000_003}
+    assert tasks_in(mirror.directory, "bb") == set()

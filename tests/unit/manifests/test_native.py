@@ -215,6 +215,7 @@ def test_flags_win_over_the_manifest(load: Load) -> None:
         ("command: [x, null]", "command[1]: must be text, a number or true/false, not null"),
         ("command: x\nworkdir: nowhere", "line 2: workdir: 'nowhere' is not a directory"),
         ("command: x\narray: 9-0", "line 2: array: '9-0' runs backwards; write 0-9"),
+        ("command: x\nstdin: nope", "line 2: stdin: 'nope' does not exist"),
         ("command: x\neach_line: nope", "line 2: each_line: 'nope' does not exist"),
         ("command: x\narray: 0-1\neach_line: nope", "array and each_line cannot be used together"),
         ("command: x\narray: 0-1\ngroups: {a: {}}", "line 2: array: the job has groups"),

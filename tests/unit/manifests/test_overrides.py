@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.notation import parse_after
 from jobyard.manifests.overrides import Overrides, apply, merge
 from jobyard.model.job import Command, Dependency, GroupSpec, JobSpec
+from jobyard.model.limits import STDIN_BYTES_MOST
 from jobyard.model.resources import Resources
 
 ONE = JobSpec("job", (GroupSpec(Command(argv=("true",))),))
@@ -220,3 +223,32 @@ def test_flags_are_spelled_as_on_the_command_line() -> None:
     assert FLAGS["--each-line"] == "each_line"
     assert FLAGS["--exclusive"] == FLAGS["--whole-node"] == "whole_node"
     assert FLAGS["-e"] == FLAGS["--env"] == "env"
+
+
+def test_a_file_for_standard_input_is_kept_with_the_job(context: SubmitContext, tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"one\0\xff")
+    stdin = apply(ONE, Overrides(stdin="data"), context).staging.stdin
+    assert stdin is not None
+    assert base64.b64decode(stdin) == b"one\0\xff"
+    assert apply(ONE, Overrides(), context).staging.stdin is None
+
+
+def test_a_file_that_is_too_large_to_be_kept_is_refused_with_the_way_out(
+    context: SubmitContext, tmp_path: Path
+) -> None:
+    (tmp_path / "data").write_bytes(bytes(STDIN_BYTES_MOST + 1))
+    with pytest.raises(UserError, match=r"^--stdin: 'data' has more than 1 MiB, .*: yard run -- 'CMD < FILE'$"):
+        apply(ONE, Overrides(stdin="data"), context)
+    (tmp_path / "data").write_bytes(bytes(STDIN_BYTES_MOST))
+    assert apply(ONE, Overrides(stdin="data"), context).staging.stdin is not None
+
+
+@pytest.mark.parametrize("flag", ["stdin", "each_line"])
+def test_a_dash_is_the_standard_input_of_this_command(
+    flag: str, context: SubmitContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("jobyard.manifests.files._refuse_endless", lambda place, *_: opened.append(place))
+    with contextlib.suppress(UserError):  # pytest gives none to read
+        apply(ONE, Overrides(**{flag: "-"}), context)
+    assert opened == ["/dev/stdin"]

@@ -37,6 +37,7 @@ def test_each_group_has_its_own_command() -> None:
             "YARD_LINE='$(id) '\"'\"'x'; echo ''\"${YARD_LINE}\"'' \"${YARD_LINE}\"",
         ),
         (Command(script=Script("do.sh", "#!/bin/sh\n"), argv=("x",)), "l", "YARD_LINE=l do.sh x"),
+        (Command(script=Script("do.sh", "#!/bin/sh\n"), argv=("{}",)), "a b", "do.sh 'a b'"),
     ],
 )
 def test_a_line_stands_in_the_command_that_it_is_for(command: Command, line: str, told: str) -> None:

@@ -17,6 +17,7 @@ from jobyard.model.job import State
 from jobyard.model.task import AttemptId
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.logs import LogRequest, LogStream, Reader, last_line, open_log, tail_lines
+from jobyard.server.ordered_logs import OrderedLogStream
 from jobyard.server.routes.logs import _pieces
 from tests.unit.server.running import RunningYard, a_yard
 from tests.waiting import PATIENCE_SECONDS
@@ -284,3 +285,62 @@ async def test_raw_bytes_of_a_file_that_grows_are_those_of_the_beginning(tmp_pat
             file.write(b"y" * 1000)
         seen += piece
     assert seen == b"x" * 200_000
+
+
+async def test_ordered_output_comes_task_by_task_once_all_before_have_ended(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        first = "sleep 0.2; echo first"
+        job = await yard.submit(first, "echo second; echo oh >&2", "true", "exit 3", "echo last")
+        stream = OrderedLogStream(yard.loop, wanted(yard, job), follow=False)
+        async with asyncio.timeout(60):
+            found = await read_all(stream)
+        assert [(task, name, data) for task, _, name, data in found] == [
+            ("0", "out", "first\n"),
+            ("1", "out", "second\n"),
+            ("1", "err", "oh\n"),
+            ("4", "out", "last\n"),
+        ]
+        assert yard.job(job).is_final
+        again = OrderedLogStream(yard.loop, wanted(yard, job), follow=False, cursor=stream.cursor())
+        assert await read_all(again) == []
+
+
+async def test_ordered_output_of_a_task_that_never_ran_is_nothing(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("sleep 60", "sleep 60", cpus=4.0)
+        await yard.cancel(job, force=True)
+        async with asyncio.timeout(60):
+            assert await read_all(OrderedLogStream(yard.loop, wanted(yard, job), follow=False)) == []
+
+
+async def test_several_tasks_and_only_those_that_failed_can_be_asked_for(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit(*[f"echo {number}; exit {number % 2}" for number in range(6)])
+        await yard.ended(job)
+        several = await read_all(LogStream(yard.loop, wanted(yard, job, "0,2-3,5"), follow=True))
+        assert [task for task, *_ in several] == ["0", "2", "3", "5"]
+        request = LogRequest(yard.job(job), "2-5", None, ["out"], None, only_failed=True)
+        assert [task for task, *_ in await read_all(LogStream(yard.loop, request, follow=False))] == ["3", "5"]
+
+
+async def test_following_some_tasks_ends_with_them(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("echo a", "sleep 60", "echo c")
+        async with asyncio.timeout(60):
+            found = await read_all(LogStream(yard.loop, wanted(yard, job, "0,2"), follow=True))
+        assert sorted(task for task, *_ in found) == ["0", "2"]
+        await yard.cancel(job, force=True)
+
+
+async def test_only_what_comes_while_following_has_a_time(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("echo one; sleep 0.5; echo two")
+        log = yard.machine.log_path(AttemptId(job, 0, 1), "out")
+        while not log.exists() or not log.read_bytes():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        chunks = LogStream(yard.loop, wanted(yard, job), follow=True).chunks()
+        async with asyncio.timeout(60):
+            there = await anext(chunks)
+            came = [chunk async for chunk in chunks]
+        assert (there.data, there.at) == ("one\n", None)
+        assert [(chunk.data, chunk.at is None) for chunk in came] == [("two\n", False)]

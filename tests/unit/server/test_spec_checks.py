@@ -7,7 +7,7 @@ import pytest
 
 from jobyard.errors import UserError
 from jobyard.model.job import ArrayRange, Command, Dependency, GroupSpec, JobSpec, Lines
-from jobyard.model.limits import WORD_BYTES_MOST
+from jobyard.model.limits import STDIN_BYTES_MOST, WORD_BYTES_MOST
 from jobyard.model.resources import Resources
 from jobyard.model.training import Elastic
 from jobyard.server.spec_checks import check_spec, check_submit, check_together
@@ -152,3 +152,18 @@ def test_a_line_may_be_as_long_as_linux_takes_it_wherever_it_stands(before: str,
 def test_a_request_that_contradicts_itself_is_refused(asked: SubmitJob, words: str) -> None:
     with pytest.raises(UserError, match=words):
         check_submit(asked)
+
+
+@pytest.mark.parametrize(
+    ("stdin", "told"),
+    [("no base64!", "is no base64"), ("A" * 4 * (STDIN_BYTES_MOST // 3 + 1), "at most 1048576 are possible")],
+)
+def test_standard_input_is_base64_of_a_bounded_size(stdin: str, told: str) -> None:
+    check_spec(a_job(stdin="YQ=="))
+    with pytest.raises(UserError, match=told):
+        check_spec(a_job(stdin=stdin))
+
+
+def test_pods_read_no_standard_input() -> None:
+    with pytest.raises(UserError, match="the pods of a cluster read none"):
+        check_together(a_job(stdin="YQ==", cluster="lab"))

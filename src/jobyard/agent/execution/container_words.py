@@ -51,6 +51,7 @@ class Container(NamedTuple):
     memory_mib: int = 0
     devices: Tuple[Tuple[int, str], ...] = ()  # index and uuid, if that is known; fake ones are not among them
     yard: str = ""
+    reads_stdin: bool = False
 
 
 class Call(NamedTuple):
@@ -74,6 +75,7 @@ def from_message(message: Dict[str, Any]) -> Container:
         message["memory_mib"],
         tuple((index, uuid) for index, uuid in message["devices"]),
         message["yard"],
+        bool(message.get("reads_stdin")),
     )
 
 
@@ -118,7 +120,7 @@ def call_of(
     kept = {name: value for name, value in inside.items() if _OF_THE_CLIENT.fullmatch(name)}
     named = sorted(name for name in inside if name not in kept)
     words = [*runtime.command, "run", "--rm", "--init", "--name", name_of(state_dir, attempt)]
-    words += ["--cidfile", file_of_id(files)]
+    words += ["--cidfile", file_of_id(files), *(["--interactive"] if container.reads_stdin else [])]
     for label, value in (("attempt", attempt), ("yard", container.yard), ("state", state_label(state_dir))):
         words += ["--label", "jobyard.%s=%s" % (label, value)]
     words += ["--log-driver", "none", "--security-opt", "label=disable"]

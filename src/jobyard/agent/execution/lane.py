@@ -16,6 +16,7 @@ from jobyard.agent.execution.contained import Contained
 from jobyard.agent.execution.lane_inbox import LaneInbox
 from jobyard.agent.execution.memory_groups import MemoryGroups
 from jobyard.agent.execution.spawn import CannotEnter, CannotStart, Spawner
+from jobyard.agent.execution.standard_input import StandardInput
 from jobyard.agent.execution.task_environment import TaskEnvironment
 from jobyard.agent.execution.workplace import Workplace
 from jobyard.agent.files import results
@@ -62,6 +63,7 @@ class Lane:
         self._spawner = Spawner()
         self._kernel_kills = KernelKills()
         self._workplace = Workplace(state_dir)
+        self._standard_input = StandardInput(state_dir)
         self._scratch = Scratch()
         self._memory_groups = MemoryGroups(state_dir)
         strays.become_subreaper()
@@ -88,6 +90,7 @@ class Lane:
 
     def _enter_job(self, message: Dict[str, Any]) -> None:
         self._workplace.enter_job(message)
+        self._standard_input.enter_job(message)
         env, reserve, container = message["env"], message["reserve"], message.get("container")
         self._terms = SlotTerms(
             env,
@@ -178,12 +181,13 @@ class Lane:
         argv: List[str] = item.get("argv") or ["bash", "-c", item["shell"]]
         if contained is not None:
             argv, env = contained.call(item["id"], files, directory, argv, env, dict(os.environ))
+        stdin = self._standard_input.path()
         try:
-            return self._spawner.spawn(argv, env, files, group)
+            return self._spawner.spawn(argv, env, files, group, stdin)
         except CannotEnter:  # then without: its memory is watched
             memory_groups.remove(group)
             os.write(record, records.limit_line(self._terms.limit_mib, ""))
-            return self._spawner.spawn(argv, env, files)
+            return self._spawner.spawn(argv, env, files, stdin=stdin)
 
     def _not_started(self, error: Exception, files: Paths) -> Ending:
         results.say(files.err, str(error))

@@ -36,10 +36,12 @@ class Spawner:
     def __init__(self) -> None:
         self._found: Dict[Tuple[str, str], str] = {}
 
-    def spawn(self, argv: List[str], env: Dict[str, str], files: Paths, group: str = "") -> int:
+    def spawn(
+        self, argv: List[str], env: Dict[str, str], files: Paths, group: str = "", stdin: str = "/dev/null"
+    ) -> int:
         """The pid of the new process, in a cgroup if one is given. Raises CannotStart when there is none."""
         actions = [
-            (_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (_OPEN, 0, stdin, os.O_RDONLY, 0),
             (_OPEN, 1, files.out, _APPEND, 0o600),
             (_OPEN, 2, files.err, _APPEND, 0o600),
         ]

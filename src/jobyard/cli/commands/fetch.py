@@ -28,10 +28,11 @@ RESULTS = "job_results"
 @click.option("--task", metavar="LABEL", help="Only this task, as `yard show --tasks` names it.")
 @click.option("--to", metavar="DIR", default=RESULTS, show_default=True, help="Where to; made if missing.")
 def command(session: Session, job: str, task: str | None, to: str) -> int:
-    """Bring the results and the output of a job's tasks on other machines here, to DIR/JOB.
+    """Bring the results and the output of a job's tasks here, to DIR/JOB.
 
-    Results are collected by themselves where the job was submitted; this is for another place, or a second time. What
-    is there already is never overwritten.
+    Of tasks on other machines: what they wrote, which is collected by itself where the job was submitted; this is for
+    another place, or a second time. Of tasks on this machine: their output, and what is in YARD_OUTPUT_DIR. What is
+    there already is never overwritten.
     """
     view = session.client.job(job)
     directory = Path(os.path.abspath(os.path.expanduser(to)))

@@ -73,17 +73,17 @@ def submit_detached(session: Session, submission: Submission, *, quiet: bool) ->
 
 def submit_and_follow(session: Session, submission: Submission, options: FollowOptions) -> int:
     """To its end; the exit code is by the job's result."""
-    code = run_to_end(session, lambda: _submit_now(session, submission, quiet=options.is_quiet), options)
+    code = run_to_end(session, lambda: _submit_now(session, submission, options), options)
     submission.tidy(session)
     return code
 
 
-def _submit_now(session: Session, submission: Submission, *, quiet: bool) -> JobView:
-    """For `run`: print the id alone with --quiet, else the notes."""
-    add_default_cluster(session, submission.spec, quiet=quiet)
+def _submit_now(session: Session, submission: Submission, options: FollowOptions) -> JobView:
+    """For `run`: print the id alone with --quiet, else the notes. With --cat stdout has nothing but output."""
+    add_default_cluster(session, submission.spec, quiet=options.is_quiet)
     job = submission.send(session)
-    if not quiet:
+    if not options.is_quiet:
         say_notes(job)
-    elif not session.is_json:
+    elif not (session.is_json or options.is_cat):
         echo(job.id)
     return job

@@ -17,7 +17,12 @@ from jobyard.wire.views import JobView
 
 Rows = list[tuple[str, str]]
 COLUMNS_MOST = 200  # of a list of ids or paths
-_PLACES = {"array": "array", "copy_forward": "staging.copy_forward", "copy_backwards": "staging.copy_back"}
+_PLACES = {
+    "array": "array",
+    "copy_forward": "staging.copy_forward",
+    "copy_backwards": "staging.copy_back",
+    "stdin": "staging.stdin",
+}
 
 
 def asked_rows(job: JobView, besides: Iterable[str] = ()) -> Rows:
@@ -41,6 +46,8 @@ def _shown(key: str, field: JobField, value: Any) -> str:
         return next((name for name in field.kind.names if field.kind.made(name) == value), str(value))
     if key == "array":
         return shortened(_ids(decode(ArrayRange, value)), COLUMNS_MOST)
+    if key == "stdin":
+        return f"{value} bytes"
     if key == "volumes":
         return ", ".join(str(decode(Volume, each)) for each in value)
     match value:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import BinaryIO, Protocol
 
 import click
 
 from jobyard.cli.output.harmless import harmless
+from jobyard.cli.output.text import say
 from jobyard.wire.views import LogChunk
 
 COLOURS = ("cyan", "green", "yellow", "blue", "magenta", "bright_cyan", "bright_green", "bright_yellow", "bright_blue")
@@ -39,15 +41,17 @@ class DirectLog:
 
 
 class MergedLog:
-    """All on stdout (or stderr), whole lines with `label| ` before them; a colour for each task on a terminal.
+    """All on stdout (or stderr), whole lines; before each `label| `, with a colour for each task on a terminal.
 
     A line that is longer than `LINE_BYTES_MOST` is not kept until it is whole: its beginning is written, and it goes on
     there, or on a line of its own if another task wrote meanwhile.
     """
 
-    def __init__(self, to_stderr: bool = False) -> None:
+    def __init__(self, to_stderr: bool = False, *, names_tasks: bool = True, has_times: bool = False) -> None:
         self._stream = sys.stderr if to_stderr else sys.stdout
         self._is_coloured = self._stream.isatty()
+        self._names_tasks = names_tasks
+        self._has_times = has_times
         self._unfinished: dict[Source, bytearray] = {}
         self._open: Source | None = None  # the source of the unfinished line on the screen
 
@@ -55,27 +59,27 @@ class MergedLog:
         source = (chunk.task, chunk.attempt, chunk.stream)
         whole, newline, rest = bytes_of(chunk.data).rpartition(b"\n")
         if newline:
-            self._write_lines(source, self._unfinished.pop(source, bytearray()) + whole + newline)
+            self._write_lines(source, self._unfinished.pop(source, bytearray()) + whole + newline, chunk.at)
         if rest:
             # Appended, and joined once: a line of 50 MB comes in 800 pieces.
             held = self._unfinished.setdefault(source, bytearray())
             held += rest
             if len(held) > LINE_BYTES_MOST:
-                self._write_lines(source, self._unfinished.pop(source))
+                self._write_lines(source, self._unfinished.pop(source), chunk.at)
 
     def close(self) -> None:
         for source, rest in self._unfinished.items():
-            self._write_lines(source, rest + b"\n")
+            self._write_lines(source, rest + b"\n", None)
         self._unfinished.clear()
         self._end_line()
 
-    def _write_lines(self, source: Source, data: bytearray) -> None:
-        """Lines of one source; the last one may have no end yet."""
+    def _write_lines(self, source: Source, data: bytearray, at: float | None) -> None:
+        """Lines of one source, read at this time; the last one may have no end yet."""
         if self._open != source:
             self._end_line()
         lines = data.split(b"\n")
         last = lines.pop()
-        prefix = self._prefix(source[0])
+        prefix = self._prefix(source[0], at)
         shown = [prefix + line + b"\n" for line in lines] + [prefix + last] * bool(last)
         if self._open == source:
             shown[0] = shown[0].removeprefix(prefix)
@@ -87,12 +91,36 @@ class MergedLog:
             self._open = None
             _write(self._stream.buffer, b"\n")
 
-    def _prefix(self, task: str) -> bytes:
+    def _prefix(self, task: str, at: float | None) -> bytes:
+        told = f"{_clock_time(at)} " if self._has_times else ""
+        if not self._names_tasks:
+            return told.encode()
         text = f"{harmless(task)}| "
         # Not hash(): a task keeps its colour from one call to the next.
-        return (
-            click.style(text, fg=COLOURS[sum(task.encode()) % len(COLOURS)]) if self._is_coloured else text
-        ).encode()
+        name = click.style(text, fg=COLOURS[sum(task.encode()) % len(COLOURS)]) if self._is_coloured else text
+        return f"{told}{name}".encode()
+
+
+class MarkedLog:
+    """Says on stderr when the output of a further attempt begins; the rest is the other log's."""
+
+    def __init__(self, log: LogWriter) -> None:
+        self._log = log
+        self._further: dict[str, int] = {}  # the newest attempt of tasks that were tried again
+
+    def write(self, chunk: LogChunk) -> None:
+        if chunk.attempt > self._further.get(chunk.task, 1):
+            self._further[chunk.task] = chunk.attempt
+            say(f"attempt {chunk.attempt} of task {chunk.task} begins")
+        self._log.write(chunk)
+
+    def close(self) -> None:
+        self._log.close()
+
+
+def _clock_time(at: float | None) -> str:
+    """Of this machine's clock; as wide where the time is not known."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at is not None else f"{'-':19}"
 
 
 def bytes_of(data: str) -> bytes:

@@ -5,6 +5,7 @@ from jobyard.server.routes import (
     cancel,
     clusters,
     diff,
+    endings,
     events,
     gc,
     jobs,
@@ -23,5 +24,6 @@ from jobyard.server.routes import (
     yield_,
 )
 
-_JOBS = (submit, jobs, logs, results, cancel, yield_, scale, retry, priority, annotate, remove, why, unit, diff)
-ALL_ROUTERS = [verb.router for verb in (*_JOBS, nodes, clusters, events, gc, server, tokens)]
+_READ = (jobs, logs, endings, results, why, unit, diff)
+_CHANGED = (submit, cancel, yield_, scale, retry, priority, annotate, remove)
+ALL_ROUTERS = [verb.router for verb in (*_CHANGED, *_READ, nodes, clusters, events, gc, server, tokens)]

@@ -17,12 +17,15 @@ from jobyard.model.job import State
 from jobyard.model.task import AttemptId
 from jobyard.server.declarations import EventStream, Media, answers
 from jobyard.server.logs import CHUNK_BYTES, STREAMS, LogStream, log_path, log_request, open_log
+from jobyard.server.ordered_logs import OrderedLogStream
 from jobyard.server.queries import submitted_job, task_now
 from jobyard.server.routes.answers import COUNT_MOST, Label, Selector, event, event_stream, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.views import LogChunk
 
 router = APIRouter()
+TASK_WORDS_MOST = 8000  # characters of `3,7-9` and the like: a line of HTTP has 64 KiB
+Tasks = Annotated[str, Query(max_length=TASK_WORDS_MOST)]
 Attempt = Annotated[int | None, Query(ge=1, le=COUNT_MOST)]
 
 
@@ -38,16 +41,22 @@ def _streams(text: str) -> list[str]:
 async def stream_logs(
     request: Request,
     selector: Selector,
-    task: Label = "",
+    task: Tasks = "",
     attempt: Attempt = None,
     stream: str = "out,err",
     follow: bool = False,
     tail: Annotated[int | None, Query(ge=0, le=COUNT_MOST)] = None,
+    failed: bool = False,
+    ordered: bool = False,
     last_event_id: Annotated[str, Header()] = "",
 ) -> Response:
+    """`task` may name several, as in `3,7-9`. `ordered`: task by task, each once it and all before it have ended."""
+    if failed and (follow or ordered):
+        raise UserError("failed: it is for tasks that have failed already; leave out follow and ordered")
     yard = yard_of(request)
-    wanted = log_request(yard.loop, selector, task, attempt, _streams(stream), tail)
-    logs = LogStream(yard.loop, wanted, follow=follow, cursor=last_event_id)
+    wanted = log_request(yard.loop, selector, task, attempt, _streams(stream), tail, only_failed=failed)
+    kind = OrderedLogStream if ordered else LogStream
+    logs = kind(yard.loop, wanted, follow=follow, cursor=last_event_id)
 
     async def messages() -> AsyncGenerator[str, None]:
         async with aclosing(logs.chunks()) as chunks:
@@ -71,13 +80,13 @@ async def raw_log(
     job = submitted_job(yard.loop, selector)
     if not task and job.spec.size > 1:
         raise UserError(f"job {job.id} has {job.spec.size} tasks; name one with task=")
+    number = job.spec.number_of(task) if task else 0
     wanted = log_request(yard.loop, job.id, task or job.spec.label_of(0), attempt, _streams(stream)[:1])
-    assert wanted.task is not None
-    for number in wanted.attempts_of(wanted.task):
-        path = log_path(yard.loop, AttemptId(job.id, wanted.task, number), wanted.streams[0])
+    for each in wanted.attempts_of(number):
+        path = log_path(yard.loop, AttemptId(job.id, number, each), wanted.streams[0])
         if path.is_file():
             return StreamingResponse(_pieces(yard, path), media_type="application/octet-stream")
-    if task_now(yard.loop, job.id, wanted.task).state not in (State.PENDING, State.STARTING):
+    if task_now(yard.loop, job.id, number).state not in (State.PENDING, State.STARTING):
         return Response(b"", media_type="application/octet-stream")  # an empty stream has no file
     raise NotFound(f"task {task or 0} of job {job.id} has written nothing yet")
 

@@ -1,21 +1,25 @@
-"""GET /jobs/{selector}/results: the collected results of tasks on other machines, as one tar."""
+"""GET /jobs/{selector}/results: the output and the collected results of a job's tasks, as one tar."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import tarfile
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 from starlette.background import BackgroundTask
 
+from jobyard.agent_protocol import records
+from jobyard.agent_protocol.records import Paths
 from jobyard.errors import NotFound
-from jobyard.executors.mirror import STREAMS, Mirror
+from jobyard.executors.mirror import tasks_in
 from jobyard.model.task import AttemptId
 from jobyard.server.declarations import Media, answers
+from jobyard.server.logs import open_log
 from jobyard.server.queries import ended_attempts, submitted_job
 from jobyard.server.routes.answers import Label, Selector, yard_of
 from jobyard.server.yard import Yard
@@ -29,13 +33,13 @@ async def get_results(request: Request, selector: Selector, task: Label = "") ->
     yard = yard_of(request)
     with yard.lifetime.request():
         job = submitted_job(yard.loop, selector)
-        mirror = yard.machines.mirror
+        places = yard.machines.file_places
         # Search the disk, not the tasks: a job may have a hundred million tasks that never ran.
-        numbers = [job.spec.number_of(task)] if task else await asyncio.to_thread(mirror.tasks_of, job.id)
+        numbers = [job.spec.number_of(task)] if task else await asyncio.to_thread(_tasks_in_all, places, job.id)
         ended = ended_attempts(yard.loop, job.id, numbers)
-        path = await asyncio.to_thread(_gather, mirror, ended, Path(yard.directory))
+        path = await asyncio.to_thread(_gather, places, ended, Path(yard.directory))
         if path is None:
-            raise NotFound(f"job {job.id} has no results here: its tasks ran on this machine, or none has ended yet")
+            raise NotFound(f"job {job.id} has no results here: none of its tasks has begun and ended yet")
     return FileResponse(
         path, media_type="application/x-tar", background=BackgroundTask(_sent, yard, path, "" if task else job.id)
     )
@@ -48,8 +52,12 @@ def _sent(yard: Yard, path: Path, job: str) -> None:
         yard.housekeeping.files.was_fetched(job)
 
 
-def _gather(mirror: Mirror, attempts: Iterable[tuple[str, AttemptId]], scratch: Path) -> Path | None:
-    """A tar with `<label>/...`, `<label>.out` and `<label>.err` of each; None where the mirror has nothing of them."""
+def _tasks_in_all(places: Sequence[Path], job: str) -> list[int]:
+    return sorted({number for place in places for number in tasks_in(place, job)})
+
+
+def _gather(places: Sequence[Path], attempts: Iterable[tuple[str, AttemptId]], scratch: Path) -> Path | None:
+    """A tar with `<label>/...`, `<label>.out` and `<label>.err` of each; None where nothing of them is anywhere."""
     found = False
     with (
         tempfile.NamedTemporaryFile(dir=scratch, suffix=".tar", delete=False) as file,
@@ -57,19 +65,32 @@ def _gather(mirror: Mirror, attempts: Iterable[tuple[str, AttemptId]], scratch: 
     ):
         for label, attempt in attempts:
             name = label.replace("/", "_")
-            if not any(mirror.path(attempt, stream).exists() for stream in STREAMS):
-                continue  # it ran on this machine
+            everywhere = (records.paths(str(place), str(attempt)) for place in places)
+            files = next((files for files in everywhere if _has_any(files)), None)
+            if files is None:
+                continue
             found = True
-            for stream in ("out", "err"):
-                if (path := mirror.path(attempt, stream)).exists():
-                    whole.add(path, f"{name}.{stream}")
-                else:
-                    whole.addfile(tarfile.TarInfo(f"{name}.{stream}"))  # no output
-            _add_results(whole, mirror.path(attempt, "results"), name)
+            _add_log(whole, Path(files.out), f"{name}.out")
+            _add_log(whole, Path(files.err), f"{name}.err")
+            _add_results(whole, Path(files.results), name)
+            if os.path.isdir(files.output):  # on this machine; from others it comes among the results
+                whole.add(files.output, f"{name}/output")
     if found:
         return Path(file.name)
     Path(file.name).unlink()
     return None
+
+
+def _has_any(files: Paths) -> bool:
+    return any(os.path.lexists(path) for path in (files.out, files.err, files.results, files.record))
+
+
+def _add_log(whole: tarfile.TarFile, path: Path, name: str) -> None:
+    try:
+        with open_log(path) as file:
+            whole.addfile(whole.gettarinfo(arcname=name, fileobj=file), file)
+    except FileNotFoundError:
+        whole.addfile(tarfile.TarInfo(name))  # no output
 
 
 def _add_results(whole: tarfile.TarFile, results: Path, name: str) -> None:

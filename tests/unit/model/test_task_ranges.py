@@ -1,0 +1,46 @@
+"""Words that name tasks: labels, lists and ranges of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobyard.errors import NotFound, UserError
+from jobyard.model.job import ArrayRange, Command, GroupSpec
+from jobyard.model.task_ranges import names_one_task, task_ranges
+from tests.builders import a_job
+
+STEPS = a_job(groups=(GroupSpec(Command(shell="true"), completions=5, array=ArrayRange(((1, 9, 2),))),))
+GROUPS = a_job(
+    groups=(
+        GroupSpec(Command(shell="true"), name="head"),
+        GroupSpec(Command(shell="true"), name="worker-a", count=4),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "ranges"),
+    [("1", [(0, 0)]), ("3-7", [(1, 3)]), ("9, 1-3", [(4, 4), (0, 1)]), ("5-5", [(2, 2)])],
+)
+def test_ranges_go_by_the_ids_of_an_array(words: str, ranges: list[tuple[int, int]]) -> None:
+    assert task_ranges(STEPS, words) == ranges
+
+
+def test_a_range_of_a_group_names_the_group_once() -> None:
+    assert task_ranges(GROUPS, "worker-a/1-3,head/0") == [(2, 4), (0, 0)]
+
+
+@pytest.mark.parametrize("words", ["2", "1-8", "", "1,", "x-3", "-1", "1-3-5"])
+def test_a_word_that_names_no_task_is_refused_with_those_there_are(words: str) -> None:
+    with pytest.raises(NotFound, match="its tasks are 1 to 9"):
+        task_ranges(STEPS, words)
+
+
+def test_a_range_that_ends_before_it_begins_says_how_to_write_it() -> None:
+    with pytest.raises(UserError, match=r"tasks '7-3': task 3 .* comes before task 7; write 3-7"):
+        task_ranges(STEPS, "7-3")
+
+
+@pytest.mark.parametrize(("words", "is_one"), [("3", True), ("worker-a/3", True), ("3-4", False), ("3,4", False)])
+def test_one_task_is_neither_a_list_nor_a_range(words: str, is_one: bool) -> None:
+    assert names_one_task(words) is is_one
