@@ -6,12 +6,12 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
-from urllib.parse import quote, urlencode
 
 from jobyard.client.address import Address
 from jobyard.client.connection import Connection, Revive
+from jobyard.client.paths import Query, job_path, node_path, query_of, quoted
 from jobyard.client.sse import ServerEvent
-from jobyard.errors import NotFound, UserError, YardError
+from jobyard.errors import UserError, YardError
 from jobyard.model import codec
 from jobyard.model.job import JobSpec
 from jobyard.model.node import ClusterConfig, NodeConfig
@@ -47,9 +47,7 @@ from jobyard.wire.views import (
 )
 
 T = TypeVar("T")
-Query = Mapping[str, str | int | float | bool | None]
 PAGE_MOST = 1000  # jobs or tasks that are asked for at once: a server gives no more
-_LISTED = {"job": "yard ls -a", "node": "yard nodes", "cluster": "yard clusters", "token": "yard token ls"}
 
 
 class OtherVersion(YardError):
@@ -106,7 +104,7 @@ class YardClient:
             before = found[-1].number if found else None
             asked = None if limit is None else min(PAGE_MOST, limit - len(found))
             page = self._views(
-                JobView, self._connection.call("GET", "/jobs" + _query({**words, "limit": asked, "before": before}))
+                JobView, self._connection.call("GET", "/jobs" + query_of({**words, "limit": asked, "before": before}))
             )
             if before is not None and page and page[0].number >= before:
                 break  # an older server without pages has answered with all of them
@@ -127,13 +125,13 @@ class YardClient:
     ) -> tuple[tuple[JobView, ...], int]:
         """The newest ones, one page at the most, and how many there are in all."""
         words: Query = {"all": all, "state": state, "user": user, "name": name, "since": since, "limit": limit}
-        page, headers = self._connection.page("/jobs" + _query(words))
+        page, headers = self._connection.page("/jobs" + query_of(words))
         found = self._views(JobView, page)
         return found, int(headers.get(TOTAL, len(found)))  # an older server does not count
 
     def job(self, selector: str, *, live: bool = False) -> JobView:
         """`live`: a name means the job that has not ended, and is refused where several have not."""
-        return self.decoded(JobView, self._connection.call("GET", _job(selector) + _query({"live": live})))
+        return self.decoded(JobView, self._connection.call("GET", job_path(selector) + query_of({"live": live})))
 
     def tasks(
         self,
@@ -153,23 +151,27 @@ class YardClient:
         while len(found) < limit:
             at_once = min(PAGE_MOST, limit - len(found))
             asked: Query = {"state": state, "limit": at_once, "offset": begin + len(found) or None}
-            query = _query({**asked, "last_line": last_line})
-            page = self._views(TaskView, self._connection.call("GET", _job(selector, "/tasks") + query))
+            query = query_of({**asked, "last_line": last_line})
+            page = self._views(TaskView, self._connection.call("GET", job_path(selector, "/tasks") + query))
             found.extend(page)
             if len(page) < at_once:
                 break
         return tuple(found)
 
     def why(self, selector: str) -> WhyView:
-        return self.decoded(WhyView, self._connection.call("GET", _job(selector, "/why")))
+        return self.decoded(WhyView, self._connection.call("GET", job_path(selector, "/why")))
 
     def unit(self, selector: str, *, task: str | None = None) -> UnitView:
         """Where a task that runs now is: its pod, or its machine."""
-        return self.decoded(UnitView, self._connection.call("GET", _job(selector, "/unit") + _query({"task": task})))
+        return self.decoded(
+            UnitView, self._connection.call("GET", job_path(selector, "/unit") + query_of({"task": task}))
+        )
 
     def cancel(self, selector: str, *, tasks: tuple[str, ...] = (), force: bool = False, message: str = "") -> JobView:
         request = CancelJob(tasks=tasks, force=force, message=message)
-        return self.decoded(JobView, self._connection.call("POST", _job(selector, "/cancel"), codec.encode(request)))
+        return self.decoded(
+            JobView, self._connection.call("POST", job_path(selector, "/cancel"), codec.encode(request))
+        )
 
     def remove_jobs(self, selectors: Sequence[str]) -> RemovalView:
         """All of them, which have ended, or none. Their files go soon after."""
@@ -183,7 +185,7 @@ class YardClient:
 
     def yield_job(self, selector: str) -> JobView:
         """Preempts it: asks it to stop at its next checkpoint and to wait again. Refused where it cannot."""
-        return self.decoded(JobView, self._connection.call("POST", _job(selector, "/yield")))
+        return self.decoded(JobView, self._connection.call("POST", job_path(selector, "/yield")))
 
     def scale_job(
         self, selector: str, size: int | None = None, *, gpus: int | None = None, workers: int | None = None
@@ -191,25 +193,27 @@ class YardClient:
         """Of what the job can change, so much; with nothing said the scheduler chooses again."""
         auto = size is None and gpus is None and workers is None
         body = codec.encode(ScaleJob(size, gpus, workers, auto))
-        return self.decoded(JobView, self._connection.call("POST", _job(selector, "/scale"), body))
+        return self.decoded(JobView, self._connection.call("POST", job_path(selector, "/scale"), body))
 
     def retry(self, selector: str, *, tasks: tuple[str, ...] = ()) -> JobView:
         """Not repeated after a lost answer: a second one could retry what failed again in between."""
         body = codec.encode(RetryJob(tasks))
-        return self.decoded(JobView, self._connection.call("POST", _job(selector, "/retry"), body, is_repeatable=False))
+        return self.decoded(
+            JobView, self._connection.call("POST", job_path(selector, "/retry"), body, is_repeatable=False)
+        )
 
     def change_priority(self, selector: str, priority: int) -> JobView:
         body = codec.encode(ChangePriority(priority))
-        return self.decoded(JobView, self._connection.call("POST", _job(selector, "/priority"), body))
+        return self.decoded(JobView, self._connection.call("POST", job_path(selector, "/priority"), body))
 
     def annotate(self, selector: str, annotations: Mapping[str, str | None]) -> JobView:
         """Store annotations with a job, for other programs; None removes one."""
         body = codec.encode(AnnotateJob(annotations))
-        return self.decoded(JobView, self._connection.call("POST", _job(selector, "/annotations"), body))
+        return self.decoded(JobView, self._connection.call("POST", job_path(selector, "/annotations"), body))
 
     def watch(self, selector: str) -> Iterator[JobView]:
         """The job at each change, until it has ended; goes on over the death of a server."""
-        path = _job(selector, "/watch")
+        path = job_path(selector, "/watch")
         while True:
             for event in self._connection.stream(path):
                 if event.name == "job":
@@ -241,11 +245,11 @@ class YardClient:
         `task` may name several, as in `3,7-9`. `ordered`: task by task, each once it and all before it have ended.
         """
         words: Query = {"task": task, "attempt": attempt, "stream": stream, "follow": follow, "tail": tail}
-        query = _query({**words, "failed": failed, "ordered": ordered})
+        query = query_of({**words, "failed": failed, "ordered": ordered})
         last_id = ""
         while True:
             has_more = False
-            for event in self._connection.stream(_job(selector, "/logs") + query, last_id):
+            for event in self._connection.stream(job_path(selector, "/logs") + query, last_id):
                 last_id, has_more = event.id or last_id, True
                 if event.name == "log":
                     chunk = self.decoded(LogChunk, json.loads(event.data))
@@ -260,7 +264,7 @@ class YardClient:
 
         `since` is a row of the journal: those before are not looked at.
         """
-        path, last_id = _job(selector, "/endings") + _query({"since": since or None}), ""
+        path, last_id = job_path(selector, "/endings") + query_of({"since": since or None}), ""
         seen: set[int] = set()  # tasks of the row that is not complete yet: a broken stream begins it again
         while True:
             for event in self._connection.stream(path, last_id):
@@ -280,17 +284,17 @@ class YardClient:
         self, selector: str, *, task: str | None = None, attempt: int | None = None, stream: str = "out"
     ) -> Iterator[bytes]:
         """The bytes of one attempt's stream, as they were written."""
-        path = _job(selector, "/logs/raw") + _query({"task": task, "attempt": attempt, "stream": stream})
+        path = job_path(selector, "/logs/raw") + query_of({"task": task, "attempt": attempt, "stream": stream})
         return self._connection.pieces(path)
 
     def results(self, selector: str, *, task: str | None = None) -> Iterator[bytes]:
         """A tar of the collected results of a job's tasks on other machines, or of one task."""
-        path = _job(selector, "/results") + _query({"task": task})
+        path = job_path(selector, "/results") + query_of({"task": task})
         return self._connection.pieces(path, is_long=True)
 
     def diff(self, selector: str) -> bytes:
         """The uncommitted changes of the tree that the job's image was built from."""
-        return b"".join(self._connection.pieces(_job(selector, "/diff")))
+        return b"".join(self._connection.pieces(job_path(selector, "/diff")))
 
     # -- the yard
 
@@ -304,17 +308,17 @@ class YardClient:
 
     def remove_node(self, node: str, *, force: bool = False) -> None:
         """Refused while tasks run there, unless forced."""
-        self._connection.call("DELETE", _node(node) + _query({"force": force}))
+        self._connection.call("DELETE", node_path(node) + query_of({"force": force}))
 
     def drain_node(self, node: str) -> NodeView:
-        return self.decoded(NodeView, self._connection.call("POST", _node(node, "/drain")))
+        return self.decoded(NodeView, self._connection.call("POST", node_path(node, "/drain")))
 
     def resume_node(self, node: str) -> NodeView:
-        return self.decoded(NodeView, self._connection.call("POST", _node(node, "/resume")))
+        return self.decoded(NodeView, self._connection.call("POST", node_path(node, "/resume")))
 
     def probe_node(self, node: str) -> NodeView:
         """As it is now: it is measured first."""
-        return self.decoded(NodeView, self._connection.call("POST", _node(node, "/probe")))
+        return self.decoded(NodeView, self._connection.call("POST", node_path(node, "/probe")))
 
     def clusters(self) -> tuple[ClusterView, ...]:
         return self._views(ClusterView, self._connection.call("GET", "/clusters"))
@@ -328,7 +332,7 @@ class YardClient:
         """Refused while its jobs have not ended; forced, they are cancelled."""
         self._connection.call(
             "DELETE",
-            f"/clusters/{_quoted('cluster', cluster)}" + _query({"force": force}),
+            f"/clusters/{quoted('cluster', cluster)}" + query_of({"force": force}),
             is_long=True,
         )
 
@@ -336,7 +340,7 @@ class YardClient:
         """The journalled events as the server sends them; `client.events` decodes them."""
         last_id = str(since)
         while True:
-            for event in self._connection.stream(f"/events{_query({'since': since})}", last_id):
+            for event in self._connection.stream(f"/events{query_of({'since': since})}", last_id):
                 last_id = event.id or last_id
                 yield event
             self._connection.rest()
@@ -350,7 +354,7 @@ class YardClient:
 
     def stop_server(self, *, force: bool = False) -> None:
         """Asks it to end; it is gone a little later. Refused while work is pending, unless forced. Never starts one."""
-        self._connection.call_once("POST", "/server/stop" + _query({"force": force}))
+        self._connection.call_once("POST", "/server/stop" + query_of({"force": force}))
 
     def accept_row(self, row: int) -> ServerView:
         """Go on without a row of the journal that is damaged."""
@@ -364,7 +368,7 @@ class YardClient:
         return self.decoded(TokenView, self._connection.call("POST", "/tokens", body, is_repeatable=False))
 
     def revoke_token(self, token: str) -> None:
-        self._connection.call("DELETE", f"/tokens/{_quoted('token', token)}")
+        self._connection.call("DELETE", f"/tokens/{quoted('token', token)}")
 
     # -- answers
 
@@ -380,34 +384,3 @@ class YardClient:
 
     def _views(self, kind: type[T], data: Any) -> tuple[T, ...]:
         return self.decoded(tuple[kind, ...], data)  # type: ignore[valid-type]
-
-
-def _quoted(kind: str, name: str) -> str:
-    """Quoted for a path; a command-line word that is not UTF-8 matches nothing, but is not a bug.
-
-    Raises UserError for what would be another path: servers and proxies read `%2F` as the slash that it stands for.
-    """
-    if not name:
-        raise UserError(f"the name of the {kind} is empty; `{_LISTED[kind]}` lists them")
-    parts = name.split("/") if kind == "node" else [name]  # a cluster's nodes are named CLUSTER/NODE
-    if any(part in ("", ".", "..") or "/" in part for part in parts):
-        raise NotFound(f"no {kind} {name!r} can be asked for by that name; `{_LISTED[kind]}` lists them")
-    return "/".join(quote(part, safe="", errors="surrogateescape") for part in parts)
-
-
-def _job(selector: str, below: str = "") -> str:
-    return f"/jobs/{_quoted('job', selector)}{below}"
-
-
-def _node(node: str, below: str = "") -> str:
-    return f"/nodes/{_quoted('node', node)}{below}"
-
-
-def _query(values: Query) -> str:
-    """Only what is said: None and False are left out."""
-    said = {
-        key: "true" if value is True else str(value)
-        for key, value in values.items()
-        if value is not None and value is not False
-    }
-    return f"?{urlencode(said)}" if said else ""
