@@ -15,7 +15,7 @@ def test_a_terminal_has_a_bar_counts_and_the_first_failure(yard: TemporaryYard) 
     line = "if [ $YARD_TASK = 2 ]; then echo broken-here; exit 3; fi; while [ ! -e seen ]; do sleep 0.02; done"
     with yard.terminal("run", "-a", "0-5", "--cpus", "0.1", "--", line) as screen:
         screen.until(r"━+.*1/6 17%  5 running  1 failed")
-        screen.until(r"first failure: task 2, exit code 3")
+        screen.until(r"first failure: task 2 on \S+, exit code 3")
         screen.until(r"broken-here")
         yard.write("seen", "")
         screen.until(r"5 succeeded, 1 failed of 6")
