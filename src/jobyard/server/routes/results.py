@@ -8,6 +8,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import IO, cast
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
@@ -22,6 +23,7 @@ from jobyard.server.declarations import Media, answers
 from jobyard.server.logs import open_log
 from jobyard.server.queries import ended_attempts, submitted_job
 from jobyard.server.routes.answers import Label, Selector, yard_of
+from jobyard.staging.members import members, new_archive, open_archive, parts_of, pass_on, refusal
 
 router = APIRouter()
 
@@ -51,7 +53,7 @@ def _gather(places: Sequence[Path], attempts: Iterable[tuple[str, AttemptId]], s
     found = False
     with (
         tempfile.NamedTemporaryFile(dir=scratch, suffix=".tar", delete=False) as file,
-        tarfile.open(fileobj=file, mode="w") as whole,
+        new_archive(cast(IO[bytes], file)) as whole,
     ):
         for label, attempt in attempts:
             name = label.replace("/", "_")
@@ -86,8 +88,7 @@ def _add_log(whole: tarfile.TarFile, path: Path, name: str) -> None:
 def _add_results(whole: tarfile.TarFile, results: Path, name: str) -> None:
     if not results.exists() or not results.stat().st_size:
         return
-    with tarfile.open(results) as own:
-        for member in own:
-            content = own.extractfile(member) if member.isreg() else None
-            member.name = f"{name}/{member.name}"
-            whole.addfile(member, content)
+    with results.open("rb") as file, open_archive(file) as own:
+        for member in members(own):
+            if refusal(member) is None and parts_of(member.name):
+                pass_on(own, member, whole, lambda inner: f"{name}/{inner}")
