@@ -97,6 +97,6 @@ def _rename(source: IO[bytes], target: IO[bytes], stem: Callable[[str], str]) ->
 def _renamed(name: str, stem: Callable[[str], str]) -> str:
     first, slash, rest = name.removeprefix("./").partition("/")
     label, dot, stream = first.rpartition(".")
-    if not slash and dot and stream in ("out", "err"):
+    if not slash and dot and stream in ("out", "err", "damaged"):
         return f"{stem(label)}.{stream}"
     return f"{stem(first)}{slash}{rest}"
