@@ -7,7 +7,6 @@ import filecmp
 import os
 import shutil
 import stat
-import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,11 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobyard.errors import Rejected, Unwritable
+from jobyard.staging.members import DAMAGE, members, open_archive, parts_of, refusal
 from jobyard.staging.placing import clear_part, make_directory, move, put
 
 _NAMED = 20  # more than a person reads, less than fills a journal
-# What tarfile raises for damaged or hostile archives.
-_DAMAGE = (tarfile.TarError, EOFError, ValueError, OverflowError, LookupError, RecursionError)
 _UNUSABLE_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
 
 
@@ -49,9 +47,9 @@ def unpack_results(
     try:
         home.mkdir(parents=True, exist_ok=True)
         if size:
-            with tarfile.open(archive, "r:", encoding=sys.getfilesystemencoding(), errors="surrogateescape") as tar:
+            with open(archive, "rb") as file, open_archive(file) as tar:
                 unpacking.take_all(tar)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise Rejected(f"the results archive {os.fspath(archive)!r} is damaged: {error}") from error
     except OSError as error:
         raise _unwritable(home, error) from None
@@ -125,9 +123,8 @@ def _unchanged(archive: str | os.PathLike[str], home: Path) -> Iterator[Path]:
     """Files of `unpack_results` that were not changed since."""
     if not os.path.exists(archive) or not os.path.getsize(archive):
         return
-    coding = sys.getfilesystemencoding()
-    with suppress(*_DAMAGE), tarfile.open(archive, "r:", encoding=coding, errors="surrogateescape") as tar:
-        for member in tar:
+    with suppress(*DAMAGE), open(archive, "rb") as file, open_archive(file) as tar:
+        for member in members(tar):
             wanted = home.joinpath(member.name)
             path = wanted.parent.resolve() / wanted.name
             if path.is_relative_to(home) and _is_unchanged(path, tar, member):
@@ -171,9 +168,7 @@ class _Unpacking:
     described: dict[bytes, tarfile.TarInfo] = field(default_factory=dict)
 
     def take_all(self, tar: tarfile.TarFile) -> None:
-        for member in tar:
-            if member.size < 0:  # would make tarfile loop for ever
-                raise tarfile.ReadError(f"{member.name!r} has a size of {member.size}")
+        for member in members(tar):
             try:
                 why = self._take(tar, member)
             except OSError as error:
@@ -182,7 +177,6 @@ class _Unpacking:
                 why = error.strerror
             if why:
                 self.left_out.append(f"{member.name!r}: {why}")
-        _check_end(tar)
         # Modes and times of directories come last: what is put into them needs the one and changes the other.
         for place in sorted(self.described, reverse=True):
             os.chmod(place, self.described[place].mode & 0o777 | stat.S_IRWXU)
@@ -190,25 +184,20 @@ class _Unpacking:
 
     def _take(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> str | None:
         """Why it is left out, if it is."""
-        name, target = os.fsencode(member.name), os.fsencode(member.linkname)
-        parts = [part for part in name.split(b"/") if part not in (b"", b".")]
-        if name.startswith(b"/") or b".." in parts or b"\0" in name + target:
-            return "its path leads out of the results"
-        if not parts:
-            return None
+        parts, why = parts_of(member.name), refusal(member)
+        if why or not parts:
+            return why
         if member.isdir():
             place = self.directory(parts)
             if place in self.made:
                 self.described[place] = member
             return None
         if member.issym():
-            if not _stays_inside(len(parts) - 1, target):
-                return f"it is a link that leads out of the results, to {member.linkname!r}"
-            self._put(parts, lambda part: os.symlink(target, part))
+            self._put(parts, lambda part: os.symlink(os.fsencode(member.linkname), part))
             return None
         content = self.regular.get(member.linkname) if member.islnk() else member
-        if content is None or not content.isreg() or content.issparse():
-            return "its target is not in the archive" if member.islnk() else "it is neither file, directory nor link"
+        if content is None:
+            return "its target is not in the archive"
         self.regular[member.name] = content
         self._put(parts, lambda part: _extract(tar, content, member, part))
         return None
@@ -243,26 +232,6 @@ def _extract(tar: tarfile.TarFile, content: tarfile.TarInfo, member: tarfile.Tar
 def _set_time(path: bytes, member: tarfile.TarInfo) -> None:
     with suppress(ValueError, OverflowError):  # a time that is out of range
         os.utime(path, (member.mtime, member.mtime))
-
-
-def _check_end(tar: tarfile.TarFile) -> None:
-    """tarfile takes a broken header for the end; the end is a block of zeros."""
-    assert tar.fileobj is not None
-    tar.fileobj.seek(tar.offset)
-    if tar.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-        raise tarfile.ReadError(f"it ends after {tar.offset} bytes without a closing mark")
-
-
-def _stays_inside(depth: int, target: bytes) -> bool:
-    """From `depth` directories down, none of them a link: first up, at most to the top, then only down.
-
-    Up again after down could leave through an existing link: `a/..` may lead elsewhere.
-    """
-    steps = [step for step in target.split(b"/") if step not in (b"", b".")]
-    ups = 0
-    while ups < len(steps) and steps[ups] == b"..":
-        ups += 1
-    return target[:1] not in (b"", b"/") and ups <= depth and b".." not in steps[ups:]
 
 
 def _first(names: list[str]) -> tuple[str, ...]:

@@ -148,6 +148,14 @@ def test_fetch_puts_results_where_they_come_home_to(yard: Yard, stand_in: StandI
     assert found_in(Path("job_results")) == {"j1/model.pt": "weights", "j1.out": "hello", "j1.err": ""}
 
 
+def test_fetch_puts_files_of_any_name_into_their_jobs_directory(yard: Yard, stand_in: StandIn) -> None:
+    """Such names are in a pax header, which wins over a name that was changed."""
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(State.SUCCEEDED)))
+    stand_in.on("GET /jobs/j1/results", Said(data=a_tar(**{"0__ünï": "a", f"0__{'n' * 120}": "b"})))
+    assert yard("fetch", "j1").code == 0
+    assert found_in(Path("job_results")) == {"j1/ünï": "a", f"j1/{'n' * 120}": "b"}
+
+
 def test_fetch_of_many_tasks_has_a_directory_for_each(yard: Yard, stand_in: StandIn) -> None:
     many = a_job_view(State.SUCCEEDED, counts=Counts(total=2, succeeded=2))
     stand_in.on("GET /jobs/j1", Said(data=many))

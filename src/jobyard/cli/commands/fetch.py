@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, cast
 
@@ -16,6 +16,7 @@ from jobyard.cli.output.summary import title
 from jobyard.cli.output.text import say, warn
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import Unwritable, YardError
+from jobyard.staging.members import DAMAGE, members, new_archive, open_archive, pass_on, refusal
 from jobyard.staging.results import Unpacked, unpack_results
 from jobyard.wire.views import JobView
 
@@ -69,29 +70,33 @@ def fetch(pieces: Iterator[bytes], directory: Path, stem: Callable[[str], str]) 
         try:
             received.writelines(pieces)
             received.seek(0)
-            _rename(cast(IO[bytes], received), cast(IO[bytes], renamed), stem)
+            left_out = _rename(cast(IO[bytes], received), cast(IO[bytes], renamed), stem)
             renamed.flush()
-        except tarfile.TarError as error:
+        except DAMAGE as error:
             raise YardError(f"the results did not arrive whole ({error}); try again") from error
         except OSError as error:
             raise Unwritable(
                 f"no room for the results in {tempfile.gettempdir()}: {error.strerror}; set TMPDIR"
             ) from None
-        return unpack_results(renamed.name, directory, suffix=".fetched")
+        unpacked = unpack_results(renamed.name, directory, suffix=".fetched")
+        return replace(unpacked, left_out=(*left_out, *unpacked.left_out))
 
 
-def _rename(source: IO[bytes], target: IO[bytes], stem: Callable[[str], str]) -> None:
-    with tarfile.open(fileobj=source, mode="r:") as tar, tarfile.open(fileobj=target, mode="w") as renamed:
-        for member in tar:
-            member.name = _renamed(member.name, stem)
-            if member.islnk():
-                member.linkname = _renamed(member.linkname, stem)
-            renamed.addfile(member, tar.extractfile(member) if member.isreg() else None)
+def _rename(source: IO[bytes], target: IO[bytes], stem: Callable[[str], str]) -> list[str]:
+    """What was left out, and why."""
+    left_out = []
+    with open_archive(source) as tar, new_archive(target) as renamed:
+        for member in members(tar):
+            if why := refusal(member, root=1):
+                left_out.append(f"{member.name!r}: {why}")
+            else:
+                pass_on(tar, member, renamed, lambda name: _renamed(name, stem))
+    return left_out
 
 
 def _renamed(name: str, stem: Callable[[str], str]) -> str:
     first, slash, rest = name.removeprefix("./").partition("/")
     label, dot, stream = first.rpartition(".")
-    if not slash and dot and stream in ("out", "err"):
+    if not slash and dot and stream in ("out", "err", "damaged"):
         return f"{stem(label)}.{stream}"
     return f"{stem(first)}{slash}{rest}"

@@ -6,12 +6,14 @@ import asyncio
 import os
 import tarfile
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import ExitStack
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import FileResponse
-from starlette.background import BackgroundTask
+from fastapi.responses import StreamingResponse
 
 from jobyard.agent_protocol import records
 from jobyard.agent_protocol.records import Paths
@@ -23,6 +25,10 @@ from jobyard.server.logs import open_log
 from jobyard.server.queries import ended_attempts, submitted_job
 from jobyard.server.routes.answers import Label, Selector, yard_of
 from jobyard.server.yard import Yard
+from jobyard.staging.members import DAMAGE, members, new_archive, open_archive, parts_of, pass_on, refusal
+
+_PIECE_BYTES = 1 << 18
+_SENTENCE = 300  # characters; the error may have a name from the archive
 
 router = APIRouter()
 
@@ -37,17 +43,17 @@ async def get_results(request: Request, selector: Selector, task: Label = "") ->
         # Search the disk, not the tasks: a job may have a hundred million tasks that never ran.
         numbers = [job.spec.number_of(task)] if task else await asyncio.to_thread(_tasks_in_all, places, job.id)
         ended = ended_attempts(yard.loop, job.id, numbers)
-        path = await asyncio.to_thread(_gather, places, ended, Path(yard.directory))
-        if path is None:
+        file = await asyncio.to_thread(_gather, places, ended, Path(yard.directory))
+        if file is None:
             raise NotFound(f"job {job.id} has no results here: none of its tasks has begun and ended yet")
-    return FileResponse(
-        path, media_type="application/x-tar", background=BackgroundTask(_sent, yard, path, "" if task else job.id)
-    )
+    return StreamingResponse(_pieces(yard, file, "" if task else job.id), media_type="application/x-tar")
 
 
-def _sent(yard: Yard, path: Path, job: str) -> None:
-    """All of it has gone out; `job`, if these are all of its results."""
-    path.unlink()
+async def _pieces(yard: Yard, file: BinaryIO, job: str) -> AsyncIterator[bytes]:
+    """Who has read all of it has fetched `job`, if these are all of its results."""
+    with file:
+        while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
+            yield piece
     if job:
         yard.housekeeping.files.was_fetched(job)
 
@@ -56,29 +62,38 @@ def _tasks_in_all(places: Sequence[Path], job: str) -> list[int]:
     return sorted({number for place in places for number in tasks_in(place, job)})
 
 
-def _gather(places: Sequence[Path], attempts: Iterable[tuple[str, AttemptId]], scratch: Path) -> Path | None:
-    """A tar with `<label>/...`, `<label>.out` and `<label>.err` of each; None where nothing of them is anywhere."""
+def _gather(places: Sequence[Path], attempts: Iterable[tuple[str, AttemptId]], scratch: Path) -> BinaryIO | None:
+    """A tar with `<label>/...`, `<label>.out` and `<label>.err` of each; None where nothing of them is anywhere.
+
+    The file has no name, so nothing of it stays, whatever happens.
+    """
+    with ExitStack() as on_failure:
+        file = cast(BinaryIO, on_failure.enter_context(tempfile.TemporaryFile(dir=scratch)))
+        with new_archive(file) as whole:
+            found = _add_all(whole, places, attempts)
+        if not found:
+            return None
+        file.seek(0)
+        on_failure.pop_all()
+        return file
+
+
+def _add_all(whole: tarfile.TarFile, places: Sequence[Path], attempts: Iterable[tuple[str, AttemptId]]) -> bool:
+    """Whether anything of them is anywhere."""
     found = False
-    with (
-        tempfile.NamedTemporaryFile(dir=scratch, suffix=".tar", delete=False) as file,
-        tarfile.open(fileobj=file, mode="w") as whole,
-    ):
-        for label, attempt in attempts:
-            name = label.replace("/", "_")
-            everywhere = (records.paths(str(place), str(attempt)) for place in places)
-            files = next((files for files in everywhere if _has_any(files)), None)
-            if files is None:
-                continue
-            found = True
-            _add_log(whole, Path(files.out), f"{name}.out")
-            _add_log(whole, Path(files.err), f"{name}.err")
-            _add_results(whole, Path(files.results), name)
-            if os.path.isdir(files.output):  # on this machine; from others it comes among the results
-                whole.add(files.output, f"{name}/output")
-    if found:
-        return Path(file.name)
-    Path(file.name).unlink()
-    return None
+    for label, attempt in attempts:
+        name = label.replace("/", "_")
+        everywhere = (records.paths(str(place), str(attempt)) for place in places)
+        files = next((files for files in everywhere if _has_any(files)), None)
+        if files is None:
+            continue
+        found = True
+        _add_log(whole, Path(files.out), f"{name}.out")
+        _add_log(whole, Path(files.err), f"{name}.err")
+        _add_results(whole, Path(files.results), name)
+        if os.path.isdir(files.output):  # on this machine; from others it comes among the results
+            whole.add(files.output, f"{name}/output")
+    return found
 
 
 def _has_any(files: Paths) -> bool:
@@ -96,8 +111,19 @@ def _add_log(whole: tarfile.TarFile, path: Path, name: str) -> None:
 def _add_results(whole: tarfile.TarFile, results: Path, name: str) -> None:
     if not results.exists() or not results.stat().st_size:
         return
-    with tarfile.open(results) as own:
-        for member in own:
-            content = own.extractfile(member) if member.isreg() else None
-            member.name = f"{name}/{member.name}"
-            whole.addfile(member, content)
+    with results.open("rb") as file:
+        try:
+            with open_archive(file) as own:
+                for member in members(own):
+                    if refusal(member) is None and parts_of(member.name):
+                        pass_on(own, member, whole, lambda inner: f"{name}/{inner}")
+        except DAMAGE as error:
+            _add_damage(whole, f"{name}.damaged", f"the results of task {name} are damaged: {str(error)[:_SENTENCE]}\n")
+
+
+def _add_damage(whole: tarfile.TarFile, name: str, sentence: str) -> None:
+    """The results of other tasks come all the same."""
+    content = sentence.encode(errors="backslashreplace")
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    whole.addfile(member, BytesIO(content))
