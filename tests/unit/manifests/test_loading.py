@@ -25,7 +25,7 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n"
         ("a.json", '{"command": "ls"}', "native"),
         ("a.txt", "ls", "batch"),
         ("a", "command: ls", "batch"),
-        ("a.sh", "echo kind: x", "batch"),
+        ("b.txt", "echo kind: x", "batch"),
         ("stdin", ' {"command": "ls"}\n', "native"),
         ("stdin", "{ ls; }", "batch"),
     ],
