@@ -127,7 +127,9 @@ JOB: Table = {
         ListOf(DEPENDENCY, or_one=True, is_flat=True),
         "Jobs to wait for: ID or afterok:ID (must succeed), afterany:ID (must end).",
         at="after",
-        option=Option("Start after JOB has ended.", "[afterok:|afterany:]JOB", is_repeated=True),
+        option=Option(
+            "Start when JOB has succeeded, or with afterany: has ended.", "[afterok:|afterany:]JOB", is_repeated=True
+        ),
     ),
     "on": JobField(
         Parsed(parse_on, {"type": "string", "pattern": _NAMES}, "nodes or labels, as in gpu1,gpu2"),
