@@ -509,7 +509,10 @@ def test_help_before_a_verb_is_the_option_behind_it(yard: Yard, words: tuple[str
         ("sbatch", "yard's word is `yard submit`"),
         ("kill", "yard's word is `yard cancel JOB`"),
         ("clean", "yard's word is `yard gc`"),
-        ("pause", "a job is not paused; `yard cancel --checkpoint JOB`"),
+        (
+            "pause",
+            "a job cannot be paused: stop it with `yard cancel JOB` and run it again with `yard retry JOB`; a tr",
+        ),
         ("cancle", "did you mean `yard cancel`?"),
         ("shwo", "did you mean `yard show`?"),
     ],
