@@ -19,6 +19,7 @@ _OURS = {
     "yard logs -f JOB": "log tail output follow",
     "yard cancel JOB": "kill scancel qdel stop abort terminate",
     "yard retry JOB": "restart rerun requeue resubmit resume unpause unsuspend",
+    "yard priority JOB N": "renice nice prioritize prioritise prio update edit alter modify qalter",
     "yard why JOB": "sprio events explain",
     "yard rm JOB": "remove delete forget",
     "yard gc": "clean cleanup prune purge",
