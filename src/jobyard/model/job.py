@@ -69,7 +69,6 @@ class State(StrEnum):
         return _TOLD.get(self, f"is {self.lower()}")
 
 
-NEWEST = ("last", "@")  # name the newest job, so no job is called so
 FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
 _TOLD = {State.SUCCEEDED: "succeeded", State.FAILED: "failed", State.CANCELLED: "was cancelled"}
 ACTIVE = frozenset({State.STARTING, State.RUNNING, State.STOPPING})
