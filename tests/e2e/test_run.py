@@ -51,10 +51,10 @@ def test_a_batch_comes_from_stdin_too(yard: TemporaryYard) -> None:
 
 
 def test_a_line_that_bash_cannot_read_is_refused_with_the_way_out(yard: TemporaryYard) -> None:
-    done = yard.run("run", yard.write("script.sh", "for i in 1 2\ndo echo $i\ndone\n"))
+    done = yard.run("run", yard.write("list.txt", "for i in 1 2\ndo echo $i\ndone\n"))
     assert (done.code, done.out) == (2, "")
     assert "line 1" in done.err
-    assert "yard run -- bash script.sh" in done.err
+    assert "yard run -- bash list.txt" in done.err
 
 
 @pytest.mark.parametrize("name", ["array.yaml", "groups.yaml", "retries.yaml", "each-line.json"])

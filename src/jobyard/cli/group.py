@@ -28,6 +28,7 @@ VERBS = {
     "cat": Verb("Print what all tasks wrote, one after another."),
     "joblog": Verb("Print how each task ended, in GNU parallel's columns."),
     "cancel": Verb("Stop jobs or some of their tasks."),
+    "priority": Verb("Let a job go earlier or later."),
     "scale": Verb("Give a training job more or fewer GPUs or workers."),
     "attach": Verb("Open the live view of a job again."),
     "wait": Verb("Wait until jobs have ended."),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-_NEVER_PAUSED = "a job is not paused; `yard cancel --checkpoint JOB` stops one at its checkpoint and lets it wait again"
+_NEVER_PAUSED = (
+    "a job cannot be paused: stop it with `yard cancel JOB` and run it again with `yard retry JOB`; "
+    "a training that stops at checkpoints goes on from there after `yard cancel --checkpoint JOB`"
+)
 # GNU parallel, pueue, HyperQueue, SkyPilot, dstack, Slurm, PBS, kubectl and docker have these words.
 _OURS = {
     "yard ls": "status ps list jobs job queue squeue qstat get queues",
@@ -16,6 +19,7 @@ _OURS = {
     "yard logs -f JOB": "log tail output follow",
     "yard cancel JOB": "kill scancel qdel stop abort terminate",
     "yard retry JOB": "restart rerun requeue resubmit resume unpause unsuspend",
+    "yard priority JOB N": "renice nice prioritize prioritise prio update edit alter modify qalter",
     "yard why JOB": "sprio events explain",
     "yard rm JOB": "remove delete forget",
     "yard gc": "clean cleanup prune purge",

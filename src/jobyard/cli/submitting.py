@@ -83,7 +83,7 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
 
     @click.argument("files", nargs=-1, metavar="FILE")
     @job_options
-    @click.option("--lines", "is_list", is_flag=True, help="FILE is a list of commands, though it begins with #!.")
+    @click.option("--lines", "is_list", is_flag=True, help="FILE is a list of commands, though it looks like a script.")
     @click.pass_context
     @wraps(function)
     def with_flags(ctx: click.Context, /, session: Session, files: tuple[str, ...], **given: Any) -> int:

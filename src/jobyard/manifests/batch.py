@@ -42,7 +42,7 @@ def spec_from_batch(text: str, file: str, overrides: Overrides, context: SubmitC
         name=name_from_file(file),
         groups=(GroupSpec(Command(lines=Lines.of([line for _, line in numbered])), completions=len(numbered)),),
         workdir=context.workdir,
-        submitter=context.submitter("batch", _notes(file, len(numbered))),
+        submitter=context.submitter("batch"),
     )
     return apply(spec, merge(directives, overrides), context)
 
@@ -118,15 +118,6 @@ def _problem(said: Mapping[str, Any], context: SubmitContext) -> str:
     except UserError as error:
         return str(error)
     return ""
-
-
-def _notes(file: str, count: int) -> tuple[str, ...]:
-    if not file.endswith((".sh", ".bash")) or count < 2:
-        return ()
-    return (
-        f"{file} is a list of commands, and each of its {count} lines runs as a task of its own; "
-        "to run it as one script begin it with #!/bin/bash",
-    )
 
 
 def _refuse_unreadable(numbered: list[tuple[int, str]], file: str) -> None:

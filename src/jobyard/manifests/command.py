@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.overrides import Overrides, apply
-from jobyard.model.job import NEWEST, Command, GroupSpec, JobSpec
+from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.selectors import other_meaning
 
 _PLAIN = re.compile(r"[\w@%+=:,./{}-]+")  # bash would take such a word as it stands
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -41,7 +42,7 @@ def name_from_command(command: Command) -> str:
     program = next((word for word in words if not _ASSIGNMENT.match(word)), "")
     match = re.search(r"[\w.+-]+", os.path.basename(program))
     name = match[0][:200] if match else "command"
-    return f"{name}-command" if name in NEWEST else name
+    return f"{name[:190]}-command" if other_meaning(name) else name
 
 
 def _is_program(word: str, context: SubmitContext) -> bool:

@@ -10,8 +10,8 @@ import stat
 
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
-from jobyard.model.job import NEWEST
 from jobyard.model.limits import STDIN_BYTES_MOST
+from jobyard.model.selectors import other_meaning
 
 _OPENED_ALREADY = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/\w+/fd/\d+")  # a pipe of the shell that called us
 
@@ -87,4 +87,4 @@ def name_from_file(file: str) -> str:
     """A job's default name: the file's, without directory and suffix."""
     stem = os.path.splitext(os.path.basename(file))[0]
     name = "".join(character if character.isprintable() else "_" for character in stem)[:200].strip() or "job"
-    return f"{name}-job" if name in NEWEST else name
+    return f"{name[:190]}-job" if other_meaning(name) else name

@@ -127,7 +127,9 @@ JOB: Table = {
         ListOf(DEPENDENCY, or_one=True, is_flat=True),
         "Jobs to wait for: ID or afterok:ID (must succeed), afterany:ID (must end).",
         at="after",
-        option=Option("Start after JOB has ended.", "[afterok:|afterany:]JOB", is_repeated=True),
+        option=Option(
+            "Start when JOB has succeeded, or with afterany: has ended.", "[afterok:|afterany:]JOB", is_repeated=True
+        ),
     ),
     "on": JobField(
         Parsed(parse_on, {"type": "string", "pattern": _NAMES}, "nodes or labels, as in gpu1,gpu2"),
@@ -216,7 +218,9 @@ RESOURCES: Table = {
     "memory": JobField(
         SIZE,
         "Memory of one task: 512M, 24GB, or a number of MiB. Left out: not reserved.",
-        option=Option("Memory for each task: 512M, 24GiB. One that uses more is ended.", "SIZE", name="mem"),
+        option=Option(
+            "Memory for each task: 512M, 24GiB, or a number of MiB. One that uses more is ended.", "SIZE", name="mem"
+        ),
     ),
     "memory_limit": JobField(
         Flag(),
@@ -231,8 +235,13 @@ RESOURCES: Table = {
     ),
     "gpu_memory": JobField(
         SIZE,
-        "Memory on each GPU; the rest is shared with others. Left out: whole GPUs. Alone it means one GPU.",
-        option=Option("Memory on each GPU, which is then shared; without it GPUs are whole.", "SIZE", name="gpu_mem"),
+        "Memory on each GPU: 20G, or a number of MiB; the rest is shared with others. Left out: whole GPUs."
+        " Alone it means one GPU.",
+        option=Option(
+            "Memory on each GPU, which is then shared: 20G, or a number of MiB; without it GPUs are whole.",
+            "SIZE",
+            name="gpu_mem",
+        ),
     ),
     "gpu_utilization": JobField(
         SHARE,
@@ -248,7 +257,7 @@ RESOURCES: Table = {
     "min_gpu_mem": JobField(
         Parsed(parse_device_mib, _amount(Mib, 1024), "GiB of a GPU"),
         "",
-        option=Option("Only GPUs that have so much memory in all.", "GIB"),
+        option=Option("Only GPUs that have so much memory in all: 40G, or a number of GiB.", "GIB"),
         is_key=False,
     ),
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
-from jobyard.manifests.files import read_text
+from jobyard.manifests.files import lines_of, read_text
 from jobyard.manifests.other_files import command_for, refuse_other_file
 from jobyard.manifests.overrides import Overrides
 from jobyard.model.job import JobSpec
@@ -18,6 +18,10 @@ from jobyard.model.job import JobSpec
 _STRUCTURED = frozenset({".yaml", ".yml", ".json"})
 _AICHOR = re.compile(r"""^kind[ \t]*:[ \t]*["']?AIchorManifest\b""", re.MULTILINE)
 _KUBERNETES = re.compile(r"^apiVersion[ \t]*:.*^kind[ \t]*:|^kind[ \t]*:.*^apiVersion[ \t]*:", re.MULTILINE | re.DOTALL)
+# A native manifest without a name that says so: keys at the margin, and one that says what runs. In a list of bash
+# commands they would be programs whose names end in a colon; `command : x`, with a blank, is a command of bash.
+_RUNS = re.compile(r"""^["']?(?:command|groups)["']?:(?=\s|$)""", re.MULTILINE)
+_AT_MARGIN = re.compile(r"""["']?[$\w-]+["']?:(?:\s|$)|[\s#}\]]|-\s|---|\.\.\.\s*$|$""")
 
 
 def spec_from_file(
@@ -31,8 +35,8 @@ def spec_from_file(
     """The job in a file, told by its content and name; flags win. Raises UserError, and then nothing was submitted.
 
     `kind: AIchorManifest` is one; other YAML or JSON with an `apiVersion` is a Kubernetes object, and else a native
-    manifest; what begins with `#!` is a script, and only that has `arguments`; any other text is a batch file. JSON
-    needs no name that says so. With `is_list` whatever it is counts as a batch file.
+    manifest; what begins with `#!` is a script, and only that has `arguments`; any other text is a batch file. Neither
+    JSON nor a manifest needs a name that says so. With `is_list` whatever it is counts as a batch file.
     """
     text, file = read_text(path, context), str(path)
     # Imported on first use: a batch file does not pay for YAML, nor a manifest for subprocess.
@@ -57,13 +61,18 @@ def is_document(path: Path, text: str) -> bool:
     """Is it YAML or JSON, by its name or by what it says?"""
     if path.suffix.lower() in _STRUCTURED:
         return True
-    return bool(_AICHOR.search(text) or _KUBERNETES.search(text)) or _is_json(text)
+    return bool(_AICHOR.search(text) or _KUBERNETES.search(text)) or _is_json(text) or _is_manifest(text)
 
 
 def _spec_from_list(text: str, file: str, overrides: Overrides, context: SubmitContext) -> JobSpec:
     from jobyard.manifests.batch import spec_from_batch
 
     return spec_from_batch(text, file, overrides, context)
+
+
+def _is_manifest(text: str) -> bool:
+    """Told without YAML, which would take long for a large batch file, and fail at a manifest with a mistake in it."""
+    return bool(_RUNS.search(text)) and all(map(_AT_MARGIN.match, lines_of(text)))
 
 
 def _is_json(text: str) -> bool:

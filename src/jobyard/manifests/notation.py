@@ -10,8 +10,9 @@ from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.parts import Part
 from jobyard.model.environment import YARD_NAMES
-from jobyard.model.job import NEWEST, Dependency
+from jobyard.model.job import Dependency
 from jobyard.model.kubernetes import Volume
+from jobyard.model.selectors import other_meaning
 from jobyard.model.units import parse_size_mib, whole_number
 
 RESERVED_NAMES = YARD_NAMES  # with them a task could report as another one
@@ -75,8 +76,8 @@ def parse_name(text: str, field: str) -> str:
     name = text.strip()
     if not name or len(name) > 200 or "/" in name or not name.isprintable():
         raise UserError(f"{field}: {text!r} is not a name; write 1 to 200 printable characters without a slash")
-    if name in NEWEST:
-        raise UserError(f"{field}: {text!r} always means the newest job; choose another name")
+    if meaning := other_meaning(name):
+        raise UserError(f"{field}: {text!r} {meaning}; choose another name")
     return name
 
 

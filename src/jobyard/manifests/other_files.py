@@ -26,6 +26,7 @@ _PROGRAMS = {
 }
 _TABLES = frozenset({".csv", ".tsv"})
 _SOURCES = frozenset({".c", ".cc", ".cpp", ".cu", ".f90", ".go", ".java", ".rs", ".scala", ".ts"})
+_SHELLS = frozenset({".sh", ".bash", ".zsh", ".ksh", ".dash", ".csh", ".fish"})
 _SBATCH = re.compile(r"^#SBATCH\s", re.MULTILINE)
 _TO_LIST = "if each of its lines is a command, add --lines"
 
@@ -64,4 +65,9 @@ def refuse_other_file(text: str, file: str) -> None:
         raise UserError(
             f"{file} has #SBATCH lines, as a script for sbatch, but does not begin with #!; "
             f"begin it with #!/bin/bash to run it as one script; {_TO_LIST}"
+        )
+    if suffix in _SHELLS:
+        raise UserError(
+            f"{file} has the name of a script, but does not begin with #!; with #!/bin/bash as its first line it runs "
+            "as one task, and with --lines each of its lines is a task of its own"
         )

@@ -10,6 +10,7 @@ from jobyard.errors import UserError
 from jobyard.manifests.arrays import parse_array
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.declarations import keys_of, put, spelled
+from jobyard.manifests.doubts import with_doubts
 from jobyard.manifests.files import lines_of, read_stdin, read_text
 from jobyard.manifests.job_fields import FLAGGED, RESOURCES
 from jobyard.manifests.kinds import with_kind
@@ -60,7 +61,7 @@ def apply(spec: JobSpec, overrides: Overrides, context: SubmitContext) -> JobSpe
     changed = _with_sizes(_with_copies(changed, overrides), overrides)
     changed = with_kind(changed, "--kind" if "kind" in overrides else "kind")
     _refuse_nul(changed)
-    return changed
+    return with_doubts(changed)
 
 
 def _meant(overrides: Overrides, name: str) -> Any:

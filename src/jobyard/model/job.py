@@ -69,7 +69,6 @@ class State(StrEnum):
         return _TOLD.get(self, f"is {self.lower()}")
 
 
-NEWEST = ("last", "@")  # name the newest job, so no job is called so
 FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
 _TOLD = {State.SUCCEEDED: "succeeded", State.FAILED: "failed", State.CANCELLED: "was cancelled"}
 ACTIVE = frozenset({State.STARTING, State.RUNNING, State.STOPPING})
@@ -184,7 +183,8 @@ class Command:
         if self.script is not None:
             return shlex.join((self.script.name, *self.argv))
         if self.lines is not None:
-            return f"{len(self.lines)} lines, first: {self.lines[0]}" if len(self.lines) else "no lines"
+            first = f"{len(self.lines)} lines, first: " if len(self.lines) > 1 else ""
+            return first + self.lines[0] if len(self.lines) else "no lines"
         return self.shell or shlex.join(self.argv)
 
 
@@ -376,8 +376,9 @@ class JobSpec:
             ordinal = _ordinal(group, index)
             if ordinal is not None:
                 return self.offsets[candidates[0]] + ordinal
-        known = f"{self.label_of(0)} to {self.label_of(self.size - 1)}"
-        raise NotFound(f"job {self.name!r} has no task {label!r}; its tasks are {known}")
+        first, last = self.label_of(0), self.label_of(self.size - 1)
+        known = f"its tasks are {first} to {last}" if self.size > 1 else f"its only task is {first}"
+        raise NotFound(f"job {self.name!r} has no task {label!r}; {known}")
 
 
 def _ordinal(group: GroupSpec, index: str) -> int | None:

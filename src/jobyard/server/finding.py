@@ -11,7 +11,7 @@ import re
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, UserError
-from jobyard.model.job import NEWEST
+from jobyard.model.selectors import NEWEST
 
 _DIGITS = re.compile(r"[0-9]+")
 _LONGEST_NUMBER = 18

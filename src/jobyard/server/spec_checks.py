@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from jobyard.errors import UserError
 from jobyard.model import substitution
 from jobyard.model.environment import YARD_NAMES
-from jobyard.model.job import NEWEST, ArrayRange, GroupSpec, JobSpec, Lines
+from jobyard.model.job import ArrayRange, GroupSpec, JobSpec, Lines
 from jobyard.model.limits import AFTER_MOST, GANG_MOST, OBJECT_MOST, STDIN_BYTES_MOST, TASKS_MOST, WORD_BYTES_MOST
 from jobyard.model.progressions import TooManyRanges, first_duplicate
+from jobyard.model.selectors import other_meaning
 from jobyard.wire.requests import SubmitJob
 
 OBJECT_FIELDS = {"apiVersion": str, "kind": str, "metadata": dict, "spec": dict}
@@ -34,8 +35,8 @@ def check_spec(spec: JobSpec) -> None:
     """Raises UserError with one sentence where it can never be right, on whatever nodes."""
     _check_yards_own(spec)
     _check_effects(spec)
-    if spec.name in NEWEST:
-        raise UserError(f"name: {spec.name!r} always means the newest job; choose another name")
+    if meaning := other_meaning(spec.name):
+        raise UserError(f"name: {spec.name!r} {meaning}; choose another name")
     names = Counter(group.name for group in spec.groups)
     if twice := [name for name, count in names.items() if count > 1]:
         raise UserError(f"job {spec.name!r} has several groups with the name {twice[0]!r}; give each its own")

@@ -89,7 +89,7 @@ def evil(stand_in: StandIn) -> StandIn:
     stand_in.on("GET /jobs/j2", Said(data=an_evil_job(State.FAILED)))
     stand_in.on("GET /jobs/j1/tasks", Said(data=(A_TASK,)))
     stand_in.on("GET /jobs/j1/why", Said(data=WhyView("j1", State.PENDING, Reason.HELD, (EVIL,))))
-    for verb in ("cancel", "retry", "scale", "yield"):
+    for verb in ("cancel", "retry", "scale", "yield", "priority"):
         stand_in.on(f"POST /jobs/j1/{verb}", Said(data=job))
     stand_in.on("GET /nodes", Said(data=(A_NODE,)))
     stand_in.on("POST /nodes/n1/drain", Said(data=A_NODE))
@@ -113,6 +113,7 @@ def evil(stand_in: StandIn) -> StandIn:
         ["cancel", "j1", "--checkpoint"],
         ["retry", "j1"],
         ["scale", "j1", "2"],
+        ["priority", "j1", "2"],
         ["wait", "j2"],
         ["nodes"],
         ["nodes", "drain", "n1"],

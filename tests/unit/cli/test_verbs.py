@@ -494,6 +494,27 @@ def test_serve_leaves_a_server_alone_that_works_or_serves(
     assert sentence in result.err
 
 
+@pytest.mark.parametrize("number", [10, -5])
+def test_priority_lets_a_job_go_earlier_or_later(yard: Yard, stand_in: StandIn, number: int) -> None:
+    stand_in.on("POST /jobs/j1/priority", Said(data=a_job_view(priority=number)))
+    assert yard("priority", "j1", str(number)).out == f"job j1 (train) has priority {number}\n"
+    assert stand_in.calls("POST /jobs/j1/priority")[0].body == {"priority": number}
+    assert json.loads(yard("priority", "j1", str(number), "-o", "json").out)["priority"] == number
+
+
+def test_the_priority_of_a_job_that_has_ended_counts_if_it_is_retried(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("POST /jobs/j1/priority", Said(data=a_job_view(State.FAILED, priority=1)))
+    assert yard("priority", "j1", "1").out.endswith("; it failed, so this counts if it is retried\n")
+
+
+@pytest.mark.parametrize("number", ["high", "1.5", "9" * 20, "--urgent"])
+def test_a_priority_that_is_none_gets_one_sentence(yard: Yard, stand_in: StandIn, number: str) -> None:
+    result = yard("priority", "j1", number)
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert result.err.startswith(f"yard: priority: '{number}'")
+    assert stand_in.calls("POST /jobs/j1/priority") == []
+
+
 @pytest.mark.parametrize("words", [(), ("run",), ("nodes",), ("nodes", "drain")])
 def test_help_before_a_verb_is_the_option_behind_it(yard: Yard, words: tuple[str, ...]) -> None:
     asked = yard("help", *words)
@@ -509,7 +530,11 @@ def test_help_before_a_verb_is_the_option_behind_it(yard: Yard, words: tuple[str
         ("sbatch", "yard's word is `yard submit`"),
         ("kill", "yard's word is `yard cancel JOB`"),
         ("clean", "yard's word is `yard gc`"),
-        ("pause", "a job is not paused; `yard cancel --checkpoint JOB`"),
+        (
+            "pause",
+            "a job cannot be paused: stop it with `yard cancel JOB` and run it again with `yard retry JOB`; a tr",
+        ),
+        ("renice", "yard's word is `yard priority JOB N`"),
         ("cancle", "did you mean `yard cancel`?"),
         ("shwo", "did you mean `yard show`?"),
     ],

@@ -109,9 +109,13 @@ def test_a_byte_order_mark_is_no_part_of_the_first_command(load: Load) -> None:
     assert lines(load(b"\xef\xbb\xbfecho 1\n", "x.txt")) == ["echo 1"]
 
 
-def test_a_list_that_looks_like_a_script_is_told_that_its_lines_run_alone(load: Load) -> None:
-    (note,) = load("cd x\nmake\n", "build.sh").submitter.notes
-    assert "begin it with #!/bin/bash" in note
+@pytest.mark.parametrize("name", ["clean.sh", "clean.bash", "CLEAN.SH"])
+def test_a_file_named_as_a_script_is_a_list_only_where_that_is_said(
+    load: Load, name: str, tmp_path: Path, context: SubmitContext
+) -> None:
+    with pytest.raises(UserError, match=rf"^{name} has the name .* with #!/bin/bash as its first line .* with --lines"):
+        load("cd sub\ntouch marker\n", name)
+    assert lines(spec_from_file(tmp_path / name, Overrides(), context, is_list=True)) == ["cd sub", "touch marker"]
 
 
 def test_directives_apply_to_all_lines_and_flags_win(load: Load) -> None:

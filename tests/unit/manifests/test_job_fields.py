@@ -64,6 +64,12 @@ def test_a_new_declaration_is_a_row_of_the_page() -> None:
     assert row("urgency", NEW) == "| `-U`, `--urgency` `N` | `urgency` | How urgent it is. |"
 
 
+def test_a_flag_that_waits_for_a_job_says_for_which_end() -> None:
+    option = FLAGGED["after"].option
+    assert option is not None
+    assert option.help == "Start when JOB has succeeded, or with afterany: has ended."
+
+
 def test_the_page_has_the_rows_of_the_tables() -> None:
     assert PAGE.read_text() == page(), "run: python -m jobyard.manifests.field_page > docs/guide/job-fields.md"
 

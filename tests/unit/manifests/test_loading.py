@@ -24,14 +24,30 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n"
         ("a.YML", "command: ls", "native"),
         ("a.json", '{"command": "ls"}', "native"),
         ("a.txt", "ls", "batch"),
-        ("a", "command: ls", "batch"),
-        ("a.sh", "echo kind: x", "batch"),
+        ("a", "command: ls", "native"),
+        ("stdin", "name: x\ncommand: echo y\nretries: 1\n", "native"),
+        ("stdin", "---\n# why\ncommand:\n- echo\n- y\nenv: {\n  A: b\n}\n", "native"),
+        ("stdin", "groups:\n  a:\n    command: |\n      cd x\n      make\n", "native"),
+        ("stdin", "command : x\ncommand : y", "batch"),
+        ("stdin", "command -v x\n: nothing", "batch"),
+        ("stdin", "command: x\npython train.py", "batch"),
+        ("stdin", "echo command: x\nname: y", "batch"),
+        ("stdin", "name: x\nretries: 1", "batch"),
+        ("b.txt", "echo kind: x", "batch"),
         ("stdin", ' {"command": "ls"}\n', "native"),
         ("stdin", "{ ls; }", "batch"),
     ],
 )
 def test_a_file_is_told_by_content_and_name(name: str, text: str, source: str, load: Load) -> None:
     assert load(text, name).submitter.source == source
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"), [("retrys: 1", "stdin: line 2: unknown key 'retrys'.*retries"), ("env: {a", "stdin: line ")]
+)
+def test_a_mistake_in_a_manifest_makes_no_list_of_it(load: Load, wrong: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        load(f"command: echo y\n{wrong}\n", "stdin")
 
 
 @pytest.mark.parametrize("name", ["pod.yaml", "pod"])

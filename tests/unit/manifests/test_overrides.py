@@ -13,7 +13,9 @@ from tests.builders import a_job, with_words
 
 from jobyard.errors import UserError
 from jobyard.manifests.batch import FLAGS
+from jobyard.manifests.command import name_from_command
 from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.files import name_from_file
 from jobyard.manifests.notation import parse_after
 from jobyard.manifests.overrides import Overrides, apply, merge
 from jobyard.model.job import Command, Dependency, GroupSpec, JobSpec
@@ -35,6 +37,18 @@ TWO = JobSpec(
 def test_a_name_that_means_the_newest_job_is_refused(name: str, context: SubmitContext) -> None:
     with pytest.raises(UserError, match=r"--name: '.*' always means the newest job; choose another name"):
         apply(a_job(), Overrides(name=name), context)
+
+
+@pytest.mark.parametrize("name", ["7", "007", " 12 "])
+def test_a_name_that_is_a_number_of_a_job_is_refused(name: str, context: SubmitContext) -> None:
+    with pytest.raises(UserError, match=r"--name: '.*' means the job with that number; choose another name"):
+        apply(a_job(), Overrides(name=name), context)
+
+
+def test_names_that_are_taken_from_a_file_or_program_are_no_number() -> None:
+    assert [name_from_file(file) for file in ("7.txt", "7a.txt", "last")] == ["7-job", "7a", "last-job"]
+    assert len(name_from_file("9" * 250)) <= 200
+    assert name_from_command(Command(argv=("./7",))) == "7-command"
 
 
 def test_no_flags_change_nothing(context: SubmitContext) -> None:

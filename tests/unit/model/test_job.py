@@ -137,3 +137,10 @@ def test_batch_and_set_size_give_the_steps_of_an_epoch(spec: dict[str, int], ste
 @pytest.mark.parametrize("training", [None, Training(batch_size=8), Training(training_set_size=1000)])
 def test_without_batch_or_set_size_nobody_knows_the_steps_of_an_epoch(training: Training | None) -> None:
     assert a_job(training=training).steps_per_epoch is None
+
+
+def test_a_job_of_one_task_is_told_in_the_singular() -> None:
+    with pytest.raises(NotFound, match=r"has no task '5'; its only task is 0$"):
+        a_job().number_of("5")
+    assert str(Command(lines=Lines.of(["echo 1"]))) == "echo 1"
+    assert str(Command(lines=Lines.of(["echo 1", "echo 2"]))) == "2 lines, first: echo 1"

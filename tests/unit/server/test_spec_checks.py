@@ -116,6 +116,11 @@ def test_no_job_has_the_name_that_means_the_newest(name: str) -> None:
         check_spec(a_job(name=name))
 
 
+def test_no_job_has_a_number_as_its_name() -> None:
+    with pytest.raises(UserError, match="name: '7' means the job with that number; choose another name"):
+        check_spec(a_job(name="7"))
+
+
 class CountedText(str):
     """Knows how often it was searched; to split it would build every line."""
 
