@@ -11,6 +11,7 @@ import stat
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,6 +24,7 @@ from jobyard.model.task import AttemptId
 from jobyard.model.task_ranges import task_ranges
 from jobyard.server.event_feed import Subscription
 from jobyard.server.finding import find_job
+from jobyard.server.log_tail import tail_offset
 from jobyard.server.loop import YardLoop
 from jobyard.wire.views import LogChunk
 
@@ -103,10 +105,15 @@ def _last_bytes(path: Path, most: int) -> bytes:
 class Reader:
     """Follows one file, whichever of `paths` it turns out to be: whole characters only, other bytes as surrogates."""
 
-    def __init__(self, *paths: Path, tail: int | None = None) -> None:
+    def __init__(self, *paths: Path) -> None:
         self._paths = paths
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        self._read_to = _offset_of_tail(_first_there(paths), tail) if tail is not None else 0
+        self._read_to = 0
+
+    async def skip_to_tail(self, lines: int) -> None:
+        """Begin with the last lines of what is there by now."""
+        with suppress(FileNotFoundError), open_log(_first_there(self._paths)) as file:
+            self._read_to = await tail_offset(file, lines)
 
     @property
     def offset(self) -> int:
@@ -131,27 +138,6 @@ class Reader:
             return
         if final and (rest := self._decoder.decode(b"", final=True)):
             yield rest
-
-
-def _offset_of_tail(path: Path, lines: int) -> int:
-    try:
-        with open_log(path) as file:
-            position = file.seek(0, 2)
-            file.seek(max(0, position - 1))
-            found = -1 if file.read(1) == b"\n" else 0  # a newline at the very end closes the last line
-            while position > 0:
-                step = min(CHUNK_BYTES, position)
-                position -= step
-                file.seek(position)
-                block = file.read(step)
-                at = len(block)
-                while (at := block.rfind(b"\n", 0, at)) >= 0:
-                    found += 1
-                    if found >= lines:
-                        return position + at + 1
-    except FileNotFoundError:
-        pass
-    return 0
 
 
 class LogRequest:
@@ -280,9 +266,7 @@ class LogStream:
                 for attempt in request.attempts_of(number):
                     key = AttemptId(job.id, number, attempt)
                     runs = self._follow and task.attempt == attempt and task.state.is_active
-                    if self._tail is not None and key not in self._open and number not in self._done[attempt]:
-                        # In a thread: the last million lines of a long file are far from its end.
-                        self._open[key] = await asyncio.to_thread(self._readers, key)
+                    await self._begin(key)
                     for chunk in self._read(key, final=not runs):
                         yield chunk
                 await asyncio.sleep(0)
@@ -342,9 +326,17 @@ class LogStream:
                             found[key] = isinstance(event, AttemptsFinished)
         return found
 
+    async def _begin(self, key: AttemptId) -> None:
+        """Where only last lines are wanted: there. What was read before goes on where it was."""
+        if self._tail is None or key in self._open or key.task in self._done[key.number]:
+            return
+        readers = self._readers(key)
+        for reader in readers.values():
+            await reader.skip_to_tail(self._tail)
+        self._open[key] = readers
+
     def _readers(self, key: AttemptId) -> dict[str, Reader]:
-        names = self._request.streams
-        return {name: Reader(*log_paths(self._loop, key, name), tail=self._tail) for name in names}
+        return {name: Reader(*log_paths(self._loop, key, name)) for name in self._request.streams}
 
     def _read(self, key: AttemptId, *, final: bool) -> Iterator[LogChunk]:
         if key.task in self._done[key.number]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from jobyard.server.access import NeedsToken, Revocations
 from jobyard.server.database import open_database
 from jobyard.server.failed_logins import ADDRESSES_MOST, FORGET_SECONDS, FailedLogins, is_worth_a_line
 from jobyard.server.tokens import create_token, holder_of, revoke_token
+from tests.waiting import PATIENCE_SECONDS
 
 
 def test_each_further_failure_of_an_address_takes_twice_as_long_up_to_a_limit() -> None:
@@ -55,6 +57,20 @@ async def test_a_good_token_does_not_wait_where_wrong_ones_do(tmp_path: Path, mo
     statuses = [await _status(guarded, token) for token in ["wrong"] * 5 + [good, "wrong", "", good]]
     assert statuses == [401] * 5 + [200, 401, 401, 200]
     assert waited == [0.1, 0.2, 0.4]  # a missing token is no guess
+    engine.dispose()
+
+
+async def test_a_token_is_looked_up_while_all_other_threads_wait_for_a_disk(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
+    good, disk = create_token(engine, "laptop").secret, threading.Event()
+    waiting = [asyncio.create_task(asyncio.to_thread(disk.wait)) for _ in range(100)]
+    await asyncio.sleep(0)  # they begin
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert await _status(NeedsToken(_app, engine, Revocations(), 5.0), good) == 200
+    finally:
+        disk.set()
+        await asyncio.gather(*waiting)
     engine.dispose()
 
 
