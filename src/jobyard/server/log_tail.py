@@ -1,4 +1,4 @@
-"""Log tail: where in a file do its last lines begin? Found from the end, in steps between which others have their turn."""
+"""Log tail: where in a file do its last lines begin? Found from the end, in steps; others have their turn."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -24,12 +24,14 @@ from jobyard.model.task import AttemptId
 from jobyard.model.task_ranges import task_ranges
 from jobyard.server.event_feed import Subscription
 from jobyard.server.finding import find_job
+from jobyard.server.log_cursor import intervals_of, offset_of
 from jobyard.server.log_tail import tail_offset
 from jobyard.server.loop import YardLoop
 from jobyard.wire.views import LogChunk
 
 CHUNK_BYTES = 1 << 16
 LOOK_SECONDS = 0.1
+LOOKS_AT_ONCE = 50  # attempts whose files are looked at before other requests have their turn: some 2 ms
 STREAMS = ("out", "err")
 
 
@@ -220,21 +222,23 @@ class LogStream:
         self._request = request
         self._follow = follow
         self._tail = request.tail  # of what is there already; what begins later is shown whole
+        self._looks = 0
         self.is_cut = False  # we were too slow: the client goes on from the cursor
         self._is_live = False  # what is read now was written since the last look
         self._open: dict[AttemptId, dict[str, Reader]] = {}
         self._done: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)  # attempt number -> tasks read to the end
+        self._left_at: dict[AttemptId, dict[str, int]] = {}  # where the cursor leaves attempts that are not open yet
+        self._read_to: dict[AttemptId, str] = {}  # of each that is not done, as its piece of the cursor
         if cursor:
             self._resume(cursor)
 
     # -- cursors: where a client that comes back goes on ------------------------------------------------------------
 
     def cursor(self) -> str:
-        done = {str(attempt): list(tasks.ranges()) for attempt, tasks in self._done.items()}
-        offsets = {str(key): {name: r.offset for name, r in own.items() if r.offset} for key, own in self._open.items()}
-        reading = {key: own for key, own in offsets.items() if own}  # a header holds it: only what was read
-        has_tail = self._tail is not None
-        return base64.urlsafe_b64encode(json.dumps([done, reading, has_tail], separators=(",", ":")).encode()).decode()
+        """Joined of pieces that are made as attempts are read: ten thousand may run, and each chunk has a cursor."""
+        done = json.dumps({str(attempt): list(tasks.ranges()) for attempt, tasks in self._done.items()})
+        has_tail = json.dumps(self._tail is not None)
+        return base64.urlsafe_b64encode(f"[{done},{{{','.join(self._read_to.values())}}},{has_tail}]".encode()).decode()
 
     def _resume(self, cursor: str) -> None:
         try:
@@ -242,17 +246,28 @@ class LogStream:
             if not has_tail:
                 self._tail = None
             for attempt, ranges in done.items():
-                self._done[int(attempt)] = IntervalSet((int(first), int(last)) for first, last in ranges)
+                self._done[int(attempt)] = intervals_of(ranges)
             for text, offsets in reading.items():
                 key = AttemptId.parse(text)
-                # It comes from a client: it must not lead to files of other jobs, or out of the yard.
-                if key.job != self._request.job.id or not 0 <= key.task < self._request.job.spec.size:
+                self._check_own(key)
+                if not set(offsets) <= set(self._request.streams):
                     raise ValueError(text)
-                readers = self._open[key] = self._readers(key)
-                for name, offset in offsets.items():
-                    readers[name].offset = max(0, int(offset))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                self._left_at[key] = {name: offset_of(offset) for name, offset in offsets.items()}
+                self._note(key, self._left_at[key])
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise UserError(f"log cursor {cursor[:40]!r} is not one of ours; leave it out to start over") from error
+
+    def _check_own(self, key: AttemptId) -> None:
+        """It comes from a client: it must not lead to files of other jobs, out of the yard, or to what never ran."""
+        job = self._request.job
+        if key.job != job.id or not 0 <= key.task < job.spec.size or not 1 <= key.number <= job.task(key.task).attempt:
+            raise ValueError(str(key))
+
+    def _note(self, key: AttemptId, offsets: Mapping[str, int]) -> None:
+        """For the cursor. A header holds it: only what was read."""
+        if any(offsets.values()):
+            own = {name: offset for name, offset in offsets.items() if offset}
+            self._read_to[key] = f"{json.dumps(str(key))}:{json.dumps(own, separators=(',', ':'))}"
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
@@ -276,18 +291,27 @@ class LogStream:
                 for key, ended in (await self._hear(subscription)).items():
                     for chunk in self._read(key, final=ended):
                         yield chunk
-                for key in list(self._open):
+                    await self._take_turns()
+                for key in [*self._open, *self._left_at]:
                     for chunk in self._read(key, final=False):
                         yield chunk
+                    await self._take_turns()
             # 3. The job ended while we were reading: all output is complete now, if we know of all attempts.
             self.is_cut = subscription is not None and subscription.is_cut
             if subscription is not None and not self.is_cut:
-                for key in [*self._take(subscription), *self._open]:
+                for key in [*self._take(subscription), *self._open, *self._left_at]:
                     for chunk in self._read(key, final=True):
                         yield chunk
+                    await self._take_turns()
         finally:
             if subscription is not None:
                 self._loop.feed.unsubscribe(subscription)
+
+    async def _take_turns(self) -> None:
+        """After each look at an attempt."""
+        self._looks += 1
+        if self._looks % LOOKS_AT_ONCE == 0:
+            await asyncio.sleep(0)
 
     def _is_over(self) -> bool:
         return self._request.job.id not in self._loop.state.jobs or self._request.is_over(self._job_now())
@@ -328,7 +352,7 @@ class LogStream:
 
     async def _begin(self, key: AttemptId) -> None:
         """Where only last lines are wanted: there. What was read before goes on where it was."""
-        if self._tail is None or key in self._open or key.task in self._done[key.number]:
+        if self._tail is None or key in self._open or key in self._left_at or key.task in self._done[key.number]:
             return
         readers = self._readers(key)
         for reader in readers.values():
@@ -336,7 +360,10 @@ class LogStream:
         self._open[key] = readers
 
     def _readers(self, key: AttemptId) -> dict[str, Reader]:
-        return {name: Reader(*log_paths(self._loop, key, name)) for name in self._request.streams}
+        readers = {name: Reader(*log_paths(self._loop, key, name)) for name in self._request.streams}
+        for name, offset in self._left_at.pop(key, {}).items():
+            readers[name].offset = offset
+        return readers
 
     def _read(self, key: AttemptId, *, final: bool) -> Iterator[LogChunk]:
         if key.task in self._done[key.number]:
@@ -348,7 +375,9 @@ class LogStream:
         at = time.time() if self._is_live else None
         for name, reader in readers.items():
             for text in reader.read(final=final):
+                self._note(key, {name: each.offset for name, each in readers.items()})
                 yield LogChunk(label, key.number, name, text, at=at)
         if final:
             self._open.pop(key, None)
+            self._read_to.pop(key, None)
             self._done[key.number].add(key.task)

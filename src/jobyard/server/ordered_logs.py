@@ -20,7 +20,9 @@ class OrderedLogStream(LogStream):
             while not self._job_now().task(number).state.is_final:
                 await self._loop.feed.change()
             for attempt in self._request.attempts_of(number, self._job_now()):
-                for chunk in self._read(AttemptId(self._request.job.id, number, attempt), final=True):
+                key = AttemptId(self._request.job.id, number, attempt)
+                await self._begin(key)
+                for chunk in self._read(key, final=True):
                     yield chunk
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,15 +16,22 @@ import pytest
 from jobyard.errors import NotFound, UserError
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
+from jobyard.server import logs
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.logs import LogRequest, LogStream, Reader, last_line, open_log, tail_lines
 from jobyard.server.ordered_logs import OrderedLogStream
 from jobyard.server.routes.logs import _pieces
+from jobyard.wire.views import LogChunk
 from tests.unit.server.running import RunningYard, a_yard
 from tests.waiting import PATIENCE_SECONDS
 
 DEEP = base64.b64encode(b"[" * 5000).decode()  # Python counts this deep no more
+ODD_OFFSETS = ["1e999", "1e30", "1e0", "-1", "9" * 30, '"1"', "true"]
 TEXT = "grün 😀 \u2028 漢字\n"
+
+
+def cursor_of(reading: dict[str, dict[str, int]]) -> str:
+    return base64.b64encode(json.dumps([{}, reading, False]).encode()).decode()
 
 
 def wanted(
@@ -212,11 +220,87 @@ async def test_a_cursor_cannot_name_files_of_other_jobs(tmp_path: Path) -> None:
         asked = await yard.submit("echo mine")
         await yard.ended(secret)
         await yard.ended(asked)
-        forged = LogStream(yard.loop, wanted(yard, secret), follow=False)
-        forged._open[AttemptId(secret, 0, 1)] = forged._readers(AttemptId(secret, 0, 1))
-        forged._open[AttemptId(secret, 0, 1)]["out"].offset = 1
+        forged = cursor_of({f"{secret}.0.1": {"out": 1}})
         with pytest.raises(UserError, match="log cursor"):
-            LogStream(yard.loop, wanted(yard, asked), follow=True, cursor=forged.cursor())
+            LogStream(yard.loop, wanted(yard, asked), follow=True, cursor=forged)
+
+
+@pytest.mark.parametrize("ranges", ["[[Infinity,5]]", "[[3,4],[1,2]]", "[[1,2,3]]", "[[1e3,2e3]]"])
+async def test_a_cursor_with_ranges_that_cannot_be_is_refused(tmp_path: Path, ranges: str) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("true")
+        await yard.ended(job)
+        forged = base64.b64encode(b'[{"1":%s},{},true]' % ranges.encode()).decode()
+        with pytest.raises(UserError, match="log cursor"):
+            LogStream(yard.loop, wanted(yard, job), follow=False, cursor=forged)
+
+
+async def test_a_cursor_with_an_offset_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("true")
+        await yard.ended(job)
+        for offset in ODD_OFFSETS:
+            forged = base64.b64encode(f'[{{}},{{"{job}.0.1":{{"out":{offset}}}}},true]'.encode()).decode()
+            with pytest.raises(UserError, match="log cursor"):
+                LogStream(yard.loop, wanted(yard, job), follow=False, cursor=forged)
+
+
+async def test_a_cursor_names_no_attempt_that_never_ran(tmp_path: Path) -> None:
+    """20,000 of them were opened ten times a second."""
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("true")
+        await yard.ended(job)
+        for attempt in (0, 2):
+            forged = cursor_of({f"{job}.0.{attempt}": {"out": 1}})
+            with pytest.raises(UserError, match="log cursor"):
+                LogStream(yard.loop, wanted(yard, job), follow=True, cursor=forged)
+
+
+async def test_who_follows_many_tasks_lets_others_have_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "LOOKS_AT_ONCE", 5)
+    looks, in_one_turn = [0], list[int]()
+    read = LogStream._read
+
+    def counted(stream: LogStream, key: AttemptId, *, final: bool) -> Iterator[LogChunk]:
+        looks[0] += 1
+        return read(stream, key, final=final)
+
+    monkeypatch.setattr(LogStream, "_read", counted)
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit(*["sleep 60"] * 20)
+        await yard.until(lambda: yard.job(job).tasks.counts[State.RUNNING] == 20)
+        cursor = cursor_of({f"{job}.{number}.1": {"out": 1} for number in range(20)})
+        stream = LogStream(yard.loop, wanted(yard, job), follow=True, cursor=cursor)
+        following = asyncio.ensure_future(anext(stream.chunks()))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while sum(in_one_turn) < 100:
+                before = looks[0]
+                await asyncio.sleep(0)
+                in_one_turn.append(looks[0] - before)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await yard.cancel(job, force=True)
+    assert max(in_one_turn) <= 5
+
+
+async def test_a_chunk_costs_the_cursor_its_own_attempt_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit(*["echo 1"] * 20)
+        await yard.ended(job)
+        cursor = cursor_of({f"{job}.{number}.1": {"out": 1} for number in range(20)})
+        stream = LogStream(yard.loop, wanted(yard, job), follow=False, cursor=cursor)
+        written = list[str]()
+
+        def name_of(key: AttemptId) -> str:
+            written.append(f"{key.job}.{key.task}.{key.number}")
+            return written[-1]
+
+        monkeypatch.setattr(AttemptId, "__str__", name_of)
+        assert len([stream.cursor() async for _ in stream.chunks()]) == 20
+        monkeypatch.undo()
+        assert len(written) < 5 * 20  # not of all twenty for each chunk
 
 
 async def test_the_last_lines_are_those_of_the_errors(tmp_path: Path) -> None:
@@ -251,6 +335,14 @@ async def test_a_tail_is_of_what_is_there_and_not_of_what_begins_later(tmp_path:
             found = [chunk async for chunk in chunks]
         assert "".join(chunk.data for chunk in found if chunk.attempt == 1) == "3\n"
         assert "".join(chunk.data for chunk in found if chunk.attempt == 2) == "1\n2\n3\n"
+
+
+async def test_the_ordered_output_of_all_tasks_may_be_their_last_lines(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        job = await yard.submit("echo 1; echo 2", "echo 3; echo 4")
+        await yard.ended(job)
+        found = await read_all(OrderedLogStream(yard.loop, wanted(yard, job, tail=1), follow=False))
+        assert [data for _, _, _, data in found] == ["2\n", "4\n"]
 
 
 async def test_a_cursor_names_only_what_was_read(tmp_path: Path) -> None:

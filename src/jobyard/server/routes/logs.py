@@ -62,6 +62,7 @@ async def stream_logs(
         async with aclosing(logs.chunks()) as chunks:
             async for chunk in chunks:
                 yield event("log", chunk, logs.cursor())
+                await asyncio.sleep(0)  # a cursor may have 800 KB: others have their turn after each
         if logs.is_cut:
             yield event("cut", {}, logs.cursor())
             return
