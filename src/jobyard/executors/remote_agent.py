@@ -95,6 +95,12 @@ class RemoteAgent(ABC):
             except TimeoutError:
                 writer.close()
                 raise Unavailable(self.explain(None, "timed out")) from None
+            except ValueError:  # of asyncio: the line is longer than its reader takes
+                writer.close()
+                most = f"{LARGEST_LINE >> 20} MiB"
+                raise Unavailable(
+                    f"node {self.node}: its login prints a line of more than {most}; make it quiet for commands"
+                ) from None
             except BaseException:
                 writer.close()
                 raise

@@ -50,6 +50,13 @@ async def test_the_connection_begins_after_the_bridges_line_whatever_a_login_pri
     writer.close()
 
 
+async def test_a_login_that_prints_an_endless_line_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_agent, "LARGEST_LINE", 1000)
+    account = PlayedAccount("head -c 100000 /dev/zero; cat")
+    with pytest.raises(Unavailable, match="node gpu1: its login prints a line of more than"):
+        await account.connect()
+
+
 async def test_an_agent_that_is_missing_is_sent_once_and_then_started(tmp_path: Path) -> None:
     account = PlayedAccount(f"exit {AGENT_IS_MISSING}", f"cat > {tmp_path}/sent", GREETING)
     _, writer = await account.connect()
