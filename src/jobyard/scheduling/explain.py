@@ -10,7 +10,7 @@ from jobyard.model.resources import Resources
 from jobyard.model.units import show_cpus, show_mib
 from jobyard.scheduling.placement import Room
 from jobyard.scheduling.snapshot import Wait
-from jobyard.scheduling.where import ANYWHERE, Where, has_label, is_meant, matches, schedulable
+from jobyard.scheduling.where import ANYWHERE, Where, has_label, is_meant, is_owners_alone, matches, schedulable
 
 NAMED_MOST = 5  # a cluster may have a thousand nodes that are down
 OWNERS_ALONE = "add a node (yard nodes add HOST) or a cluster, or serve with --run-as USER"  # the way out for tokens
@@ -53,7 +53,7 @@ def _why_unnamed(nodes: Sequence[Node], where: Where) -> str | None:
 def why_owners_alone(nodes: Iterable[Node], where: Where) -> str | None:
     """A sentence if it came with a token, and only machines of the server's account could have it."""
     meant = [node for node in nodes if not cluster_of(node.id) and matches(node, where.on)]
-    if not where.with_token or not meant or not all(node.owner_only for node in meant):
+    if not where.with_token or not meant or not all(map(is_owners_alone, meant)):
         return None
     return f"{_some_of([node.id for node in meant])} is the server's own machine and takes only its owner's jobs"
 

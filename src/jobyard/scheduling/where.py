@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jobyard.model.job import GroupSpec, JobSpec
 from jobyard.model.kubernetes import Toleration
-from jobyard.model.node import Node, Taint, cluster_of
+from jobyard.model.node import Node, NodeState, Taint, cluster_of
 from jobyard.model.units import whole_number
 
 GPU_MEMORY = "nvidia.com/gpu.memory"  # a label of NVIDIA's feature discovery, in MiB
@@ -33,7 +33,7 @@ class Where(NamedTuple):
         if cluster_of(node.id) != self.cluster:
             return False
         if not self.cluster:
-            if self.with_token and node.owner_only:
+            if self.with_token and is_owners_alone(node):
                 return False
             return matches(node, self.on) and (bool(node.runtime) or not self.in_container)
         return node.is_queue or all(has_label(node, label) for label in self.labels)
@@ -47,6 +47,11 @@ class Where(NamedTuple):
 
 
 ANYWHERE = Where()  # on machines
+
+
+def is_owners_alone(node: Node) -> bool:
+    """While it is away nobody knows: what it said holds for the server of then, which `--run-as` may have changed."""
+    return node.owner_only and node.state is not NodeState.AWAY
 
 
 def matches(node: Node, on: str) -> bool:

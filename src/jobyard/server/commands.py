@@ -32,6 +32,7 @@ from jobyard.model.submitter import Submitter
 from jobyard.scheduling.cycle import plan
 from jobyard.scheduling.explain import may_match
 from jobyard.scheduling.snapshot import Request, Snapshot
+from jobyard.scheduling.where import is_owners_alone
 from jobyard.server.clusters import nodes_of, with_cluster
 from jobyard.server.containers import check_runtime
 from jobyard.server.finding import find_job, find_live_job
@@ -84,7 +85,10 @@ def check_gang(state: YardState, spec: JobSpec) -> None:
     """All of a gang must fit at once on empty nodes."""
     members = members_together(spec)
     nodes = state.places.nodes.values()
-    empty = tuple(replace(node, foreign=Foreign(), state=NodeState.UP, taints=()) for node in nodes)
+    empty = tuple(
+        replace(node, foreign=Foreign(), state=NodeState.UP, taints=(), owner_only=is_owners_alone(node))
+        for node in nodes
+    )
     request = Request("gang", 0, 0, members, True, spec.on, spec.policy.overcommit, cluster=spec.cluster)
     if _is_awaited(state, spec):
         return  # its resources are not known yet

@@ -9,8 +9,9 @@ import pytest
 from jobyard.engine.handling import handle
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotAllowed, UserError
-from jobyard.model.events import NodeAdded
+from jobyard.model.events import NodeAdded, NodeWentAway
 from jobyard.model.node import NodeConfig
+from jobyard.server.commands import checked_spec
 from jobyard.server.from_token import check_machines, submitted_by
 from jobyard.server.rights import Caller, TokenKind
 from tests.builders import a_job, a_node, joined
@@ -41,3 +42,16 @@ def test_a_machine_that_is_still_to_come_may_take_what_the_servers_own_may_not()
         check_machines(state, a_job(submitted_with="t1"))
     handle(state, NodeAdded(NodeConfig("far", "far.example"), 0.0))
     check_machines(state, a_job(submitted_with="t1"))
+
+
+@pytest.mark.parametrize("gang", [{}, {"tasks": 2, "gang": True}])
+def test_a_machine_that_is_away_may_come_back_as_one_for_everybody(gang: dict[str, Any]) -> None:
+    """After a restart with `--run-as` it is away until its agent answers; a refusal then would be for good."""
+    state, asked = YardState(), a_job(submitted_with="t1", on="here", workdir="/", **gang)
+    handle(state, joined(a_node("here", owner_only=True)))
+    with pytest.raises(UserError, match="takes only its owner's jobs"):
+        checked_spec(state, asked)
+    handle(state, NodeWentAway("here", 1.0))
+    assert checked_spec(state, asked) == asked
+    handle(state, joined(a_node("here")))
+    assert checked_spec(state, asked) == asked
