@@ -11,9 +11,11 @@ import pytest
 from jobyard.errors import KeyInUse, UserError
 from jobyard.model.job import Dependency, JobSpec
 from jobyard.model.node import NodeConfig
+from jobyard.server.from_token import NOTHING_SENT
 from jobyard.server.rights import Caller, TokenKind
 from jobyard.server.routes.submit import submit_job
 from jobyard.wire.requests import SubmitJob
+from tests.builders import with_words
 from tests.unit.server.running import NODE, RunningYard, a_batch, a_request, a_yard
 
 BOB, EVE = (Caller(name, token, TokenKind.MEMBER) for name, token in (("bob", "t1"), ("eve", "t2")))
@@ -87,3 +89,16 @@ async def test_a_repeated_submit_needs_no_node(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="no machine and no cluster"):
             await submitted(yard, a_batch("true"))
         assert (await submitted(yard, a_batch("true"), key="once"))["id"] == first["id"]
+
+
+async def test_a_view_shows_what_the_submitter_asked_and_nothing_that_the_server_chose(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        yard.loop.state.places.configs["far"] = FAR
+        spec = a_batch("true", workdir=an_empty_directory(tmp_path))
+        owners = await submitted(yard, spec)
+        assert yard.job(owners["id"]).spec.staging.snapshot, "its files go along"
+        bobs = await submitted(yard, spec, BOB)
+        assert (yard.job(bobs["id"]).spec.staging.snapshot, bobs["notes"]) == ("", [NOTHING_SENT])
+        assert [each["asked"] for each in (owners, bobs)] == [{}, {}]
+        named = await submitted(yard, with_words(spec, copy_back=("out",)))
+        assert named["asked"] == {"staging.copy_back": ["out"]}

@@ -41,8 +41,7 @@ RUNTIME_SECONDS = 0.5  # from what an agent told to what the yard knows
 async def submit_job(request: Request, asked: Annotated[SubmitJob, takes(SubmitJob, check_submit)]) -> Response:
     yard = yard_of(request)
     caller = caller_of(request)
-    sent = asked.spec
-    asked = replace(asked, spec=submitted_by(caller, sent))
+    asked = replace(asked, spec=submitted_by(caller, asked.spec))
     digest = await asyncio.to_thread(digest_of, asked.spec) if asked.key else ""  # before the yard changes it
     with yard.lifetime.request():
         if yard.loop.read_only:
@@ -52,10 +51,11 @@ async def submit_job(request: Request, asked: Annotated[SubmitJob, takes(SubmitJ
         await _check_nodes(yard)
         if not (asked.render and needs_no_cluster(yard.loop.state, asked.spec)):
             await _check_cluster(yard, asked.spec)
-        if not caller.is_owner and may_travel(yard.loop.state, sent):
-            asked = replace(asked, spec=asked.spec.with_notes(NOTHING_SENT))
         await _ask_for_runtimes(yard, asked.spec)
-        if may_travel(yard.loop.state, asked.spec):
+        travels = may_travel(yard.loop.state, asked.spec)
+        if travels and not caller.is_owner:
+            asked = replace(asked, spec=asked.spec.with_notes(NOTHING_SENT))
+        elif travels:
             checked_spec(yard.loop.state, asked.spec)  # first, so that no large tree is read for nothing
             see_tree = check_tree if asked.dry_run else with_its_tree
             asked = replace(asked, spec=await asyncio.to_thread(see_tree, asked.spec, Path(yard.directory)))
