@@ -34,7 +34,7 @@ class LaunchMessages:
         # The submitting shell's PATH and HOME mean nothing on another machine, or in an image.
         spec = job.spec.with_shell({})
         staging = spec.staging
-        tree = {"snapshot": staging.snapshot, "subdir": staging.subdir, "copy_back": list(staging.copy_back)}
+        tree = {"snapshot": staging.snapshot, "subdir": staging.subdir, "copy_back": list(staging.collected)}
         env = job_environment(job.id, job.number, spec)
         message = {"op": "job", "job": job.id, "env": env, "workdir": "", "gang": spec.gang, **_stdin(spec)}
         if spec.container.on_machines:

@@ -58,7 +58,8 @@ class Written:
         """The refusal in words of the user, with file and line where a file says what it names."""
         if match := _PLACE.fullmatch(refusal):
             return self._about_place(match["before"], match["place"], match["rest"], spec)
-        for flag in _FLAG.findall(refusal):
+        about, _, _way_out = refusal.partition(";")
+        for flag in _FLAG.findall(about)[:1]:  # a further one is not what is refused
             name = flag[2:].replace("-", "_")
             if name in FLAGGED and name not in self.overrides:
                 return self._about_flag(flag, name, refusal)

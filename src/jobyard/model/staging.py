@@ -18,3 +18,8 @@ class StagingSpec:
     copy_back: tuple[Path, ...] = ()  # paths in the tree whose new or changed files are collected as results
     stdin: Base64 | None = None  # the bytes that each task reads as its standard input; None: nothing
     results_dir: Path = ""  # where collected results go, on the submitting machine
+
+    @property
+    def collected(self) -> tuple[Path, ...]:
+        """Whose new or changed files are results: those of the whole tree, unless `copy_back` names paths."""
+        return self.copy_back or (".",)

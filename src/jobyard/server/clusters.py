@@ -75,8 +75,7 @@ def for_cluster(spec: JobSpec, cluster: str) -> JobSpec:
     told = spec.submitter
     notes = tuple(note for note in told.notes if not (note.startswith(_image_note(spec)) and " used: " in note))
     notes = notes if told.cluster_notes is None else told.cluster_notes
-    spec = replace(spec, cluster=cluster, staging=replace(spec.staging, no_copy=True))
-    return without_container(replace(spec, submitter=replace(told, notes=notes, cluster_notes=None)))
+    return without_container(replace(spec, cluster=cluster, submitter=replace(told, notes=notes, cluster_notes=None)))
 
 
 def _for_machines(spec: JobSpec) -> JobSpec:

@@ -121,17 +121,22 @@ def digest_of(spec: JobSpec) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
-def submit(request: SubmitJob, asked: str = "") -> Command[str]:
-    """Answers with the new job's id, or with that of the job that its caller's key has made before.
+def made_before(state: YardState, request: SubmitJob, asked: str) -> str:
+    """The job that its caller's key has made; empty where it has made none.
 
     `asked` is the digest of what the caller sent. Raises KeyInUse where the key has made another job.
     """
+    known = state.keys.get(own_key(request.spec.submitter, request.key)) if request.key else None
+    if known and state.asked.get(known, asked) != asked:
+        raise KeyInUse(f"key {request.key!r:.80} has made job {known} of another spec; choose another key")
+    return known or ""
+
+
+def submit(request: SubmitJob, asked: str = "") -> Command[str]:
+    """Answers with the new job's id, or with that of the job that was `made_before`."""
 
     def command(state: YardState, now: float) -> tuple[list[JobSubmitted], str]:
-        key = own_key(request.spec.submitter, request.key)
-        if request.key and (known := state.keys.get(key)):
-            if state.asked.get(known, asked) != asked:
-                raise KeyInUse(f"key {request.key!r:.80} has made job {known} of another spec; choose another key")
+        if known := made_before(state, request, asked):
             return [], known
         spec = checked_spec(state, request.spec)
         job_id = secrets.token_hex(4)

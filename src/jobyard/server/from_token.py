@@ -25,7 +25,7 @@ def submitted_by(caller: Caller, spec: JobSpec) -> JobSpec:
     check_owner(caller, "copy-forward", ", ".join(staging.copy_forward), put)
     check_owner(caller, "copy-backwards", ", ".join(staging.copy_back), fetch)
     check_owner(caller, "results_dir", staging.results_dir, fetch)
-    return replace(spec, staging=replace(staging, no_copy=True))
+    return spec
 
 
 def check_machines(state: YardState, spec: JobSpec) -> None:

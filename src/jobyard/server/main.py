@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
@@ -61,9 +62,54 @@ def lock_yard(directory: Path) -> int:
 
 async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> None:
     """Until asked to stop, idle for too long, or signalled. Work that runs goes on without us."""
+    # 1. The yard and the address are ours: a yard or address in use is reported before anything starts.
     lock = lock_yard(directory)
     open_files, descriptors = raise_descriptor_limit()
-    tcp = _tcp_socket(listen) if listen else None  # an address in use is reported before anything starts
+    tcp = _tcp_socket(listen) if listen else None
+    # 2. Read the journal. Until here a signal ends us at once; from here on we end in order, whatever happens.
+    yard = _open_yard(directory, listen, db, open_files)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, yard.lifetime.stop)
+    running = asyncio.create_task(yard.loop.run(), name="loop")
+    running.add_done_callback(lambda _: yard.lifetime.stop())
+    tidying = asyncio.create_task(yard.housekeeping.run(), name="housekeeping")
+    servers: list[BoundedServer] = []
+    serving: list[asyncio.Task[None]] = []
+    try:
+        # 3. Connect to machines and clusters, whose attempts may have gone on without us.
+        yard.machines.start()
+        # 4. Listen. A client that connects now is answered as soon as the loop runs.
+        servers, sockets = _listeners(yard, directory, tcp, descriptors)
+        serving = [asyncio.create_task(s.serve([bound])) for s, bound in zip(servers, sockets, strict=True)]
+        for task in serving:
+            task.add_done_callback(lambda _: yard.lifetime.stop())
+        # 5. Say so, and serve.
+        if ready_fd is not None:
+            _say_ready(ready_fd)
+        log.info("serving %s (build %s)", directory, yard.build)
+        await yard.lifetime.over()
+        log.info("leaving")
+    finally:
+        # 6. Close in order: no more requests, the last round, the journal.
+        for server in servers:
+            server.should_exit = True
+            server.force_exit = True
+        await asyncio.gather(*serving, return_exceptions=True)
+        tidying.cancel()
+        yard.loop.finish()
+        (failure,) = await asyncio.gather(running, return_exceptions=True)
+        await yard.loop.close()
+        if isinstance(failure, BaseException):  # memory may be ahead of the journal: the next server replays that
+            log.error("the loop failed", exc_info=failure)
+        else:
+            yard.loop.save_snapshot()
+        yard.engine.dispose()
+        settings.socket_path(directory).unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _open_yard(directory: Path, listen: str, db: str, open_files: int) -> Yard:
+    """Everything that routes work with; nothing of it runs yet."""
     knobs = settings.knobs(ServerKnobs)
     url = db or knobs.db or f"sqlite:///{directory / 'yard.db'}"
     with opened(url) as engine:
@@ -74,63 +120,32 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     if knobs.token_dir:
         adopt_tokens(engine, Path(knobs.token_dir))
     path = settings.socket_path(directory)
-    lifetime = Lifetime(None if listen else knobs.idle_seconds, lambda: loop.is_busy, path.exists)
-    address = listen or f"unix:{path}"
     # Stored once: a laptop's name changes with its network, but it is the same machine.
     this_machine = journal.fact("this_machine", this_host())
     machines = Machines(loop, directory, yard_id, this_machine, listen, knobs, open_files)
     loop.environments = Environments(directory / DIRECTORY, knobs.environment_seconds)
     loop.environments.sweep(loop.state, time.time(), orphans=not loop.damages)
-    place = url.split("@")[-1]  # without the password
-    housekeeping = Housekeeping(loop, directory, machines.mirror, rules_of(settings.knobs(KeepKnobs)))
-    yard = Yard(
+    return Yard(
         loop=loop,
         machines=machines,
         engine=engine,
-        lifetime=lifetime,
+        lifetime=Lifetime(None if listen else knobs.idle_seconds, lambda: loop.is_busy, path.exists),
         directory=str(directory),
         yard_id=yard_id,
-        listen=address,
-        database=place,
+        listen=listen or f"unix:{path}",
+        database=url.split("@")[-1],  # without the password
         started_at=time.time(),
         build=build,
         environments=loop.environments,
-        housekeeping=housekeeping,
+        housekeeping=Housekeeping(loop, directory, machines.mirror, rules_of(settings.knobs(KeepKnobs))),
     )
-    machines.start()
-    running = asyncio.create_task(loop.run(), name="loop")
-    running.add_done_callback(lambda _: lifetime.stop())
-    tidying = asyncio.create_task(housekeeping.run(), name="housekeeping")
 
-    servers, sockets = _listeners(yard, directory, tcp, descriptors)
-    serving = [asyncio.create_task(s.serve([bound])) for s, bound in zip(servers, sockets, strict=True)]
-    for task in serving:
-        task.add_done_callback(lambda _: lifetime.stop())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, lifetime.stop)
-    # The sockets listen already: a client that connects now is answered as soon as the loop runs.
-    if ready_fd is not None:
-        os.write(ready_fd, b"ok\n")
-        os.close(ready_fd)
-    log.info("serving %s (build %s)", directory, build)
 
-    await lifetime.over()
-    log.info("leaving")
-    for server in servers:
-        server.should_exit = True
-        server.force_exit = True
-    await asyncio.gather(*serving, return_exceptions=True)
-    tidying.cancel()
-    loop.finish()
-    (failure,) = await asyncio.gather(running, return_exceptions=True)
-    await loop.close()
-    if isinstance(failure, BaseException):  # memory may be ahead of the journal: the next server replays that
-        log.error("the loop failed", exc_info=failure)
-    else:
-        loop.save_snapshot()
-    engine.dispose()
-    settings.socket_path(directory).unlink(missing_ok=True)
-    os.close(lock)
+def _say_ready(descriptor: int) -> None:
+    """To the client that started us. It may have gone away meanwhile (Ctrl-C): others will come."""
+    with suppress(OSError):
+        os.write(descriptor, b"ok\n")
+    os.close(descriptor)
 
 
 def _listeners(

@@ -38,7 +38,6 @@ def with_its_tree(spec: JobSpec, yard: Path) -> JobSpec:
     staging = replace(
         spec.staging,
         snapshot=frozen.hash,
-        copy_back=spec.staging.copy_back or (".",),
         results_dir=spec.staging.results_dir or os.path.join(spec.workdir, RESULTS),
     )
     return replace(spec, staging=staging).with_notes(*frozen.notes)

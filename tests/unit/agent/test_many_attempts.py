@@ -75,6 +75,18 @@ def test_each_session_gets_its_own_signal(monkeypatch: pytest.MonkeyPatch) -> No
     assert sent == [(NO_PID, signal.SIGTERM), (NO_PID + 1, signal.SIGKILL)]
 
 
+def test_a_sigkill_is_not_replaced_by_a_sigterm_of_the_same_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(processes, "send_group", lambda *words: sent.append(words))
+    timers, attempts = Timers(), running()
+    stopper = Stopper(timers, attempts)
+    first, second = list(attempts.values())[:2]
+    stopper.end([first], 0.0)
+    stopper.end([first, second], 1000.0)
+    timers.run_due()
+    assert sent == [(NO_PID, signal.SIGKILL), (NO_PID + 1, signal.SIGTERM)]
+
+
 def test_slots_that_wait_for_a_lane_are_asked_once_each() -> None:
     timers, asked = Timers(), []
     pool = LanePool(timers, lambda: cast(LaneHandle, object()))

@@ -43,6 +43,8 @@ def test_a_job_elsewhere_has_a_tree_instead_of_a_directory_and_no_shell() -> Non
     said = messages(inherits_shell=False, shares_disk=False).job(submitted(**WITH_TREE))
     assert (said["workdir"], said["snapshot"], said["subdir"], said["copy_back"]) == ("", "abc", "src", ["out"])
     assert "HOME" not in said["env"]
+    everything = messages(inherits_shell=False, shares_disk=False).job(submitted(workdir="/work", snapshot="abc"))
+    assert everything["copy_back"] == ["."]
 
 
 def test_a_job_elsewhere_without_a_tree_has_no_directory() -> None:

@@ -83,6 +83,19 @@ def test_a_flag_that_was_typed_is_not_looked_for_in_the_file(tmp_path: Path, con
     assert typed.sentence("--after 8: no such job", a_job()) == "--after 8: no such job"
 
 
+def test_what_a_refusal_advises_or_names_besides_is_not_looked_for_in_the_file(
+    tmp_path: Path, context: SubmitContext
+) -> None:
+    (tmp_path / "job.yaml").write_text("command: x\non: kubernetes\nvolumes: data:/data\ncopy_forward: a\n")
+    typed = Written(Overrides(copy_forward=("a",), no_copy=True), "job.yaml", context)
+    for refusal in (
+        "--copy-forward: nothing is copied to a cluster; put it on a --volume",
+        "--no-copy and --on cannot be used together",
+        "no image; name one with --image, or a place with --on",
+    ):
+        assert typed.sentence(refusal, a_job()) == refusal
+
+
 def test_a_flag_of_a_yard_line_is_named_with_its_line(tmp_path: Path, context: SubmitContext) -> None:
     (tmp_path / "jobs.txt").write_text("true\n#YARD --name x --after=7\n")
     written = Written(Overrides(), "jobs.txt", context)

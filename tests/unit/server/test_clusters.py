@@ -300,6 +300,7 @@ def test_nothing_is_copied_to_a_cluster_and_machines_use_no_image() -> None:
     with pytest.raises(UserError, match="--copy-backwards: nothing is copied to or from a cluster"):
         with_cluster(state, with_words(spec, copy_back=("a",)))
     assert not may_travel(state, a_batch("x", on="lab"))
+    assert with_cluster(state, spec).staging == spec.staging, "it is as its submitter asked"
     note = "image 'demo' is not used: tasks run as plain processes on machines"
     assert with_cluster(state, a_batch("x", image="demo")).submitter.notes == (note,)
     assert with_cluster(state, a_batch("x", image="demo", notes=(note,))).submitter.notes == (note,)

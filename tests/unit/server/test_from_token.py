@@ -22,7 +22,7 @@ OWNER, ANN = Caller("root"), Caller("ann", "t1", TokenKind.ADMIN)
 def test_whose_it_is_and_which_tree_it_has_is_not_for_the_request_to_say() -> None:
     said = a_job(user="root", submitted_with="other", snapshot="../../etc/tree")
     assert submitted_by(OWNER, said) == a_job(user="root")
-    assert submitted_by(ANN, said) == a_job(user="ann", submitted_with="t1", no_copy=True)
+    assert submitted_by(ANN, said) == a_job(user="ann", submitted_with="t1")
 
 
 @pytest.mark.parametrize("said", [{"results_dir": "/root"}, {"copy_forward": ("x",)}, {"copy_back": ("x",)}])

@@ -57,7 +57,9 @@ class Stopper:
         due, self._due = self._due, []
         starts = [(attempt.start, number) for attempt, number in due if attempt.start is not None]
         # A pid that is somebody else's by now has another start time; a group outlives its leader.
-        numbers = {s.pid: number for s, number in starts if processes.start_time(s.pid) in (0, s.start_time)}
+        theirs = [(s.pid, number) for s, number in starts if processes.start_time(s.pid) in (0, s.start_time)]
+        killed = {pid: number for pid, number in theirs if number == signal.SIGKILL}
+        numbers = {**dict(theirs), **killed}  # whatever else was asked for in the same turn
         processes.signal_sessions(numbers)
         for attempt, _ in due:
             if attempt.lane is not None:  # which its task may have stopped

@@ -57,12 +57,12 @@ def command(session: Session, job: str, with_tasks: bool, limit: int | None, onl
 def _fields(job: JobView) -> list[tuple[str, str]]:
     from jobyard.cli.output.asked import asked_rows  # on first use: it imports the table of fields
 
-    rows = _known(job, [])
-    return _known(job, asked_rows(job, besides=(name for name, value in rows if value)))
+    what, how_far = _what(job), _how_far(job)
+    asked = asked_rows(job, besides=(name for name, value in (*what, *how_far) if value))
+    return [*what, *asked, *how_far]
 
 
-def _known(job: JobView, asked: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    eta = [("eta", show_seconds(job.eta_seconds) if job.eta_seconds is not None else "")]
+def _what(job: JobView) -> list[tuple[str, str]]:
     return [
         ("job", f"{job.number} (id {job.id})"),
         ("name", job.name),
@@ -81,7 +81,12 @@ def _known(job: JobView, asked: list[tuple[str, str]]) -> list[tuple[str, str]]:
         ("workdir", "" if job.cluster else job.workdir),
         ("env", ", ".join(f"{name}={value}" for name, value in job.env.items())),
         ("after", ", ".join(job.after)),
-        *asked,
+    ]
+
+
+def _how_far(job: JobView) -> list[tuple[str, str]]:
+    eta = [("eta", show_seconds(job.eta_seconds) if job.eta_seconds is not None else "")]
+    return [
         ("submitted", local_time(job.submitted_at)),
         ("first start", local_time(job.first_started_at) if _was_retried(job) else ""),
         ("started", local_time(job.started_at) if job.started_at else ""),

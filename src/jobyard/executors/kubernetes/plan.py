@@ -102,10 +102,10 @@ class _Planning(_Tidying):
         self._ending = set(done.ending)  # with what this plan tells of
         self._begun = set(done.begun)
 
-    def tell(self, item: WantedObject) -> None:
-        matched = matched_pods(self._wanted, self._observed, item)
+    def tell(self, wanted_object: WantedObject) -> None:
+        matched = matched_pods(self._wanted, self._observed, wanted_object)
         self._pods |= matched
-        steps = told_of_object(self._wanted, self._observed, self._done, item, matched, self._now)
+        steps = told_of_object(self._wanted, self._observed, self._done, wanted_object, matched, self._now)
         self._ending |= {step.live.attempt for step in steps if isinstance(step, End)}
         told = [event for step in steps if isinstance(step, Tell) for event in step.events]
         self._begun |= {item.attempt for event in told if isinstance(event, AttemptsStarted) for item in event.items}

@@ -15,7 +15,7 @@ from jobyard.errors import Unavailable, Unwritable, UserError
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import JobSpec
 from jobyard.server.clusters import cluster_named, with_cluster
-from jobyard.server.commands import checked_spec, digest_of, submit
+from jobyard.server.commands import checked_spec, digest_of, made_before, submit
 from jobyard.server.containers import machines_for
 from jobyard.server.declarations import answers, takes
 from jobyard.server.dry_run import NO_ID, dry_run, needs_no_cluster
@@ -41,32 +41,49 @@ RUNTIME_SECONDS = 0.5  # from what an agent told to what the yard knows
 async def submit_job(request: Request, asked: Annotated[SubmitJob, takes(SubmitJob, check_submit)]) -> Response:
     yard = yard_of(request)
     caller = caller_of(request)
-    sends = may_travel(yard.loop.state, asked.spec)
     asked = replace(asked, spec=submitted_by(caller, asked.spec))
     digest = await asyncio.to_thread(digest_of, asked.spec) if asked.key else ""  # before the yard changes it
-    if sends and not caller.is_owner:
-        asked = replace(asked, spec=asked.spec.with_notes(NOTHING_SENT))
     with yard.lifetime.request():
         if yard.loop.read_only:
             raise Unwritable(yard.loop.read_only)
-        if not yard.loop.executors:
-            ways = "yard clusters add, or yard nodes add HOST"
-            raise UserError(f"the yard has no machine and no cluster; add one: {ways}")
-        if not await yard.loop.has_node(NODE_SECONDS):
-            problems = "; ".join(executor.status().problem for executor in yard.loop.executors)
-            raise Unavailable(f"the yard has no node yet: {problems or 'the agent does not answer'}")
+        if known := "" if asked.dry_run else await _made_before(yard, asked, digest):
+            return _made(yard, known)
+        await _check_nodes(yard)
         if not (asked.render and needs_no_cluster(yard.loop.state, asked.spec)):
             await _check_cluster(yard, asked.spec)
         await _ask_for_runtimes(yard, asked.spec)
-        if may_travel(yard.loop.state, asked.spec):
+        travels = may_travel(yard.loop.state, asked.spec)
+        if travels and not caller.is_owner:
+            asked = replace(asked, spec=asked.spec.with_notes(NOTHING_SENT))
+        elif travels:
             checked_spec(yard.loop.state, asked.spec)  # first, so that no large tree is read for nothing
             see_tree = check_tree if asked.dry_run else with_its_tree
             asked = replace(asked, spec=await asyncio.to_thread(see_tree, asked.spec, Path(yard.directory)))
         if asked.dry_run:
             return answer(dry_run(yard.loop, asked))
         async with yard.environments.kept(asked.spec, partial(has_job_with, yard.loop)) as spec:
-            job_id = await yard.loop.ask(submit(replace(asked, spec=spec), digest))
-        return answer(shown_job(yard.loop, job_id), 201, {"Location": f"{API}/jobs/{job_id}"})
+            return _made(yard, await yard.loop.ask(submit(replace(asked, spec=spec), digest)))
+
+
+def _made(yard: Yard, job: str) -> Response:
+    return answer(shown_job(yard.loop, job), 201, {"Location": f"{API}/jobs/{job}"})
+
+
+async def _made_before(yard: Yard, asked: SubmitJob, digest: str) -> str:
+    """Before all checks: what the yard would refuse by now does not concern a job that is there."""
+    if not asked.key:
+        return ""
+    await yard.loop.journalled()  # what is not on disk may still be undone
+    return made_before(yard.loop.state, asked, digest)
+
+
+async def _check_nodes(yard: Yard) -> None:
+    if not yard.loop.executors:
+        ways = "yard clusters add, or yard nodes add HOST"
+        raise UserError(f"the yard has no machine and no cluster; add one: {ways}")
+    if not await yard.loop.has_node(NODE_SECONDS):
+        problems = "; ".join(executor.status().problem for executor in yard.loop.executors)
+        raise Unavailable(f"the yard has no node yet: {problems or 'the agent does not answer'}")
 
 
 async def _check_cluster(yard: Yard, spec: JobSpec) -> None:
