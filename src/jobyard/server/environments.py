@@ -118,11 +118,16 @@ class Environments:
             )
 
     def sweep(self, state: YardState, now: float, *, orphans: bool) -> None:
-        """Delete what no job needs any more; at a start also what no job names, unless jobs may be missing."""
+        """Delete what no job needs any more, and with `orphans` what no job names, unless jobs may be missing.
+
+        While a submit is under way, its half of a file is left alone: only at a start nobody is writing one.
+        """
         named = {job.spec.submitter.environment for job in state.jobs.values()}
         needed = {job.spec.submitter.environment for job in state.jobs.values() if self._is_needed(job, now)}
         for path in self._files():
-            is_unwanted = path.name in named - needed or (orphans and path.name not in named)
+            is_written = self._submitting and not _NAME.fullmatch(path.name)
+            is_orphan = orphans and path.name not in named and not is_written
+            is_unwanted = path.name in named - needed or is_orphan
             if is_unwanted and path.name not in self._submitting:
                 self._delete(path)
 

@@ -183,7 +183,7 @@ class Housekeeping:
         needed = self._trees()
         await asyncio.to_thread(prune, self._store, needed)
         if self._loop.environments is not None:
-            self._loop.environments.sweep(self._loop.state, time.time(), orphans=True)
+            self._loop.environments.sweep(self._loop.state, time.time(), orphans=not self._loop.damages)
 
     def _unneeded(self, trees: Iterable[str]) -> tuple[str, ...]:
         if not all(damage.is_accepted for damage in self._loop.damages):

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from jobyard.errors import Rejected, Unwritable, UserError
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import JobSpec
 from jobyard.server.environments import Environments
+from jobyard.staging.pack import publish
 from tests.builders import a_job, submitted
 
 SHELL = {"PATH": "/bin", "SECRET": "s3cret", "OLDPWD": "/caf\udce9", "YARD_TOKEN": "t0ken", "YARD_URL": "http://x"}
@@ -143,6 +145,27 @@ async def test_a_file_that_a_submit_is_about_to_use_stays(tmp_path: Path, monkey
     async with known.kept(a_job(inherited_env=SHELL), lambda name: True) as spec:
         known.sweep(state, 99 * DAY, orphans=True)
         assert known.read(spec.submitter.environment) == KEPT
+
+
+async def test_the_half_of_a_file_that_a_submit_is_writing_stays_and_goes_at_a_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = environments(tmp_path)
+
+    def swept_meanwhile(path: Path, chunks: Iterable[bytes]) -> None:
+        def written() -> Iterator[bytes]:
+            yield from chunks
+            known.sweep(a_yard(), 0.0, orphans=True)
+
+        publish(path, written())
+
+    monkeypatch.setattr("jobyard.server.environments.publish", swept_meanwhile)
+    spec = await kept(known, SHELL)
+    assert known.read(spec.submitter.environment) == KEPT
+    half = tmp_path / "environments" / f"{spec.submitter.environment}.x.part"
+    half.touch()
+    environments(tmp_path).sweep(a_yard(spec), 0.0, orphans=True)
+    assert not half.exists()
 
 
 async def test_it_is_on_disk_before_the_job_may_be_acknowledged(
