@@ -59,7 +59,7 @@ def poisoned(chance: random.Random, body: dict[str, Any]) -> dict[str, Any]:
             continue
         places = [place for place in _places(body) if place[1] != "workdir"]
         inside, key = chance.choice(places)
-        inside[key] = chance.choice(ODD_VALUES)
+        inside[key] = copy.deepcopy(chance.choice(ODD_VALUES))  # the next odd thing may go into it
     if chance.random() < 0.1:
         body[chance.choice(["colour", "²", "spec"])] = chance.choice(ODD_VALUES)
     return body
@@ -118,7 +118,7 @@ def manifest(chance: random.Random, kind: str) -> str:
     body: dict[str, Any] = {"native": native, "aichor": aichor, "kubernetes": kubernetes}[kind]
     if chance.random() < 0.7:
         inside, key = chance.choice(_places(body))
-        inside[key] = chance.choice(ODD_VALUES)
+        inside[key] = copy.deepcopy(chance.choice(ODD_VALUES))  # the next odd thing may go into it
     return json.dumps(body)  # which is YAML
 
 

@@ -32,9 +32,10 @@ class Media:
 
 @dataclass(frozen=True)
 class EventStream:
-    """Server-sent events, whose data is this kind as JSON."""
+    """Server-sent events, whose data is this kind as JSON; with `has_end`, that of the last one is `{}`."""
 
     kind: Any = Any
+    has_end: bool = False
 
 
 class _Reader(Generic[T]):
@@ -123,7 +124,9 @@ def _declare(operation: Schema, route: APIRoute, components: Schema) -> None:
 
 def _response(kind: Any, components: Schema) -> Schema:
     if isinstance(kind, EventStream):
-        content = {"type": "string", "contentMediaType": JSON, "contentSchema": schema_of(kind.kind, complete=True)}
+        shown = schema_of(kind.kind, complete=True)
+        data = {"anyOf": [shown, {"type": "object", "maxProperties": 0}]} if kind.has_end else shown
+        content = {"type": "string", "contentMediaType": JSON, "contentSchema": data}
         event = {"event": {"type": "string"}, "id": {"type": "string"}, "data": content}
         schema = {"type": "object", "properties": event, "required": ["event", "data"]}
         return {"description": "Server-sent events.", "content": {"text/event-stream": {"schema": schema}}}

@@ -19,7 +19,7 @@ router = APIRouter()
 
 
 @router.get("/jobs/{selector}/endings")
-@answers(EventStream(EndingView))
+@answers(EventStream(EndingView, has_end=True))
 async def stream_endings(
     request: Request,
     selector: Selector,
