@@ -10,7 +10,9 @@ from typing import Annotated, Any
 from fastapi import Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
+from jobyard.errors import UserError
 from jobyard.model.codec import encode
+from jobyard.model.units import whole_number
 from jobyard.server.problems import PlainJSON
 from jobyard.server.queries import shown_job
 from jobyard.server.rounds import Command
@@ -71,3 +73,14 @@ def event(name: str, data: Any, cursor: str = "") -> str:
     """One server-sent event."""
     text = json.dumps(encode(data, defaults=True), separators=(",", ":"))
     return f"event: {name}\n{f'id: {cursor}' + chr(10) if cursor else ''}data: {text}\n\n"
+
+
+def row_after(last_event_id: str, since: int) -> int:
+    """After which row of the journal a stream goes on: what its reader has seen counts before what it asked for first.
+
+    Raises UserError for a cursor that is none.
+    """
+    after = whole_number(last_event_id) if last_event_id else since
+    if after is None:
+        raise UserError(f"event cursor {last_event_id[:40]!r} is not a number")
+    return after

@@ -8,11 +8,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
-from jobyard.errors import UserError
-from jobyard.model.units import whole_number
 from jobyard.server.declarations import EventStream, answers
 from jobyard.server.endings import EndingStream
-from jobyard.server.routes.answers import COUNT_MOST, Selector, event, event_stream, yard_of
+from jobyard.server.routes.answers import COUNT_MOST, Selector, event, event_stream, row_after, yard_of
 from jobyard.wire.views import EndingView
 
 router = APIRouter()
@@ -28,9 +26,7 @@ async def stream_endings(
 ) -> Response:
     """Until the job has ended, then `event: end`. The last ending of a row of the journal carries its number as id."""
     yard = yard_of(request)
-    after = whole_number(last_event_id) if last_event_id else since
-    if after is None:
-        raise UserError(f"event cursor {last_event_id[:40]!r} is not a number")
+    after = row_after(last_event_id, since)
     endings = EndingStream(yard.loop, selector, after)
 
     async def messages() -> AsyncGenerator[str, None]:

@@ -9,12 +9,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
-from jobyard.errors import UserError
 from jobyard.model.codec import encode
 from jobyard.model.events import Event, JobSubmitted
-from jobyard.model.units import whole_number
 from jobyard.server.declarations import EventStream, answers
-from jobyard.server.routes.answers import COUNT_MOST, event, event_stream, yard_of
+from jobyard.server.routes.answers import COUNT_MOST, event, event_stream, row_after, yard_of
 from jobyard.server.views import shown
 
 router = APIRouter()
@@ -28,9 +26,7 @@ async def stream_events(
     last_event_id: Annotated[str, Header()] = "",
 ) -> Response:
     yard = yard_of(request)
-    after = whole_number(last_event_id) if last_event_id else since
-    if after is None:
-        raise UserError(f"event cursor {last_event_id[:40]!r} is not a number")
+    after = row_after(last_event_id, since)
 
     async def messages() -> AsyncGenerator[str, None]:
         subscription = yard.loop.feed.subscribe()
