@@ -6,7 +6,9 @@ import asyncio
 import inspect
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -74,8 +76,11 @@ def shared_yard() -> Iterator[TemporaryYard]:
 
 @pytest.fixture
 def yard(shared_yard: TemporaryYard) -> Iterator[TemporaryYard]:
-    """The shared yard; no job of this test goes on afterwards."""
+    """The shared yard, in a directory of this test alone; no job of this test goes on afterwards."""
+    common = shared_yard.work
+    shared_yard.work = Path(tempfile.mkdtemp(dir=common, prefix=""))
     try:
         yield shared_yard
     finally:
         shared_yard.settle()
+        shared_yard.work = common

@@ -23,10 +23,10 @@ FILES = {
 }
 
 
-@pytest.fixture(scope="module")
-def bad_files(shared_yard: TemporaryYard) -> None:
+@pytest.fixture
+def bad_files(yard: TemporaryYard) -> None:
     for name, content in FILES.items():
-        shared_yard.write(name, content)
+        yard.write(name, content)
 
 
 BAD: list[tuple[Sequence[str], Sequence[str]]] = [
@@ -126,7 +126,7 @@ def test_a_directory_that_may_not_be_entered_is_refused(make_yard: MakeYard) -> 
 
 def test_a_yard_that_cannot_be_written_is_said_in_one_sentence(make_yard: MakeYard) -> None:
     yard = make_yard(prefix=AS_ANYBODY)
-    yard.directory.mkdir(mode=0o500)
+    yard.directory.chmod(0o500)
     done = yard.run("run", "--", "true")
     assert done.code == 2
     _is_one_sentence(done.err)
@@ -140,6 +140,7 @@ def test_a_yard_that_cannot_be_written_is_said_in_one_sentence(make_yard: MakeYa
 
 def test_a_yard_that_is_a_file_is_said_in_one_sentence(make_yard: MakeYard) -> None:
     yard = make_yard()
+    yard.directory.rmdir()
     yard.directory.write_text("")
     done = yard.run("ls")
     assert done.code == 2
@@ -148,7 +149,6 @@ def test_a_yard_that_is_a_file_is_said_in_one_sentence(make_yard: MakeYard) -> N
 
 def test_a_database_that_is_none_is_said_in_one_sentence(make_yard: MakeYard) -> None:
     yard = make_yard()
-    yard.directory.mkdir()
     (yard.directory / "yard.db").write_bytes(b"this is not a database" * 100)
     done = yard.run("ls")
     assert done.code == 2

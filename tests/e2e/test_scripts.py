@@ -9,7 +9,9 @@ import pytest
 from tests.yards import TemporaryYard
 
 WHOLE = """#!/bin/bash
-#SBATCH --gres=gpu:1
+#SBATCH --job-name=fit --cpus-per-task=1
+#SBATCH --time=5
+#SBATCH --partition=gpu
 set -e
 dir=$(mktemp -d)
 cd "$dir"
@@ -18,6 +20,7 @@ for word in "$@"; do
   echo "<$word>"
 done
 echo "$YARD_TASK ${YARD_SCRIPT-gone}"
+echo "$SLURM_JOB_ID $SLURM_JOB_NAME $SLURM_CPUS_PER_TASK ${SLURM_NTASKS-} $SLURM_SUBMIT_DIR"
 """
 
 
@@ -25,8 +28,10 @@ def test_a_script_for_sbatch_runs_whole_and_deletes_nothing_here(yard: Temporary
     kept = yard.write("kept.txt", "mine")
     script = yard.write("whole.sh", WHOLE)
     done = yard.ok("run", script, "one", "two  words", "--", "--flag", "$(touch bad)")
-    assert done.out == "<one>\n<two  words>\n<--flag>\n<$(touch bad)>\n0 gone\n"
-    assert "#SBATCH lines are not honoured (--gres=gpu:1)" in done.err
+    number = yard.json("show", "fit")["number"]
+    said = f"0 gone\n{number} fit 1  {yard.work}\n"
+    assert done.out == f"<one>\n<two  words>\n<--flag>\n<$(touch bad)>\n{said}"
+    assert "of its #SBATCH lines these are not honoured: --partition=gpu" in done.err
     assert (yard.work / kept).read_text() == "mine"
     assert not (yard.work / "bad").exists()
 
@@ -49,7 +54,6 @@ def test_an_edit_after_the_submit_changes_nothing(yard: TemporaryYard) -> None:
     (yard.work / "go").write_text("now\n")
     yard.ok("wait", job)
     assert yard.logs(job) == "before now\n"
-    (yard.work / "go").unlink()
 
 
 def test_an_array_of_a_script_and_lines_for_a_script(yard: TemporaryYard) -> None:
