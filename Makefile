@@ -1,5 +1,5 @@
 # Two commands matter: `make demo` shows the yard, `make test` checks all of it. `make help` lists the rest.
-.PHONY: help setup packages frameworks demo test test-all test-cluster test-fast lint format soak bench clean
+.PHONY: help setup packages frameworks demo test test-all test-cluster test-fast lint format soak docs recordings bench clean
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -58,6 +58,12 @@ soak: setup packages ## the long fault campaigns
 	JOBYARD_HISTORIES=1000 pytest tests/unit/engine/test_yard_machine.py --timeout=0
 	JOBYARD_OPENAPI_EXAMPLES=500 pytest tests/security/test_openapi.py --timeout=0
 
+docs: setup ## the documentation as a site, in build/site; a link that leads nowhere is an error
+	tools/site
+
+recordings: setup ## record docs/display.svg and docs/top.svg: `yard run` and `yard top` on a terminal
+	python tools/record.py
+
 bench: setup ## measure, keep the figures, write docs/benchmarks.md
 	@mkdir -p benchmarks/results
 	python benchmarks/throughput.py --json >.bench.json && mv .bench.json benchmarks/results/throughput.json
@@ -65,6 +71,7 @@ bench: setup ## measure, keep the figures, write docs/benchmarks.md
 	python benchmarks/ssh.py --json >.bench.json && mv .bench.json benchmarks/results/ssh.json
 	python benchmarks/sdk.py --json >.bench.json && mv .bench.json benchmarks/results/sdk.json
 	python benchmarks/kubernetes.py --json >.bench.json && mv .bench.json benchmarks/results/kubernetes.json
+	python benchmarks/scale.py --json >.bench.json && mv .bench.json benchmarks/results/scale.json
 	python benchmarks/report.py
 
 format: setup ## let ruff tidy the tree

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from jobyard.executors.heard import LARGEST_LINE
+from jobyard.agent_protocol.lines import LARGEST_LINE
 from jobyard.executors.machines import MachineExecutor
 from tests.waiting import PATIENCE_SECONDS
 

@@ -73,7 +73,7 @@ class TemporaryYard:
         self.home = self.root / "home"
         self.work = self.root / "work"
         self.runtime = self.root / "run"
-        for path in (self.home, self.work, self.runtime):
+        for path in (self.directory, self.home, self.work, self.runtime):
             path.mkdir(mode=0o700)
         self.env = {
             **_bare_environment(),

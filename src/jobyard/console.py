@@ -19,7 +19,8 @@ from jobyard.cli.output.table import print_table
 from jobyard.cli.output.tasklog import DirectLog
 from jobyard.cli.output.text import echo, echo_text, local_time, run_time, state_text, warn
 from jobyard.cli.output.training import eta_text, progress_text, seconds_text
-from jobyard.cli.session import Session, user_here
+from jobyard.cli.session import Session
+from jobyard.manifests.context import user_here
 
 __all__ = [
     "INTERRUPTED",

@@ -9,7 +9,9 @@
     │   ├── TooMany          more at the same time than one caller may have (exit 2, HTTP 429)
     │   ├── Forbidden        no token, or a wrong one (HTTP 401)
     │   └── NotAllowed       a good token, but not for this (HTTP 403)
+    ├── NothingLeft          all that was asked for is done already: no error, only the end (exit 0)
     ├── BuildFailed          the image was not made, or not pushed (exit 1)
+    ├── TaskFailed           a task did not succeed, and its result was asked for (exit 1)
     ├── Unreachable          the yard's server cannot be reached (exit 3)
     ├── ExecutorError
     │   ├── Unavailable      try again
@@ -70,6 +72,12 @@ class NotAllowed(UserError):
     http_status = 403
 
 
+class NothingLeft(YardError):
+    code = "nothing_left"
+    http_status = 400
+    exit_code = 0
+
+
 class BuildFailed(YardError):
     code = "build_failed"
 
@@ -77,6 +85,10 @@ class BuildFailed(YardError):
         """`last_lines` are those of the build's log."""
         super().__init__(sentence)
         self.last_lines = last_lines
+
+
+class TaskFailed(YardError):
+    code = "task_failed"
 
 
 class Unreachable(YardError):

@@ -168,6 +168,7 @@ def test_a_pod_finds_the_same_environment_as_a_task_on_a_machine(scenario: str, 
                     "AICHOR_OUTPUT_PATH",
                 },  # places
                 *{"YARD_SPOOL", "YARD_STOP_FILE", "YARD_REPORT_ADDRESS"},  # of the agent; in pods of training alone
+                "YARD_SLOT",  # pods have none
                 *{"YARD_DIR", "YARD_IDLE_SECONDS", "YARD_START_SECONDS"},  # the submitting shell's
                 *{"AICHOR_INPUT_PATH"},
             }

@@ -131,7 +131,7 @@ def test_a_rayjob_gets_head_and_workers_from_kuberay_and_its_command_is_the_jobs
     assert len(set(tasks.values())) == 3
     ended = yard.ended(job, 240)
     assert ended["state"] == "SUCCEEDED", ended
-    assert yard.logs(job, "--task", "head/0") == "hello from ray in sh\ndone\n"
+    assert yard.logs(job, "--task", "head/0") == "hello from ray in echo\ndone\n"
     # Where KubeRay is slow to say so, the object is gone already.
     assert all(made["status"]["jobStatus"] == "SUCCEEDED" for made in yard.objects(job, *RAYJOBS))
     until(lambda: all(is_ended(pod) for pod in yard.pods(job)), 120)  # the Ray cluster is not left behind

@@ -166,3 +166,16 @@ def test_who_is_tried_again_without_its_secret_is_told_so(yard: ClusterYard) -> 
     yard.ok("retry", job)
     until(lambda: yard.tasks(job)[0]["attempt"] == 3 and yard.job(job)["state"] == "FAILED")
     assert "submit it again with --mount-secret" in yard.tasks(job)[0]["message"]
+
+
+def test_each_task_has_a_file_of_its_output_also_when_the_server_is_killed_as_tasks_end(yard: ClusterYard) -> None:
+    words = ("--output", "o/%4t.out", "-c", "0.1", "--array", "0-5")
+    job = yard.submit(*ON, *words, "--", "sh", "-c", "echo task $SLURM_ARRAY_TASK_ID; echo oops >&2")
+    for ended in (1, 4):
+        until(lambda ended=ended: yard.json("show", job)["counts"]["succeeded"] >= ended)  # type: ignore[misc]
+        if pid := yard.server_pid():
+            os.kill(pid, signal.SIGKILL)
+    yard.ok("wait", job)
+    assert {path.name: sorted(path.read_text().splitlines()) for path in (yard.work / "o").iterdir()} == {
+        f"{task:04}.out": ["oops", f"task {task}"] for task in range(6)
+    }

@@ -38,6 +38,16 @@ def test_each_line_of_a_file_is_a_task(yard: TemporaryYard) -> None:
     assert "1| <Grace Hopper>" in yard.logs().splitlines()
 
 
+def test_values_after_the_command_reach_their_tasks_as_data(yard: TemporaryYard) -> None:
+    values = (":::", "x/a b.c", "$(reboot)", ":::", "`id`", "--sweep")
+    done = yard.ok("run", "--cpus", "0.1", "--cat", 'echo {#} {1/.} "{2}" {%} | cut -d" " -f 1-4', *values)
+    assert [line.rstrip("1234") for line in done.out.splitlines()] == [
+        "1 a b `id`", "2 a b --sweep", "3 $(reboot) `id` ", "4 $(reboot) --sweep ",
+    ]  # fmt: skip
+    done = yard.ok("run", "--cpus", "0.1", "--cat", "echo", "{%}:{}", *values[:3])
+    assert done.out.splitlines()[0].endswith(":x/a b.c")
+
+
 def test_a_failed_task_is_tried_again_as_often_as_asked(yard: TemporaryYard) -> None:
     line = 'echo "try $YARD_ATTEMPT"; [ "$YARD_ATTEMPT" -ge 3 ]'
     yard.ok("run", "--retries", "2", "--retry-delay", "0", "--", line)

@@ -242,3 +242,14 @@ def test_the_output_of_tasks_on_this_machine_can_be_fetched(yard: TemporaryYard)
     files = {str(path.relative_to(home)): path.read_text() for path in home.rglob("*") if path.is_file()}
     per_task = {"{}.out": "out {}\n", "{}.err": "err\n", "{}/output/kept": "kept\n"}
     assert files == {name.format(task): text.format(task) for task in (0, 1) for name, text in per_task.items()}
+
+
+def test_each_task_has_a_file_of_its_output_as_it_came(yard: TemporaryYard) -> None:
+    line = "echo out; echo err >&2; echo last $YARD_TASK"
+    job = yard.ok("submit", "-q", "--output", "logs/%x-%t.out", "-n", "a job", "-a", "0-1", "--", line).out.strip()
+    yard.ok("wait", job)
+    assert [(yard.work / "logs" / f"a job-{task}.out").read_text() for task in (0, 1)] == [
+        f"out\nerr\nlast {task}\n" for task in (0, 1)
+    ]
+    assert yard.ok("logs", f"{job}/1").out == "out\nerr\nlast 1\n"
+    assert json.loads(yard.ok("show", f"{job}/1", "-o", "json").out)[0]["stdout"] == str(yard.work / "logs/a job-1.out")

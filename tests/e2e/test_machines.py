@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -139,6 +140,22 @@ def test_a_followed_task_has_its_own_bytes_and_exit_code(lab: TemporaryYard) -> 
 def test_a_long_output_arrives_whole(lab: TemporaryYard) -> None:
     done = lab.run("run", "--on", "gpu1", "--", "seq 1 400000")
     assert done.stdout == "".join(f"{number}\n" for number in range(1, 400001)).encode()
+
+
+def test_each_task_has_its_two_files_also_when_the_server_is_killed_as_tasks_end(lab: TemporaryYard) -> None:
+    line = "printf 'a\\0b %s\\n' $YARD_TASK; echo oh $YARD_TASK >&2; sleep 0.1"
+    words = ("--output", "o/%t.out", "--error", "o/%t.err", "-c", "0.5", "-a", "0-39")
+    job = lab.submit("--on", "lab", "--no-copy", *words, "--", line)
+    for ended in (3, 15, 30):
+        until(lambda ended=ended: lab.json("show", job)["counts"]["succeeded"] >= ended)  # type: ignore[misc]
+        if pid := lab.server_pid():
+            os.kill(pid, signal.SIGKILL)
+    lab.ok("wait", job)
+    assert {path.name: path.read_bytes() for path in (lab.work / "o").iterdir()} == {
+        f"{task}.{stream}": f"{text} {task}\n".encode()
+        for task in range(40)
+        for stream, text in (("out", "a\0b"), ("err", "oh"))
+    }
 
 
 # -- the tree there, and results home

@@ -19,8 +19,8 @@ def test_a_command_runs_as_if_it_ran_here(yard: TemporaryYard) -> None:
     done = yard.ok("run", "--", "bash", "-c", "echo out; echo err >&2; pwd")
     assert done.out == f"out\n{yard.work}\n"
     assert "err\n" in done.err
-    assert re.search(r"yard: job [0-9a-f]{8} \(bash\) submitted\n", done.err)
-    assert re.search(r"yard: job [0-9a-f]{8} \(bash\) succeeded after ", done.err)
+    assert re.search(r"yard: job [0-9a-f]{8} \(echo\) submitted\n", done.err)
+    assert re.search(r"yard: job [0-9a-f]{8} \(echo\) succeeded after ", done.err)
 
 
 def test_words_are_passed_on_exactly(yard: TemporaryYard) -> None:
@@ -57,7 +57,7 @@ def test_a_line_that_bash_cannot_read_is_refused_with_the_way_out(yard: Temporar
     assert "yard run -- bash list.txt" in done.err
 
 
-@pytest.mark.parametrize("name", ["array.yaml", "groups.yaml", "retries.yaml", "each-line.json"])
+@pytest.mark.parametrize("name", ["array.yaml", "groups.yaml", "retries.yaml", "each-line.json", "sweep.yaml"])
 def test_a_native_example_runs(yard: TemporaryYard, name: str) -> None:
     yard.ok("run", f"examples/native/{name}", cwd=ROOT)
     assert yard.job()["source"] == "native"

@@ -163,4 +163,4 @@ def test_help_and_version_need_no_server(own_yard: TemporaryYard) -> None:
     assert "yard" in own_yard.ok("--version").out
     for verb in ("run", "submit", "ls", "show", "logs", "cancel", "wait", "retry", "why", "nodes", "schema", "doctor"):
         assert "--help" in own_yard.ok(verb, "--help").out
-    assert not own_yard.directory.exists()
+    assert list(own_yard.directory.iterdir()) == []

@@ -35,6 +35,7 @@ class LiveYard:
         self.directory = self.root / "yard"
         self.faults = self.root / "faults"
         self.work = self.root / "work"
+        self.directory.mkdir(mode=0o700)
         for path in (self.root / "run", self.faults, self.work):
             path.mkdir()
         (self.root / "run").chmod(0o700)

@@ -278,7 +278,6 @@ def a_small_disk(live: LiveYard) -> Path:
     """The yard's directory on a file system of its own, which can be filled."""
     if os.getuid() != 0:
         pytest.skip("only root may mount the small file system that is to be filled")
-    live.directory.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={FULL_MIB}m,mode=0700", "tmpfs", str(live.directory)]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
     if done.returncode != 0:

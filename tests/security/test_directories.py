@@ -45,7 +45,6 @@ def test_another_user_reads_nothing_of_a_yard_and_does_not_reach_its_socket(
 def test_a_yard_that_others_can_write_is_refused_with_the_way_out(
     own_yard: TemporaryYard, words: tuple[str, ...], mode: int
 ) -> None:
-    own_yard.directory.mkdir()
     own_yard.directory.chmod(mode)
     done = own_yard.run(*words)
     assert (done.code, done.out) == (2, "")

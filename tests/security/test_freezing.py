@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import re
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -84,20 +85,52 @@ def test_three_hundred_half_headers_leave_the_server_its_descriptors(make_yard: 
         log = whole_log(yard)
         assert "Too many open files" not in log
         assert len(log.splitlines()) - before < 60
-        assert "a connection was refused: 127.0.0.1 has" in log
+        assert "a connection of 127.0.0.1 without a token was closed for another: 127.0.0.1 has" in log
+
+
+def from_address(address: str, server: tuple[str, int], token: str) -> http.client.HTTPConnection:
+    """A connection of a caller who is at this address, with one request answered."""
+    caller = http.client.HTTPConnection(*server, timeout=SECONDS, source_address=(address, 0))
+    caller.request("GET", f"{API}/jobs", headers={"Authorization": f"Bearer {token}"})
+    answer = caller.getresponse()
+    assert answer.status == 200
+    assert answer.read()
+    return caller
+
+
+def test_whoever_has_a_token_is_let_in_while_strangers_hold_all_connections(make_yard: MakeYard) -> None:
+    """Before: four addresses with half headers took all 1,024, and everybody else got a 503."""
+    yard = make_yard(FEW_FILES, YARD_HEADER_SECONDS="600", YARD_KEEP_ALIVE_SECONDS="600")
+    strangers = [f"127.0.0.{number}" for number in range(2, 6)]
+    with in_background(yard) as server, ExitStack() as held:
+        token = yard.json("token", "create", "ada")["secret"]
+
+        def begin(address: str) -> socket.socket:
+            link = held.enter_context(socket.create_connection(server, SECONDS, (address, 0)))
+            link.sendall(HALF_A_HEADER)
+            return link
+
+        early = held.enter_context(closing(from_address("127.0.0.9", server, token)))
+        oldest = [begin(strangers[0]) for _ in range(2)]
+        for number in range(200):  # the server has 50 in all
+            begin(strangers[number % len(strangers)])
+        assert all(map(is_closed, oldest))
+        for address in ("127.0.0.9", strangers[0]):
+            from_address(address, server, token).close()
+        for number in range(100):
+            begin(strangers[number % len(strangers)])
+        early.request("GET", f"{API}/jobs", headers={"Authorization": f"Bearer {token}"})
+        assert early.getresponse().status == 200  # over the connection that it has had all the time
 
 
 def test_who_has_taken_a_share_is_refused_with_a_sentence_and_let_in_again(make_team: MakeTeam) -> None:
-    team = make_team(YARD_CONNECTIONS_PER_PEER="4", YARD_HEADER_SECONDS="600")
-    with ExitStack() as held:
-        for _ in range(4):
-            held.enter_context(team.connect()).sendall(HALF_A_HEADER)
-
-        def refusal() -> str:
-            said = team.ask("GET", "healthz")
-            return said.sentence if said.status == 503 else ""
-
-        assert until(refusal) == "127.0.0.1 has 4 open connections already; close some, or try again"
+    team = make_team(YARD_CONNECTIONS_PER_PEER="4")
+    with ExitStack() as open_streams:
+        for holder in ("ada", "ada", "ada", "bob"):
+            assert open_streams.enter_context(team.stream("events", team.token(holder))).status == 200
+        said = team.ask("GET", "healthz")
+        assert said.status == 503
+        assert said.sentence == "127.0.0.1 has 4 open connections already; close some, or try again"
         assert team.ask_socket("GET", "healthz").status == 200
     until(team.is_alive)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobyard.model.inputs import Column, Inputs, Source
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
 from tests.conftest import MakeYard
 from tests.harmless import assert_harmless
@@ -20,6 +21,12 @@ def test_a_line_over_rest_never_becomes_code(yard: TemporaryYard) -> None:
     yard.ok("wait", job.id)
     assert sorted(yard.logs(job.id).splitlines()) == sorted(f"{i}| file: {line}" for i, line in enumerate(entries))
     assert not (yard.work / "bad").exists()
+    inputs = Inputs((Source((Column(entries, "x"),)), Source((Column(entries),))))
+    product = GroupSpec(Command(shell='echo "{x}" {2/}', inputs=inputs), completions=9)
+    job = yard.client.submit(JobSpec("y", (product,), workdir=str(yard.work)))
+    yard.ok("wait", job.id)
+    assert len(yard.logs(job.id).splitlines()) == 9
+    assert not (yard.work / "bad").exists()
 
 
 def test_a_request_in_which_a_line_would_be_code_is_refused(team: TeamServer) -> None:
@@ -31,6 +38,12 @@ def test_a_request_in_which_a_line_would_be_code_is_refused(team: TeamServer) ->
         said = team.ask("POST", "jobs", {"spec": spec}, token=token)
         assert said.status in (400, 422), said.body
         assert ("yard run FILE" if shell in ("eval {}", "{}") else "YARD_LINE") in said.sentence
+        column = {"columns": [{"values": "a\nb\n", "name": "x"}]}
+        of_column = {"shell": shell.replace("{}", "{x/.}"), "inputs": {"sources": [column]}}
+        again = {**spec, "groups": [{"command": of_column, "completions": 2}]}
+        said = team.ask("POST", "jobs", {"spec": again}, token=token)
+        assert said.status in (400, 422), said.body
+        assert "{x/.}" in said.sentence
 
 
 def test_every_verb_shows_a_name_from_rest_harmless(make_yard: MakeYard) -> None:

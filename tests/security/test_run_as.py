@@ -70,6 +70,21 @@ def test_a_log_that_a_task_made_a_link_shows_nothing_of_the_servers(team: TeamSe
 
 
 @pytest.mark.slow
+def test_a_link_in_the_place_of_an_output_file_leads_the_server_nowhere(team: TeamServer) -> None:
+    """In a directory of that user, who may put anything there before the server writes."""
+    yard, secret = team.served, team.served.root / "kept"
+    secret.write_text("the servers own")
+    home = yard.root / "tasks-home"
+    script = f"mkdir {home}/o && ln -s {yard.root} {home}/way && ln -s {secret} {home}/o/0.out && echo hello"
+    done = yard.run("run", "-n", "one", "--output", f"{home}/o/0.out", "--error", f"{home}/way/err", "--", script)
+    assert secret.read_text() == "the servers own"
+    assert not (yard.root / "err").exists()
+    assert f"is a link of user {UID}, and not followed" in done.err
+    assert f"is a link of user {UID}, and not followed" in yard.job()["not_written"]
+    assert "is tried again" in yard.ok("why", "last").out
+
+
+@pytest.mark.slow
 def test_the_owners_tasks_run_as_that_user_too(team: TeamServer) -> None:
     assert team.served.ok("run", "--", "id -u").out == f"{UID}\n"
 

@@ -59,3 +59,9 @@ def test_routes_pass_the_state_on_and_never_look_into_it() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and ast.unparse(node).endswith((".loop.state", ".loop.planner")):
                 assert id(node) in handed_on, f"{path.name}: {ast.unparse(node)}"
+
+
+def test_only_the_python_api_unpickles() -> None:
+    """Reading a pickle runs it: nothing that a server, an agent or a verb reads may be one."""
+    users = {path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py") if "import pickle" in path.read_text()}
+    assert users == {"python_api"}

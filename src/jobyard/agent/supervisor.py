@@ -13,6 +13,7 @@ from jobyard.agent.attempts.runner import Runner
 from jobyard.agent.devices.gpus import Gpus
 from jobyard.agent.execution.runtimes import Runtimes
 from jobyard.agent.execution.task_environment import TaskEnvironment
+from jobyard.agent.files.packer import Packer
 from jobyard.agent.files.staging import Staging
 from jobyard.agent.forgetting import Forgetter
 from jobyard.agent.machine import SAMPLE_SECONDS, ThisMachine
@@ -28,6 +29,7 @@ from jobyard.agent.system.loop import Loop
 from jobyard.agent_protocol import sdk_files
 
 _MEASURE_SECONDS = 5.0
+_SWEEP_SECONDS = 3600.0
 _LOOK_SECONDS = 15.0  # until a container runtime that does not answer is asked again
 _FIRST_LOOK_SECONDS = 2.0  # not at once: whoever starts a yard waits for its first task
 
@@ -58,9 +60,13 @@ class Agent:
         self._report_endpoint = ReportEndpoint(loop.selector, loop.timers, state_dir, log)
         environment = TaskEnvironment(self._sdk, self._report_endpoint.address, self._report_endpoint.token_file)
         outbox, staging, runtimes = Outbox(loop.timers), Staging(state_dir), Runtimes(os.environ)
+        packer = Packer(background, loop.timers, state_dir, log)
         self._runner = Runner(
-            loop, outbox, self._reservations, state_dir, gpus, background, staging, environment, runtimes
+            loop, outbox, self._reservations, state_dir, gpus, background, staging, environment, runtimes, packer
         )
+        attempts = self._runner.workload.attempts
+        packer.needed = lambda: outbox.untold().union(attempts)
+        outbox.on_told = packer.told
         measurer = Measurer(gpus, self._reservations, state_dir)
         self._machine = ThisMachine(gpus, capacity, measurer, runtimes, self._runner)
         requests = Requests(self._runner, self._machine, outbox, staging, self._forgetter, loop.timers, state_dir)
@@ -83,6 +89,7 @@ class Agent:
         self._forgetter.empty_trash()
         self._report_endpoint.open(attempts, self._runner.spools)
         Entrance(self.loop.selector, self.loop.timers, self._listener, self._session.welcome)
+        self.loop.every(_SWEEP_SECONDS, self._runner.sweep)
         self.loop.every(_MEASURE_SECONDS, self._tell_measured)
         self.loop.every(SAMPLE_SECONDS, self._machine.sample)
         self.loop.every(_LOOK_SECONDS, self._look_for_runtimes, first_after=_FIRST_LOOK_SECONDS)

@@ -56,6 +56,7 @@ def job(message: Dict[str, Any]) -> Dict[str, Any]:
         "snapshot": snapshot_id(message["snapshot"]) if message.get("snapshot") else "",
         "subdir": inner_path(message.get("subdir") or "", "subdir"),
         "gang": bool(message.get("gang")),
+        "joined": bool(message.get("joined")),
         "container": container(message["container"]) if message.get("container") else None,
         "copy_back": sorted({inner_path(path, "copy_back") for path in copy_back}),
         "stdin": encoded(message["stdin"], "stdin") if message.get("stdin") is not None else None,

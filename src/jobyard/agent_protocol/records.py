@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import suppress
 from typing import List, NamedTuple, Optional, Tuple, Union
 
 _ATTEMPT = re.compile(r"(?=[^/\0]{1,300}\Z)([A-Za-z0-9_][A-Za-z0-9_.:@+-]*)\.([0-9]{1,15})\.([0-9]{1,9})")
+
+_TRIES = 10
 
 
 class Paths(NamedTuple):
@@ -193,14 +196,24 @@ def read(path: str) -> Optional[Record]:
         os.close(descriptor)
 
 
+def is_there(path: str) -> bool:
+    """Whether somebody has claimed the attempt. Raises OSError where that cannot be told now."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def create(path: str) -> int:
     """Claim an attempt: a descriptor to append to. Raises FileExistsError when it is somebody else's."""
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
-    try:
-        return os.open(path, flags, 0o600)
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        return os.open(path, flags, 0o600)
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):
+            return os.open(path, flags, 0o600)
+        with suppress(FileExistsError):
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # a packer may remove it before we are in it
+    return os.open(path, flags, 0o600)
 
 
 def claim_line(boot_id: str, pid: int, start_time: int, timeout: Optional[float], grace: Optional[float]) -> bytes:

@@ -15,10 +15,19 @@ _PROTOCOL = "jobyard/agent_protocol/"
 _SOURCES = ("jobyard/sdk", "kubernetesdlprofile", _PROTOCOL + "__init__.py", _PROTOCOL + "exit_codes.py")
 _INIT = '''"""The part of Jobyard that tasks use. An installed Jobyard further on the path remains in reach."""
 
+from importlib import import_module
 from pkgutil import extend_path
 
 __path__ = extend_path(__path__, __name__)
 __version__ = %r
+
+
+def __getattr__(name):
+    """`from jobyard import Yard`, where Jobyard itself is installed."""
+    try:
+        return getattr(import_module(__name__ + ".python_api"), name)
+    except ImportError as error:
+        raise AttributeError("module 'jobyard' has no attribute %%r in a task without Jobyard" %% name) from error
 '''
 _VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
 

@@ -15,8 +15,8 @@ from jobyard.cli.keys import Keys
 from jobyard.cli.output.joblog import JoblogFile
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.pipe import nobody_reads
-from jobyard.cli.output.plain import PlainDisplay, QuietDisplay
-from jobyard.cli.output.summary import exit_code_of, title
+from jobyard.cli.output.plain import BarDisplay, PlainDisplay, QuietDisplay, progress_text
+from jobyard.cli.output.summary import exit_code_of, output_line, title
 from jobyard.cli.output.tasklog import DirectLog, LogWriter, MarkedLog, MergedLog
 from jobyard.cli.output.text import say, warn
 from jobyard.cli.results_directory import Kept, ResultsDirectory
@@ -50,6 +50,8 @@ class Killed:
 class Left:
     """The person pressed q: the job goes on."""
 
+    job: JobView  # as it was last seen
+
 
 class Pressed(NamedTuple):
     key: str
@@ -71,6 +73,7 @@ class FollowOptions:
     joblog: JoblogFile | None = None  # gets a line for each task that ends
     results: ResultsDirectory | None = None  # gets the output of each task that ends
     is_cat: bool = False  # the plain output of all tasks, one after another, as `yard cat`
+    has_bar: bool = False  # how far it is stands on stderr, beside output that is printed
     needs_image_soon: bool = False  # fail soon if it cannot be pulled: it was built just now
     is_older: bool = False  # it was submitted before: its output is not shown, and no submit is told of
 
@@ -109,6 +112,8 @@ def run_to_end(session: Session, submit: Callable[[], JobView], options: FollowO
     if not isinstance(ended, JobView):
         return say_stopped(job, ended)
     follower.display.summary(ended)
+    if follower.is_output_unseen and (line := output_line(ended)):
+        say(line)
     if session.is_json:
         print_json(ended)
     return INTERRUPTED if interrupts.presses else exit_code_of(ended, pass_through=options.pass_exit_code)
@@ -122,8 +127,9 @@ def say_stopped(job: JobView, stopped: Stopped) -> int:
             return 128 + number
         case Killed():
             say(f"{title(job)} was killed")
-        case Left():
-            say(f"{title(job)} goes on: yard attach {job.id}")
+        case Left(seen):
+            how = progress_text(seen) if seen.counts.total > 1 else seen.state.lower()
+            say(f"{title(job)} goes on ({how}); to look again: yard attach {job.id}")
     return INTERRUPTED
 
 
@@ -192,6 +198,13 @@ class JobFollower:
         if self.display.is_live:
             feed.read("tasks", self._look_at_tasks)
 
+    @property
+    def is_output_unseen(self) -> bool:
+        """In a pipe, cron or CI several tasks print nothing, and no live view tells that there is more to see."""
+        is_watched = sys.stdout.isatty() and sys.stderr.isatty()
+        options = self._options
+        return not (self._is_streamed or is_watched or options.is_quiet or options.results is not None)
+
     def follow(self) -> JobView | Stopped:
         """The job at its end, or as it is at the deadline."""
         reading = self._reading
@@ -206,7 +219,7 @@ class JobFollower:
                     case HungUp() | Killed():
                         return item
                     case Pressed(key) if self._leaves(key):
-                        return Left()
+                        return Left(self._job)
                     case StreamEnded(source):
                         reading.discard(source)
                     case StreamBroken(source, error):
@@ -309,6 +322,8 @@ def speaks_of_image(message: str) -> bool:
 def choose_display(session: Session, options: FollowOptions, *, is_streamed: bool) -> QuietDisplay:
     if options.is_quiet or (options.is_older and not sys.stderr.isatty()):
         return QuietDisplay()
+    if options.has_bar and not options.is_quiet and (is_streamed or not sys.stderr.isatty()):
+        return BarDisplay(progress_seconds=session.knobs.progress_seconds, is_terminal=sys.stderr.isatty())
     if is_streamed or not sys.stderr.isatty():
         return PlainDisplay(progress_seconds=session.knobs.progress_seconds, is_streamed=is_streamed)
     # Imported here: rich costs a tenth of a second, and is needed only where something is drawn.

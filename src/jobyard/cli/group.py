@@ -43,6 +43,7 @@ VERBS = {
     "port-forward": Verb("Reach a port of a task's pod from here.", "port_forward"),
     "nodes": Verb("Add, list, drain and remove machines."),
     "clusters": Verb("Add, list and remove Kubernetes clusters."),
+    "completion": Verb("Let Tab complete jobs, nodes and flags in your shell."),
     "schema": Verb("Print the JSON Schema of the manifest."),
     "doctor": Verb("Check that everything works, and say what to do."),
     "server": Verb("Start, stop or look at this yard's background server."),

@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import click
@@ -19,6 +20,7 @@ from jobyard.cli.output.harmless import harmless
 from jobyard.cli.output.pipe import nobody_reads, silence
 from jobyard.errors import YardError
 
+COMPLETION = "_YARD_COMPLETE"
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 CLOSED_PIPE = 1  # as click has it
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
@@ -35,6 +37,8 @@ def exit_with(code: int) -> None:
 
 def run(argv: Sequence[str]) -> int:
     """The exit code of one call. Never raises."""
+    if COMPLETION in os.environ:  # a shell asks what Tab shall offer
+        import_module("jobyard.cli.completion").register()
     color = False if os.environ.get("NO_COLOR") else None
     return guarded(lambda: yard.main(list(argv), prog_name="yard", standalone_mode=False, color=color), "yard", argv)
 

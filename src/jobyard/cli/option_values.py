@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -25,7 +27,11 @@ class WholeNumber(click.IntRange):
 
 
 class OneOf(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2 on
-    """One of a few words."""
+    """One of a few words. `meant` says what else somebody may have meant, with the value in place of `{}`."""
+
+    def __init__(self, choices: Sequence[str], meant: str = "", *, case_sensitive: bool = True) -> None:
+        super().__init__(choices, case_sensitive)
+        self._meant = meant
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -33,6 +39,8 @@ class OneOf(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2 o
         except click.BadParameter:
             near = get_close_matches(str(value), self.choices, n=1)
             hint = f"did you mean {near[0]}?" if near else f"write {_listed(self.choices)}"
+            if self._meant and not near:
+                hint += f"; {self._meant.format(shlex.quote(str(value)))}"
             raise UserError(f"{_option(param)}: unknown value {value!r:.40}; {hint}") from None
 
 

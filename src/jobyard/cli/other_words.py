@@ -22,12 +22,14 @@ _OURS = {
     "yard priority JOB N": "renice nice prioritize prioritise prio update edit alter modify qalter",
     "yard why JOB": "sprio events explain",
     "yard rm JOB": "remove delete forget",
-    "yard gc": "clean cleanup prune purge",
+    "yard gc": "cleanup prune purge",
     "yard exec JOB -- CMD": "ssh shell",
     "yard fetch JOB": "cp scp sync rsync download pull",
     "yard doctor": "check health diagnose",
     "yard token": "login auth",
     "yard --version": "version",
 }
-_SENTENCES = dict.fromkeys(["pause", "suspend", "hold", "stash", "freeze"], _NEVER_PAUSED)
+_SENTENCES = dict.fromkeys(["pause", "suspend", "hold", "stash", "freeze"], _NEVER_PAUSED) | {
+    "clean": "`yard rm JOB` removes jobs that have ended, and `yard gc` what is older, or more, than is kept"
+}
 OTHER_WORDS = {word: f"yard's word is `{ours}`" for ours, words in _OURS.items() for word in words.split()} | _SENTENCES

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 from collections.abc import Callable
 from functools import cached_property, wraps
 from typing import Any
@@ -28,6 +27,7 @@ class Session:
         self.yard = yard
         self._makes_yard = makes_yard
         self.is_json = output == "json"
+        self.is_csv = output == "csv"
 
     @cached_property
     def knobs(self) -> ClientKnobs:
@@ -36,10 +36,17 @@ class Session:
     @cached_property
     def client(self) -> YardClient:
         """A client whose server answers; a local one is started where none runs. Raises UserError for a yard that is
-        not there, unless the verb is one that makes it: a misspelt `--yard` must not show an empty yard."""
-        if self.yard and not self._makes_yard and not settings.yard_dir(self.yard).exists():
-            raise UserError(f"--yard: there is no directory {self.yard!r}; `yard run --yard {self.yard}` would make it")
+        not there, unless the verb is one that makes it: a misspelt `--yard` or YARD_DIR must not show an empty yard."""
+        self._refuse_missing_yard()
         return connect(self.yard, self.knobs, warn)
+
+    def _refuse_missing_yard(self) -> None:
+        named = self.yard or ("" if self.is_remote else os.environ.get("YARD_DIR", ""))
+        if not named or self._makes_yard or settings.yard_dir(named).exists():
+            return
+        if self.yard:
+            raise UserError(f"--yard: there is no directory {named!r}; `yard run --yard {named}` would make it")
+        raise UserError(f"YARD_DIR: there is no directory {named!r}; correct it, or `yard run -- CMD` makes that yard")
 
     @property
     def is_remote(self) -> bool:
@@ -58,22 +65,30 @@ class Session:
         return LocalYard(settings.yard_dir(self.yard), self.knobs)
 
 
-def user_here() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
+FORMATS = ("table", "json")
+_SBATCH_MEANT = "for a file of what tasks print write --output {}"
 
 
-def with_session(function: Callable[..., int]) -> Callable[..., int]:
+def _has_output_file(function: Callable[..., int]) -> bool:
+    """Of `run` and `submit`, `--output` says where tasks write; `--output json` still means `-o json`."""
+    return any("--output" in parameter.opts for parameter in getattr(function, "__click_params__", ()))
+
+
+def with_session(function: Callable[..., int], *, formats: tuple[str, ...] = FORMATS) -> Callable[..., int]:
     """Gives a verb `--yard` and `-o`, and hands it the Session first. What it returns is the exit code."""
 
-    @click.option("-o", "--output", type=OneOf(["table", "json"]), default="table", help="For people or programs.")
+    has_file = _has_output_file(function)
+    flags = ("-o",) if has_file else ("-o", "--output")
+    kind = OneOf(formats, _SBATCH_MEANT if has_file else "")
+
+    @click.option(*flags, "output_format", type=kind, default="table", help="For people or programs.")
     @click.option("--yard", metavar="DIR", help="The yard's directory.")
     @click.pass_context
     @wraps(function)
-    def with_options(ctx: click.Context, /, yard: str | None, output: str, **given: Any) -> int:
+    def with_options(ctx: click.Context, /, yard: str | None, output_format: str, **given: Any) -> int:
         makes_yard = ctx.info_name in MAKE_YARDS
-        return function(Session(yard or ctx.find_root().params.get("yard"), output, makes_yard=makes_yard), **given)
+        return function(
+            Session(yard or ctx.find_root().params.get("yard"), output_format, makes_yard=makes_yard), **given
+        )
 
     return with_options

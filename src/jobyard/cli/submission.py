@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from jobyard.cli.build_flags import BuildWords
 from jobyard.cli.mounted_secrets import MountedSecret, read_secrets, refuse_without_pods
+from jobyard.cli.resuming import is_same_file, without_done
 from jobyard.cli.session import Session
 from jobyard.cli.submitting import SubmitWords, spec_of, with_built_image
 from jobyard.cli.unread_pipe import warn_of_unread_pipe
 from jobyard.errors import UserError
 from jobyard.kubernetes.kubeconfig import DEFAULT
+from jobyard.manifests.spreading import SPREADING
 from jobyard.manifests.training import parse_span
 from jobyard.model.job import JobSpec
 from jobyard.model.limits import Workers, range_of
@@ -48,11 +52,14 @@ class SubmissionFlags:
     is_built: bool
     mount_secret: tuple[str, ...] = ()
     is_planned: bool = False  # a dry run: nothing is built or created
+    resume: str | None = None  # a job log: what succeeded by it is left out
+    joblog: str | None = None
 
     def submission(self, session: Session, *, quiet: bool) -> Submission:
-        """Raises UserError, and BuildFailed. Errors that need no build are raised before it."""
+        """Raises UserError, NothingLeft and BuildFailed. Errors that need no build are raised before it."""
         files = read_secrets(self.mount_secret)
-        spec = spec_of(with_build_defaults(self.asked) if self.is_built else self.asked, session)
+        asked = with_build_defaults(self.asked) if self.is_built else self.asked
+        spec = spec_of(asked, session, self._leave_out())
         if self.build.typed and not self.is_built and spec.container.build is None:
             flag = self.build.typed[0]
             raise UserError(f"{flag}: it is for an image that is built first; add --build, or leave {flag} out")
@@ -65,6 +72,11 @@ class SubmissionFlags:
         with self.asked.refused_as_written(spec):
             spec = self._with_image(session, spec, quiet)
         return Submission(self.asked, spec, MountedSecret(files) if files else None)
+
+    def _leave_out(self) -> tuple[Callable[[JobSpec], JobSpec], ...]:
+        if self.resume is None:
+            return ()
+        return (partial(without_done, file=self.resume, may_miss=is_same_file(self.resume, self.joblog)),)
 
     def _with_image(self, session: Session, spec: JobSpec, quiet: bool) -> JobSpec:
         if self.is_planned:
@@ -82,7 +94,7 @@ def with_build_defaults(asked: SubmitWords) -> SubmitWords:
     if asked.files or asked.command is None or said["container"]:
         return asked
     said = said.with_words(on=said["on"] or DEFAULT, cpus=said["cpus"] or "0")
-    if "workers" in said and "array" not in said and "each_line" not in said:
+    if "workers" in said and said.keys().isdisjoint(SPREADING):
         if parse_span(said["workers"], "--workers", range_of(Workers)) == (1, 1):
             said = said.with_words(workers=None)
         else:

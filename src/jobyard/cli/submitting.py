@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +17,19 @@ import click
 
 from jobyard.cli.build_flags import BuildWords
 from jobyard.cli.default_cluster import add_default_cluster
+from jobyard.cli.help_sections import help_all, write_sections
+from jobyard.cli.other_flags import unknown_flag
 from jobyard.cli.output.asked import asked_rows
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_fields
 from jobyard.cli.output.text import echo, echo_text, say
-from jobyard.cli.session import Session, user_here
+from jobyard.cli.session import FORMATS, Session
+from jobyard.cli.unread_pipe import is_piped_to
 from jobyard.errors import UserError
 from jobyard.manifests.command import spec_from_command
-from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.context import SubmitContext, user_here
 from jobyard.manifests.declarations import JobField, spellings
+from jobyard.manifests.input_words import split_inputs
 from jobyard.manifests.job_fields import FLAGGED
 from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
@@ -34,27 +40,63 @@ from jobyard.model.own_command import own_command
 from jobyard.wire.views import JobView, PlanView
 
 COMMAND_WORDS = "jobyard.command_words"
+INPUT_WORDS = "jobyard.input_words"
 
 
 class FileOrCommand(click.Command):
-    """`[FLAGS] FILE [FLAGS]` or `[FLAGS] -- CMD...`: what follows the first `--` is the command, or a script's."""
+    """`[FLAGS] FILE [FLAGS]` or `[FLAGS] -- CMD...`: what follows the first `--` is the command, or a script's.
+
+    With `::: VALUES` after it, a command needs no `--`: as with parallel, flags end where it begins.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words, ctx.meta[INPUT_WORDS] = split_inputs(args)
+        args = list(words)
         if "--" in args:
             cut = args.index("--")
             ctx.meta[COMMAND_WORDS] = tuple(args[cut + 1 :])
             args = args[:cut]
+        elif ctx.meta[INPUT_WORDS]:
+            ctx.allow_interspersed_args = False
+        if ctx.meta[INPUT_WORDS]:
+            args = _without_colon(args)
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, _with_format(args))
         except click.NoSuchOption as error:
-            near = f" (did you mean {', '.join(sorted(error.possibilities))}?)" if error.possibilities else ""
-            raise UserError(
-                f"no such option {error.option_name}{near}; what a script shall have goes after --, "
-                f"as in `{ctx.command_path} FILE -- {error.option_name}`"
-            ) from error
+            known = [word for each in self.get_params(ctx) for word in each.opts]
+            raise UserError(unknown_flag(error.option_name, known, ctx.command_path)) from error
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return ["[OPTIONS]", "FILE [ARGS] | -- CMD..."]
+        return ["[OPTIONS]", "FILE [ARGS] | -- CMD...", "[::: VALUES...]"]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_sections(ctx, self.get_params(ctx), formatter)
+
+
+def _without_colon(args: list[str]) -> list[str]:
+    """Parallel's `--header :` means the first line, as our `--header` does."""
+    return [word for index, word in enumerate(args) if not (word == ":" and args[index - 1 : index] == ["--header"])]
+
+
+def _is_job_file(word: str) -> bool:
+    """Before `:::`, is it a file that describes a job or is a script, and not a program?"""
+    path = os.path.expanduser(word)
+    if word == "-" or not os.path.isfile(path):
+        return word == "-"
+    try:
+        with open(path, "rb") as file:
+            return file.read(2) == b"#!" or not os.access(path, os.X_OK)
+    except OSError:
+        return True  # whoever reads it says what is wrong
+
+
+def _with_format(args: list[str]) -> list[str]:
+    """`--output json` is meant as with every other verb: `-o json`. A file of that name is written `./json`."""
+    pairs = zip_longest(args, args[1:], fillvalue="")
+    words = ["-o" if word == "--output" and after in FORMATS else word for word, after in pairs]
+    return [
+        f"-o{name}" if (name := word.removeprefix("--output=")) in FORMATS and name != word else word for word in words
+    ]
 
 
 @dataclass(frozen=True)
@@ -84,12 +126,16 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
     @click.argument("files", nargs=-1, metavar="FILE")
     @job_options
     @click.option("--lines", "is_list", is_flag=True, help="FILE is a list of commands, though it looks like a script.")
+    @help_all
     @click.pass_context
     @wraps(function)
     def with_flags(ctx: click.Context, /, session: Session, files: tuple[str, ...], **given: Any) -> int:
-        overrides = Overrides(**{name: given.pop(name) for name in FLAGGED})
-        verb, is_list = f"yard {ctx.info_name}", given.pop("is_list")
-        asked = SubmitWords(files, ctx.meta.get(COMMAND_WORDS), overrides, verb, is_list)
+        inputs = ctx.meta[INPUT_WORDS]
+        overrides = Overrides(**{name: given.pop(name) for name in FLAGGED}, inputs=inputs)
+        verb, is_list, command = f"yard {ctx.info_name}", given.pop("is_list"), ctx.meta.get(COMMAND_WORDS)
+        if inputs and command is None and files and not _is_job_file(files[0]):
+            files, command = (), files
+        asked = SubmitWords(files, command, overrides, verb, is_list)
         return function(session, asked, **given)
 
     return with_flags
@@ -111,9 +157,9 @@ def job_option(name: str, field: JobField) -> Callable[[Callable[..., Any]], Cal
     return click.option(*spellings(name, option), name, metavar=option.metavar, help=option.help, **how)
 
 
-def spec_of(asked: SubmitWords, session: Session) -> JobSpec:
+def spec_of(asked: SubmitWords, session: Session, leave_out: tuple[Callable[[JobSpec], JobSpec], ...] = ()) -> JobSpec:
     """The job, complete. Raises UserError that names the way out. The shell's variables never go to another machine."""
-    context = SubmitContext(workdir=_here(), environ=dict(os.environ), user=user_here())
+    context = SubmitContext(_here(), dict(os.environ), user_here(), leave_out)
     spec = _spec_from_words(asked, context)
     spec = replace(spec, submitter=replace(spec.submitter, host=platform.node()))
     if session.leaves_this_machine:
@@ -128,6 +174,11 @@ def _spec_from_words(asked: SubmitWords, context: SubmitContext) -> JobSpec:
         return _spec_from_file(asked, context)
     if asked.is_list:
         raise UserError(f"--lines: it is for a file of commands; write `{asked.verb} --lines FILE`")
+    if asked.command is None and "inputs" in asked.overrides:
+        raise UserError(
+            f"nothing to run before :::; write `{asked.verb} 'CMD {{}}' ::: VALUES`, or a list of commands as "
+            f"`{asked.verb} FILE`"
+        )
     if asked.command is None:
         raise UserError(f"nothing to run; write `{asked.verb} FILE` or `{asked.verb} -- CMD`")
     return spec_from_command(asked.command, asked.overrides, context)
@@ -140,7 +191,9 @@ def _spec_from_file(asked: SubmitWords, context: SubmitContext) -> JobSpec:
     elif not os.path.lexists(os.path.expanduser(file)):
         if asked.command is not None:
             raise UserError(f"{file!r} before --: there is no such file; give either FILE or -- CMD, not both")
-        raise UserError(f"no file {file!r}; to run a command write: {asked.verb} -- {' '.join(asked.files)}")
+        written = shlex.join(asked.files)
+        lines = f"; for a task of each line that is piped to it: {asked.verb} {written} :::: -" if is_piped_to() else ""
+        raise UserError(f"no file {file!r}; to run a command write: {asked.verb} -- {written}{lines}")
     arguments = (*words, *(asked.command or ()))
     return spec_from_file(Path(file), asked.overrides, context, arguments=arguments, is_list=asked.is_list)
 

@@ -18,11 +18,16 @@ def warn_of_unread_pipe() -> None:
         )
 
 
-def _has_data() -> bool:
+def is_piped_to() -> bool:
+    """Does a program write to our stdin, or could it?"""
     try:
-        if not stat.S_ISFIFO(os.fstat(0).st_mode):
-            return False
+        return stat.S_ISFIFO(os.fstat(0).st_mode)
     except OSError:  # it is closed
+        return False
+
+
+def _has_data() -> bool:
+    if not is_piped_to():
         return False
     poll = select.poll()
     poll.register(0, select.POLLIN)

@@ -13,7 +13,7 @@ from jobyard.client.paths import Query, job_path, node_path, query_of, quoted
 from jobyard.client.sse import ServerEvent
 from jobyard.errors import UserError, YardError
 from jobyard.model import codec
-from jobyard.model.job import JobSpec
+from jobyard.model.job import JobSpec, State
 from jobyard.model.node import ClusterConfig, NodeConfig
 from jobyard.settings import ClientKnobs
 from jobyard.wire.kept import RemovalView
@@ -141,25 +141,30 @@ class YardClient:
         limit: int | None = None,
         offset: int | None = None,
         last_line: bool = False,
+        task: str = "",
+        with_paths: bool = False,
     ) -> tuple[TaskView, ...]:
         """100 of them unless `limit` says otherwise; in several calls where they are many.
 
-        `last_line`: also what each of the first ones wrote last; at most 100 come then.
+        `last_line`: also what each of the first ones wrote last; at most 100 come then. `task`: only these, as in
+        `3,7-9`. `with_paths`: also the files of their output, where they are not packed yet.
         """
         limit, begin = 100 if limit is None else limit, offset or 0
         found: list[TaskView] = []
         while len(found) < limit:
             at_once = min(PAGE_MOST, limit - len(found))
             asked: Query = {"state": state, "limit": at_once, "offset": begin + len(found) or None}
-            query = query_of({**asked, "last_line": last_line})
+            query = query_of({**asked, "last_line": last_line, "task": task or None, "paths": with_paths})
             page = self._views(TaskView, self._connection.call("GET", job_path(selector, "/tasks") + query))
             found.extend(page)
             if len(page) < at_once:
                 break
         return tuple(found)
 
-    def why(self, selector: str) -> WhyView:
-        return self.decoded(WhyView, self._connection.call("GET", job_path(selector, "/why")))
+    def why(self, selector: str, *, task: str = "") -> WhyView:
+        """Of the job, or of one of its tasks."""
+        path = job_path(selector, "/why") + query_of({"task": task or None})
+        return self.decoded(WhyView, self._connection.call("GET", path))
 
     def unit(self, selector: str, *, task: str | None = None) -> UnitView:
         """Where a task that runs now is: its pod, or its machine."""
@@ -167,8 +172,16 @@ class YardClient:
             UnitView, self._connection.call("GET", job_path(selector, "/unit") + query_of({"task": task}))
         )
 
-    def cancel(self, selector: str, *, tasks: tuple[str, ...] = (), force: bool = False, message: str = "") -> JobView:
-        request = CancelJob(tasks=tasks, force=force, message=message)
+    def cancel(
+        self,
+        selector: str,
+        *,
+        tasks: tuple[str, ...] = (),
+        states: tuple[State, ...] = (),
+        force: bool = False,
+        message: str = "",
+    ) -> JobView:
+        request = CancelJob(tasks=tasks, states=states, force=force, message=message)
         return self.decoded(
             JobView, self._connection.call("POST", job_path(selector, "/cancel"), codec.encode(request))
         )
@@ -195,9 +208,9 @@ class YardClient:
         body = codec.encode(ScaleJob(size, gpus, workers, auto))
         return self.decoded(JobView, self._connection.call("POST", job_path(selector, "/scale"), body))
 
-    def retry(self, selector: str, *, tasks: tuple[str, ...] = ()) -> JobView:
+    def retry(self, selector: str, *, tasks: tuple[str, ...] = (), states: tuple[State, ...] = ()) -> JobView:
         """Not repeated after a lost answer: a second one could retry what failed again in between."""
-        body = codec.encode(RetryJob(tasks))
+        body = codec.encode(RetryJob(tasks, states))
         return self.decoded(
             JobView, self._connection.call("POST", job_path(selector, "/retry"), body, is_repeatable=False)
         )

@@ -41,6 +41,12 @@ def connect(given_yard: str | None, knobs: ClientKnobs, warn: Warn) -> YardClien
     return YardClient(yard.address, knobs, revive=yard.start)
 
 
+def running_client(given_yard: str | None, knobs: ClientKnobs, seconds: float) -> YardClient:
+    """A client of a server that may not be there: none is started, and no call takes much longer than this."""
+    address = remote_address(given_yard) or LocalYard(settings.yard_dir(given_yard), knobs).address
+    return YardClient(address, replace(knobs, reconnect_seconds=0.0, request_seconds=seconds))
+
+
 def remote_address(given_yard: str | None) -> Address | None:
     url = os.environ.get("YARD_URL", "")
     return parse_address(url, os.environ.get("YARD_TOKEN", "")) if url and not given_yard else None

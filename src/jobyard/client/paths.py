@@ -20,7 +20,8 @@ def quoted(kind: str, name: str) -> str:
         raise UserError(f"the name of the {kind} is empty; `{_LISTED[kind]}` lists them")
     parts = name.split("/") if kind == "node" else [name]  # a cluster's nodes are named CLUSTER/NODE
     if any(part in ("", ".", "..") or "/" in part for part in parts):
-        raise NotFound(f"no {kind} {name!r} can be asked for by that name; `{_LISTED[kind]}` lists them")
+        tasks = ", and tasks of a job cannot be named here" if kind == "job" and "/" in name else ""
+        raise NotFound(f"no {kind} {name!r} can be asked for by that name{tasks}; `{_LISTED[kind]}` lists them")
     return "/".join(quote(part, safe="", errors="surrogateescape") for part in parts)
 
 

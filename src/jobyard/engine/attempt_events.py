@@ -63,7 +63,7 @@ def finish(state: YardState, event: AttemptsFinished) -> list[Effect]:
         job.use.peak_memory_mib = max(job.use.peak_memory_mib, outcome.peak_memory_mib)
         job.slots[task.slot].progress_at = event.at
         job.use.end_rate.note_end(event.at, len(job.slots))
-        retries = 0 if job.spec.gang else job.spec.policy.retries
+        retries = 0 if job.spec.gang or job.stop is not None else job.spec.policy.retries
         state.trainings.learn_end(job, task, outcome)
         more, in_vain, not_before = False, "", 0.0
         if not outcome.succeeded:
@@ -97,9 +97,20 @@ def after_end(state: YardState, job: JobRecord, task: Task, at: float, not_befor
         effects += _restart_gang(state, job, "a part of it was done before the rest stopped")
     elif task.state is State.FAILED:
         effects += _on_failure(state, job, task, at, not_before)
+    elif task.state is State.SUCCEEDED:
+        effects += _on_success(state, job, at)
     if job.is_final:
         effects += end_job(state, job, at)
     return effects
+
+
+def _on_success(state: YardState, job: JobRecord, at: float) -> list[Effect]:
+    """It may have been the last one that its job needs."""
+    enough, done = job.spec.policy.enough_successes, job.tasks.counts[State.SUCCEEDED]
+    if enough is None or done < enough or job.stop is not None or job.spec.gang:
+        return []
+    message = f"{done} task{'s' if done != 1 else ''} succeeded, which is enough (--halt)"
+    return stop_job(state, job, Reason.ENOUGH, message, at)
 
 
 def _on_failure(state: YardState, job: JobRecord, task: Task, at: float, not_before: float | None) -> list[Effect]:
@@ -116,7 +127,8 @@ def _on_failure(state: YardState, job: JobRecord, task: Task, at: float, not_bef
         return stop_job(state, job, Reason.SIBLING_FAILED, f"stopped because task {label} failed", at)
     failed, most = job.tasks.counts[State.FAILED], job.spec.policy.max_fails
     if most is not None and failed > most:
-        message = f"stopped because {failed} task{'s' if failed != 1 else ''} failed (--max-fails {most})"
+        tasks = f"{failed} task{'s' if failed != 1 else ''}"
+        message = f"stopped because {tasks} failed (more than --max-fails {most} or --halt allows)"
         return stop_job(state, job, Reason.SIBLING_FAILED, message, at)
     return []
 

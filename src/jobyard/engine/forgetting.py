@@ -41,6 +41,7 @@ def forget(state: YardState, event: JobsForgotten) -> list[Effect]:
 def _drop(state: YardState, job: JobRecord) -> None:
     del state.jobs[job.id]
     state.quarantined.pop(job.id, None)
+    state.asked.pop(job.id, None)
     state.changes.measured.pop(job.id, None)
     state.dependents.pop(job.id, None)
     for dependency in job.spec.after:

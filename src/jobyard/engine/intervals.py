@@ -32,6 +32,27 @@ class IntervalSet:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IntervalSet) and list(self.ranges()) == list(other.ranges())
 
+    def __and__(self, other: IntervalSet) -> IntervalSet:
+        """The numbers that both hold."""
+        few, many = sorted((self, other), key=lambda each: len(each._firsts))
+        return IntervalSet(
+            found for low, high in few.ranges() for found in many.first_within(low, high, high - low + 1)
+        )
+
+    def __or__(self, other: IntervalSet) -> IntervalSet:
+        """The numbers that one of them holds."""
+        return IntervalSet(sorted((*self.ranges(), *other.ranges())))  # in order, each is added at the end
+
+    def __sub__(self, other: IntervalSet) -> IntervalSet:
+        """The numbers that only this one holds."""
+        left = IntervalSet()
+        for first, last in self.ranges():
+            for low, high in other.first_within(first, last, last - first + 1):
+                left.add(first, low - 1)
+                first = high + 1
+            left.add(first, last)
+        return left
+
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:

@@ -42,8 +42,10 @@ def check_decided(planner: Planner) -> None:
             raise BrokenInvariant(f"slot {record.slot.id} of job {job.id} is open and empty")
     for job in yard.unfinished.values():
         is_idle = not (job.tasks.active or len(job.tasks.delayed))
-        if is_idle and planner.wants.request_of(job) is None and not yard.waits_for(job):
+        if is_idle and planner.wants.request_of(job, job.times.next_start_at) is None and not yard.waits_for(job):
             raise BrokenInvariant(f"job {job.id} is {job.state}, and nothing will ever move it")
+        if job.id not in yard.changes.begun and any(planner.deadlines.of(job)):
+            raise BrokenInvariant(f"job {job.id} has a deadline, and is not looked at for one")
     for job, request in planner.wants.remembered():
         if request != planner.wants.new_request(job):
             raise BrokenInvariant(f"job {job.id}: its request is out of date")

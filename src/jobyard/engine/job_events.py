@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from jobyard.engine import quarantine
+from jobyard.engine.intervals import IntervalSet
 from jobyard.engine.job_record import JobRecord
 from jobyard.engine.lifecycle import Action, DelayPassed, RetryAsked, StopAsked, YieldAsked
 from jobyard.engine.stopping import advance_task, check_dependencies, end_job, stop_job, stop_tasks
@@ -24,7 +25,7 @@ from jobyard.model.events import (
     ScaleRequested,
     YieldRequested,
 )
-from jobyard.model.job import Reason, State
+from jobyard.model.job import FINAL, Reason, State
 from jobyard.model.task import AttemptId
 
 
@@ -38,7 +39,7 @@ def submit(state: YardState, event: JobSubmitted) -> list[Effect]:
         state.asked[job.id] = event.asked
     for dependency in event.spec.after:
         state.dependents[dependency.job].append(job.id)
-    state.changes.plan = True
+    state.changes.submitted = True
     return check_dependencies(state, job, event.at)
 
 
@@ -47,10 +48,12 @@ def cancel(state: YardState, event: CancelRequested) -> list[Effect]:
     quarantine.end(state, job)
     if job.is_final:
         return []
-    if not event.tasks or job.spec.gang:  # a gang stops together
+    asked_for = IntervalSet((*event.ranges, *((number, number) for number in event.tasks)))
+    if not len(asked_for) or job.spec.gang:  # a gang stops together
         return stop_job(state, job, Reason.CANCELLED, event.message, event.at, force=event.force)
-    numbers = [number for number in event.tasks if 0 <= number < job.spec.size]
-    tasks = [task for number in numbers if not (task := job.task(number)).state.is_final]
+    job.cancel_untouched_among(asked_for)
+    known = job.tasks.known
+    tasks = [known[number] for number in sorted(known) if number in asked_for and not known[number].state.is_final]
     asked = StopAsked(Reason.CANCELLED, event.message)
     effects = stop_tasks(state, job, tasks, asked, 0.0 if event.force else job.spec.policy.grace_seconds)
     state.changes.plan = True
@@ -74,19 +77,18 @@ def retry(state: YardState, event: RetryRequested) -> list[Effect]:
     """Tasks that ended wait again, and delayed ones may start. While a job stops, or a gang runs, there is nothing to
     run again yet."""
     job = state.jobs[event.job]
-    asked = ((0, job.spec.size - 1),) if job.spec.gang else event.tasks
-    for number in [number for number in job.tasks.delayed if any(low <= number <= high for low, high in asked)]:
+    asked = IntervalSet(((0, job.spec.size - 1),) if job.spec.gang else event.tasks)
+    for number in [number for number in job.tasks.delayed if number in asked]:
         advance_task(state, job, job.task(number), DelayPassed())
         state.changes.plan = True
     if not job.is_final and (job.stop is not None or job.spec.gang):
         return []
     was_final = job.is_final
-    for first, last in asked:
-        job.revive_untouched(first, last)
-        for number in job.tasks.final_within(first, last):
-            if job.task(number).state is State.SUCCEEDED:  # it runs from the beginning, not from its checkpoint
-                job.training.forget(number)
-            advance_task(state, job, job.task(number), RetryAsked())
+    job.revive_untouched_among(asked)
+    for number in job.tasks.among(asked, FINAL):
+        if job.task(number).state is State.SUCCEEDED:  # it runs from the beginning, not from its checkpoint
+            job.training.forget(number)
+        advance_task(state, job, job.task(number), RetryAsked())
     if job.is_final:
         return []  # none of them had ended
     failed = job.tasks.numbers_in(State.FAILED)
@@ -97,6 +99,7 @@ def retry(state: YardState, event: RetryRequested) -> list[Effect]:
     # A job that ended starts afresh: its deadline, its dependencies and its count of restarts too.
     job.stop = job.times.started_at = job.times.finished_at = None
     job.tasks.gang_failures = job.memory.requeues = 0
+    job.times.next_start_at = 0.0
     state.unfinished[job.id] = job
     return check_dependencies(state, job, event.at)
 

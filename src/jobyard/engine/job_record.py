@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from jobyard.engine.intervals import IntervalSet
 from jobyard.engine.resource_use import MemoryGrant, ResourceUse
 from jobyard.engine.task_table import TaskTable
 from jobyard.engine.training_record import PreemptionRecord, TrainingRecord
@@ -20,6 +21,7 @@ BACKLOG_MOST = 256
 SLOTS_MOST = 1000
 # A slot without progress for this long gives back what waits in it.
 STUCK_SECONDS = 2 * BACKLOG_SECONDS
+_PUT_BACK_SECONDS = 1.0  # a clock that is set by less changes nothing
 
 
 @dataclass(slots=True)
@@ -44,6 +46,7 @@ class JobTimes:
     started_at: float | None = None
     finished_at: float | None = None
     first_started_at: float | None = None  # stays when the job is retried, which begins its times anew
+    next_start_at: float = 0.0  # no task starts before, where its policy has a delay between starts
 
     def begin(self, at: float) -> None:
         if self.started_at is None:
@@ -100,9 +103,14 @@ class JobRecord:
         self.tasks.cancel_untouched()
         self.revision += 1
 
-    def revive_untouched(self, first: int, last: int) -> None:
-        """Cancelled tasks in first..last that were never tried wait again."""
-        self.tasks.revive_untouched(first, last)
+    def cancel_untouched_among(self, asked: IntervalSet) -> None:
+        """Tasks among these that wait and were never tried become CANCELLED."""
+        self.tasks.cancel_untouched_among(asked)
+        self.revision += 1
+
+    def revive_untouched_among(self, asked: IntervalSet) -> None:
+        """Cancelled tasks among these that were never tried wait again."""
+        self.tasks.revive_untouched_among(asked)
         self.revision += 1
 
     def resize(self, size: Size) -> None:
@@ -146,6 +154,8 @@ class JobRecord:
 
     def _final_state(self) -> State:
         counts = self.tasks.counts
+        if self.stop is not None and self.stop[0] is Reason.ENOUGH:
+            return State.SUCCEEDED
         if self.stop is not None and self.stop[0] in (Reason.CANCELLED, Reason.DEPENDENCY):
             # Everything may have ended well before the request arrived.
             return State.SUCCEEDED if counts[State.SUCCEEDED] == self.spec.size else State.CANCELLED
@@ -180,6 +190,16 @@ class JobRecord:
             return self.spec.size
         return SLOTS_MOST if self.spec.policy.limit is None else min(SLOTS_MOST, self.spec.policy.limit)
 
+    @property
+    def start_delay(self) -> float:
+        """Seconds between two starts; what starts together has none."""
+        return 0.0 if self.spec.starts_together else self.spec.policy.start_delay_seconds
+
+    def may_start(self, now: float) -> bool:
+        """Has its delay between two starts passed? Or was the clock put back to before the last of them?"""
+        next_at = self.times.next_start_at
+        return not next_at - self.start_delay - _PUT_BACK_SECONDS <= now < next_at
+
     def slots_of(self, group: int) -> int:
         if len(self.spec.groups) == 1:
             return len(self.slots)
@@ -196,6 +216,8 @@ class JobRecord:
     def backlog(self, group: int) -> int:
         """How many tasks a slot of this group may hold at once, from how long they have been running so far."""
         mean = self.use.mean_seconds.get(group)
+        if self.start_delay:
+            return 1
         if mean is None or self.spec.gang or self.spec.cluster:  # a cluster keeps the next pods ready itself
             return 1
         return max(1, min(BACKLOG_MOST, int(BACKLOG_SECONDS / max(mean, 1e-4))))

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from jobyard.engine.blaming import blaming
 from jobyard.engine.changes import Changes
+from jobyard.engine.deadlines import Deadlines
 from jobyard.engine.job_record import STUCK_SECONDS, JobRecord
 from jobyard.engine.training import idle_seconds, is_last_epoch, obeys_its_user
 from jobyard.engine.wants import Wants
@@ -18,10 +19,8 @@ from jobyard.engine.yard_state import YardState
 from jobyard.model.effects import Effect, Withdraw
 from jobyard.model.events import (
     CancelRequested,
-    DeadlinePassed,
     Event,
     JobSized,
-    RetryDelayPassed,
     SlotClosed,
     SlotOpened,
     SlotReserved,
@@ -42,6 +41,8 @@ from jobyard.scheduling.snapshot import Opening, Snapshot, Wait
 
 # Smaller changes do not update a reservation: the memory that an allocator holds goes up and down all the time.
 RESERVE_STEP_MIB = 256
+WAITING_FEW = 500  # jobs; where no more wait, the scheduler looks at a new one at once
+LOOK_SECONDS = 50e-6  # else it looks at new ones after so long for each that waits: one look takes a third of that
 PERCENT_STEP = 10  # smaller changes of GPU utilisation are not journalled
 
 
@@ -52,9 +53,12 @@ class Planner:
         self.waits: dict[str, Wait] = {}  # why jobs wait, from the last cycle
         self.draining_slots: frozenset[str] = frozenset()  # they take no more tasks, by the last cycle
         self._known_rooms = KnownRooms()
+        self.deadlines = Deadlines(state)
         self._asked_back_at: dict[str, float] = {}  # by slot: when its waiting tasks were last withdrawn
-        state.changes = Changes(dict.fromkeys(state.slots), dict.fromkeys(state.unfinished), nodes=True, plan=True)
+        jobs = dict.fromkeys(state.unfinished)
+        state.changes = Changes(dict.fromkeys(state.slots), jobs, dict(jobs), nodes=True, plan=True)
         self._is_new = True
+        self._looked_at = float("-inf")  # when the scheduler last did
 
     def decide(self, now: float) -> Iterator[Event]:
         """The events that the engine itself wants. Handle each before taking the next: they build on one another."""
@@ -68,6 +72,8 @@ class Planner:
         if self._is_new:  # it does not know yet which slots are draining
             self._is_new = False
             yield from self._schedule(now)
+        if state.changes.submitted and not now < self._next_look(now):
+            state.changes.plan = True
         while state.changes.slots or state.changes.plan:
             # 2. Open slots get their next tasks, or close.
             while state.changes.slots:
@@ -103,29 +109,28 @@ class Planner:
         return effects
 
     def next_deadline(self) -> float | None:
-        """When `decide` should be called at the latest, for deadlines alone."""
-        return min((at for at, _, _ in self._deadlines()), default=None)
+        """When `decide` should be called at the latest, though nothing else happens."""
+        looks = [self._next_look(self._looked_at)] if self.state.changes.submitted else []
+        deadline = self.deadlines.next()
+        return min((*looks, *(() if deadline is None else (deadline,))), default=None)
 
     def snapshot(self, now: float = 0.0) -> Snapshot:
         return self.wants.snapshot(now)
 
     # -- below
 
-    def _deadlines(self) -> Iterator[tuple[float, type[DeadlinePassed | RetryDelayPassed], str]]:
-        """When jobs have run too long, and when the next of their failed tasks may be tried again."""
-        for job in list(self.state.unfinished.values()):
-            if job.id in self.state.quarantined:
-                continue
-            seconds, started = job.spec.policy.deadline_seconds, job.times.started_at
-            if seconds is not None and started is not None and job.stop is None:
-                yield started + seconds, DeadlinePassed, job.id
-            if (first := job.tasks.delayed.first) is not None:
-                yield first.until, RetryDelayPassed, job.id
+    def _next_look(self, now: float) -> float:
+        """When the scheduler looks at new jobs, if nothing frees room before. At once if the clock was put back."""
+        if len(self.waits) <= WAITING_FEW or now < self._looked_at:
+            return now
+        return self._looked_at + len(self.waits) * LOOK_SECONDS
 
     def _pass_deadlines(self, now: float) -> Iterator[Event]:
-        for at, passed, job_id in self._deadlines():
-            if now >= at:
-                yield passed(job_id, now)
+        for deadline in self.deadlines:
+            if now >= deadline.at and deadline.passed is not None:
+                yield deadline.passed(deadline.job, now)
+            elif deadline.passed is None and self.state.unfinished[deadline.job].may_start(now):
+                self.deadlines.ask(deadline)
 
     def _feed(self, slot_id: str, now: float) -> Iterator[Event]:
         job, record = self.state.slots[slot_id]
@@ -133,7 +138,7 @@ class Planner:
             return
         slot = record.slot
         able = job.stop is None and slot_id not in self.draining_slots and self._is_usable(slot.placement.node)
-        able = able and not record.is_closing
+        able = able and not record.is_closing and job.may_start(now)
         if able and not (job.spec.gang and record.was_fed) and not record.is_stuck(now):
             backlog = job.backlog(slot.group)
             if len(record.tasks) > backlog // 2:
@@ -158,7 +163,8 @@ class Planner:
         return node is not None and node.state is NodeState.UP
 
     def _schedule(self, now: float) -> Iterator[Event]:
-        self.state.changes.plan = False
+        self.state.changes.plan = self.state.changes.submitted = False
+        self._looked_at = now
         yield from self._ask_to_yield(now)
         shot = self.snapshot(now)
         try:

@@ -75,6 +75,7 @@ class SavedJob:
     missed_deadline: str = ""
     annotations: tuple[tuple[str, str], ...] = ()
     quarantine: str = ""
+    next_start_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,9 @@ class SavedState:
 # Which field of SavedJob is which attribute of which part of a JobRecord ("": of the record itself).
 _PARTS: dict[str, dict[str, str]] = {
     "": {name: name for name in ("priority", "stop", "age")},
-    "times": {name: name for name in ("submitted_at", "started_at", "finished_at", "first_started_at")},
+    "times": {
+        name: name for name in ("submitted_at", "started_at", "finished_at", "first_started_at", "next_start_at")
+    },
     "tasks": {name: name for name in ("first_failure", "gang_failures")},
     "use": {name: name for name in ("peak_memory_mib", "busy_seconds")},
     "training": {name: name for name in ("fixed_size", "estimate_seconds")},

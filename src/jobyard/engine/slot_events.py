@@ -23,7 +23,7 @@ def open_slot(state: YardState, event: SlotOpened) -> list[Effect]:
     job.revision += 1
     state.slots[slot.id] = (job, record)
     state.last_slot = max(state.last_slot, int(slot.id))
-    state.changes.slots[slot.id] = None
+    state.changes.slots[slot.id] = state.changes.begun[job.id] = None
     return []
 
 
@@ -33,6 +33,9 @@ def assign(state: YardState, event: TasksAssigned) -> list[Effect]:
     record.was_fed = True
     if not record.tasks:
         record.progress_at = event.at
+    if delay := job.start_delay:
+        job.times.next_start_at = event.at + delay
+        state.changes.plan = True  # what it wants changes with the clock
     for first, last in event.ranges:
         for number in range(first, last + 1):
             if job.training.progress and not state.trainings.can_go_on(job, number, record.slot.placement.node):

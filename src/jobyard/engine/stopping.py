@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections import defaultdict
 
 from jobyard.engine.job_record import JobRecord
-from jobyard.engine.lifecycle import Action, Happening, Step, StopAsked, advance
+from jobyard.engine.lifecycle import Action, Ended, GivenBack, Happening, LostItsNode, Step, StopAsked, advance
 from jobyard.engine.yard_state import YardState
 from jobyard.model.effects import Effect, JobEnded, Stop
 from jobyard.model.job import Reason, State
 from jobyard.model.task import AttemptId, Task
 
+OF_POLICY = (Reason.SIBLING_FAILED, Reason.ENOUGH)  # why a job stops by itself, because of how its tasks ended
+
 
 def advance_task(state: YardState, job: JobRecord, task: Task, happening: Happening, retries: int = 0) -> Step:
+    """A task that would wait again has no job to wait for, where that stops and lets what runs end."""
     step = advance(task, happening, retries)
+    if (
+        job.stop is not None
+        and step.task.state is State.PENDING
+        and isinstance(happening, Ended | GivenBack | LostItsNode)
+    ):
+        step = advance(step.task, StopAsked(*job.stop))
     job.put(step.task)
     is_over = task.active is not None and step.task.active is None
     if state.cluster_waits and (step.task.active is None or step.task.started_at is not None):
@@ -37,12 +46,17 @@ def stop_tasks(state: YardState, job: JobRecord, tasks: list[Task], asked: StopA
 def stop_job(
     state: YardState, job: JobRecord, reason: Reason, message: str, at: float, *, force: bool = False
 ) -> list[Effect]:
-    """No more of its tasks start, and those that run are asked to stop. Repeated with force, they are killed."""
+    """No more of its tasks start, and those that run are asked to stop. Repeated with force, they are killed.
+
+    For a reason of its policy's own those that run may end, where the policy says so; so may what waits behind them at
+    an agent, which is half a second's work at most.
+    """
     if job.stop is None:
         job.stop = (reason, message)
         job.cancel_untouched()
     grace = 0.0 if force else job.spec.policy.grace_seconds
-    effects = stop_tasks(state, job, list(job.active_tasks()), StopAsked(reason, message), grace)
+    stopped = [] if job.spec.policy.lets_running_end and reason in OF_POLICY else list(job.active_tasks())
+    effects = stop_tasks(state, job, stopped, StopAsked(reason, message), grace)
     state.changes.plan = True
     return effects + (end_job(state, job, at) if job.is_final else [])
 

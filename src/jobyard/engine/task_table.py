@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from jobyard.engine.delayed_tasks import DelayedTasks
 from jobyard.engine.intervals import IntervalSet
-from jobyard.model.job import ACTIVE, FINAL, State
+from jobyard.model.job import ACTIVE, State
 from jobyard.model.task import Task
 
 # Jobs up to this size keep the outcome of every task, so that `yard show` can tell times and peaks.
@@ -87,14 +88,21 @@ class TaskTable:
         self.counts[State.PENDING] -= moved
         self.counts[State.CANCELLED] += moved
 
-    def revive_untouched(self, first: int, last: int) -> None:
-        """The inverse, within first..last: cancelled tasks that were never tried wait again, in ranges."""
-        revived = IntervalSet(self.cancelled.first_within(first, last, last - first + 1))
-        for number in (*self.known, *self.attempts):
-            revived.remove(number)
-        for low, high in revived.ranges():
-            self.cancelled.remove(low, high)
-            self.pending.add(low, high)
+    def cancel_untouched_among(self, asked: IntervalSet) -> None:
+        """Pending tasks among these that have no object become CANCELLED, in ranges."""
+        gone = self.pending & asked
+        gone -= IntervalSet((number, number) for number in sorted(self.known))
+        self.pending -= gone
+        self.cancelled |= gone
+        self.counts[State.PENDING] -= len(gone)
+        self.counts[State.CANCELLED] += len(gone)
+
+    def revive_untouched_among(self, asked: IntervalSet) -> None:
+        """The inverse: cancelled tasks among these that were never tried wait again, in ranges."""
+        revived = self.cancelled & asked
+        revived -= IntervalSet((number, number) for number in sorted((*self.known, *self.attempts)))
+        self.cancelled -= revived
+        self.pending |= revived
         self.counts[State.CANCELLED] -= len(revived)
         self.counts[State.PENDING] += len(revived)
 
@@ -125,10 +133,17 @@ class TaskTable:
             numbers = IntervalSet((n, n) for n, task in sorted(self.known.items()) if task.state is state)
         return list(numbers.ranges())
 
-    def final_within(self, first: int, last: int) -> list[int]:
-        """The numbers of the tasks in first..last that have ended."""
-        ended = (IntervalSet(self.numbers_in(state)).first_within(first, last, last - first + 1) for state in FINAL)
-        return sorted(number for ranges in ended for low, high in ranges for number in range(low, high + 1))
+    def cancelled_after_a_try(self) -> list[int]:
+        """Those that were tried before they were cancelled, in order."""
+        tried = [number for number, task in self.known.items() if task.attempt] + list(self.attempts)
+        return sorted(number for number in tried if number in self.cancelled)
+
+    def among(self, asked: IntervalSet, states: Iterable[State]) -> IntervalSet:
+        """Those of the asked tasks that are in one of the states. It costs ranges, however many numbers they have."""
+        found = IntervalSet()
+        for state in states:
+            found |= IntervalSet(self.numbers_in(state)) & asked
+        return found
 
     @property
     def unfinished(self) -> int:

@@ -55,7 +55,7 @@ class Wants:
         """The slots that a job would open now, were there room; None if it has nothing to start."""
         if job.stop is not None or job.id in self._state.quarantined:
             return None
-        if not len(job.tasks.pending) or self._state.waits_for(job):
+        if not len(job.tasks.pending) or self._state.waits_for(job) or not job.may_start(now):
             return None
         if job.is_adaptive:
             return self.new_request(job, now)
@@ -73,6 +73,8 @@ class Wants:
         # One object of a cluster starts together too; a task of it that is tried again does so alone.
         starts_together = spec.starts_together and not job.slots and len(job.tasks.pending) == job.tasks.unfinished
         allowed = job.slots_allowed - len(job.slots)
+        if job.start_delay:
+            allowed = min(allowed, 1)
         members = []
         for member in self._members(job):
             if allowed <= 0:

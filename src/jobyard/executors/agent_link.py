@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from jobyard.agent_protocol import lines
 from jobyard.backoff import Backoff
 from jobyard.errors import Unavailable
-from jobyard.executors.heard import LARGEST_LINE, welcome_problem
+from jobyard.executors.heard import welcome_problem
 
 PROTOCOL = 1
 BACKOFF = Backoff(0.05, 5.0)  # between two tries to reach an agent
@@ -103,13 +104,15 @@ async def read(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     try:
         line = await reader.readline()
     except ValueError:
-        raise ValueError(f"the agent sent a line of more than {LARGEST_LINE >> 20} MiB") from None
+        raise ValueError(f"the agent sent {lines.TOO_LONG}") from None
     if not line.endswith(b"\n"):
         return None
     try:
         message = json.loads(line)
-    except RecursionError:
+    except (RecursionError, ValueError):
         raise ValueError(f"the agent said {line[:100]!r}") from None
     if not isinstance(message, dict):
         raise ValueError(f"the agent said {line[:100]!r}")
+    if problem := lines.problem(line, message):
+        raise ValueError(f"the agent sent {problem}")
     return message

@@ -30,13 +30,13 @@ class LaunchMessages:
             spec = job.spec.with_shell(self._yard.inherited_env(job.spec))
             env = job_environment(job.id, job.number, spec)
             message = {"op": "job", "job": job.id, "env": env, "workdir": job.spec.workdir, "gang": job.spec.gang}
-            return {**message, **_stdin(spec)}
+            return {**message, **_streams(spec)}
         # The submitting shell's PATH and HOME mean nothing on another machine, or in an image.
         spec = job.spec.with_shell({})
         staging = spec.staging
         tree = {"snapshot": staging.snapshot, "subdir": staging.subdir, "copy_back": list(staging.collected)}
         env = job_environment(job.id, job.number, spec)
-        message = {"op": "job", "job": job.id, "env": env, "workdir": "", "gang": spec.gang, **_stdin(spec)}
+        message = {"op": "job", "job": job.id, "env": env, "workdir": "", "gang": spec.gang, **_streams(spec)}
         if spec.container.on_machines:
             message["container"] = _container(spec)
         if self._shares_disk:
@@ -122,8 +122,10 @@ def _memory_limit(ask: Resources) -> dict[str, int]:
     return {} if ask.memory_limit is None else {"memory_limit_mib": ask.memory_mib if ask.memory_limit else 0}
 
 
-def _stdin(spec: JobSpec) -> dict[str, str]:
-    return {} if spec.staging.stdin is None else {"stdin": spec.staging.stdin}
+def _streams(spec: JobSpec) -> dict[str, Any]:
+    """What its tasks read, and whether what they write is one stream; only where it is not as always."""
+    read = {} if spec.staging.stdin is None else {"stdin": spec.staging.stdin}
+    return {**read, "joined": True} if spec.staging.joins_streams else read
 
 
 def _container(spec: JobSpec) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from jobyard.agent.build import agent_zipapp
 from jobyard.agent_protocol import inherited
+from jobyard.agent_protocol.lines import LARGEST_LINE
 from jobyard.errors import Unavailable
-from jobyard.executors.heard import LARGEST_LINE
 
 
 class LocalAgent:

@@ -20,8 +20,9 @@ from jobyard.errors import UserError
 from jobyard.model.environment import SCRIPT, YARD_NAMES
 from jobyard.model.job import Command, GroupSpec, JobSpec, Script, TaskPlace
 from jobyard.model.node import Node
+from jobyard.model.placeholders import SLOT
 from jobyard.model.resources import Placement
-from jobyard.model.substitution import substituted, words_with
+from jobyard.model.substitution import SLOT_HOLE, placeholders_of, row_of, substituted, variables_of, words_with
 
 DEFAULT_MASTER_ADDRESS = "127.0.0.1"
 
@@ -30,6 +31,7 @@ _ARRAY_NAMES = frozenset(
     {"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT"}
     | {"SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX"}
 )
+_SBATCH_NAMES = frozenset({"SLURM_JOB_NAME", "SLURM_SUBMIT_DIR", "SLURM_CPUS_PER_TASK"})
 _GROUP_NAMES = frozenset(
     {"JOB_INDEX", "JOB_GLOBAL_INDEX", "JOB_COMPLETION_INDEX"}
     | {"GLOBAL_REPLICAS", "REPLICATED_JOB_NAME", "REPLICATED_JOB_REPLICAS"}
@@ -46,7 +48,9 @@ _TRAINING_NAMES = frozenset(
 )
 TOLD_BY_INDEX = frozenset({"ml-scheduler"})  # sources whose users are told a GPU by its number, and so their tasks
 _DEVICE_NAMES = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
-_OTHER_NAMES = _ARRAY_NAMES | _GROUP_NAMES | _GANG_NAMES | _AICHOR_NAMES | _TRAINING_NAMES | _DEVICE_NAMES
+_OTHER_NAMES = (
+    _ARRAY_NAMES | _SBATCH_NAMES | _GROUP_NAMES | _GANG_NAMES | _AICHOR_NAMES | _TRAINING_NAMES | _DEVICE_NAMES
+)
 _OF_A_TASK = YARD_NAMES | _OTHER_NAMES | {"TMPDIR"}
 
 
@@ -56,6 +60,8 @@ def job_environment(job_id: str, number: int, spec: JobSpec) -> dict[str, str]:
     script = spec.groups[0].command.script
     if script is not None:  # once for all tasks: an array of a thousand sends its text once
         env[SCRIPT] = script.text
+        if script.is_for_sbatch:  # not SLURM_NTASKS or SLURM_PROCID: with them Lightning waits for others
+            env["SLURM_JOB_ID"], env["SLURM_JOB_NAME"] = str(number), spec.name
     array = spec.groups[0].array if len(spec.groups) == 1 else None
     if array is not None:
         env["SLURM_JOB_ID"] = env["SLURM_ARRAY_JOB_ID"] = str(number)
@@ -98,8 +104,8 @@ def task_environment(
         "YARD_NODE": slot_placement.node,
         **_devices(slot_placement, node, by_index=spec.submitter.source in TOLD_BY_INDEX),
     }
-    if group.command.entries is not None:
-        env["YARD_LINE"] = group.command.entries[task_number - spec.offsets[place.group]]
+    if (row := row_of(group.command, task_number - spec.offsets[place.group])) is not None:
+        env.update(variables_of(group.command, row))
     if group.array is not None:
         env["SLURM_ARRAY_TASK_ID"] = label.rpartition("/")[2]
         env["SLURM_RESTART_COUNT"] = str(attempt - 1)
@@ -122,26 +128,37 @@ def task_command(spec: JobSpec, task_number: int) -> tuple[str, ...]:
     ordinal = task_number - spec.offsets[place.group]
     if command.lines is not None:
         return ("bash", "-c", command.lines[ordinal])
-    if command.entries is None or not command.argv:
+    row = row_of(command, ordinal) if command.argv else None
+    if row is None:
         return shared_command(command)
-    return shared_command(replace(command, argv=words_with(command.argv, command.entries[ordinal])))
+    words = shared_command(replace(command, argv=words_with(command, row)))
+    return _with_slot(words) if any(SLOT_HOLE in word for word in words) else words
+
+
+def _with_slot(words: Sequence[str]) -> tuple[str, ...]:
+    """By way of a shell, for only the task itself knows its slot."""
+    quoted = (f'"${{{SLOT}}}"'.join(shlex.quote(part) for part in word.split(SLOT_HOLE)) for word in words)
+    return ("sh", "-c", f"exec {' '.join(quoted)}")
 
 
 def shared_command(command: Command) -> tuple[str, ...]:
-    """What all tasks run, each with its own YARD_LINE; only in `argv` is there still `{}` for each task's line."""
+    """What all tasks run, each with its own variables; only in `argv` are there still placeholders of each task."""
     if command.script is not None:
         return _of_script(command.script, command.argv)
     if command.argv:
         return command.argv
-    return ("bash", "-c", command.shell if command.entries is None else substituted(command.shell).shell)
+    if command.entries is None and command.inputs is None:
+        return ("bash", "-c", command.shell)
+    return ("bash", "-c", substituted(command.shell, placeholders_of(command)).shell)
 
 
 def _of_script(script: Script, arguments: Sequence[str]) -> tuple[str, ...]:
     """Writes the text that came with the job into a file, and becomes its interpreter."""
     name = shlex.quote(os.path.basename(script.name) or "script")
+    submit_directory = "\nexport SLURM_SUBMIT_DIR=$PWD" if script.is_for_sbatch else ""
     begin = f"""umask 077
 d=$(mktemp -d "${{TMPDIR:-/tmp}}/yard-script.XXXXXX") && printf %s "${SCRIPT}" >"$d/"{name} || exit 126
-unset {SCRIPT}
+unset {SCRIPT}{submit_directory}
 exec {shlex.join(script.interpreter)} "$d/"{name} "$@\""""
     return ("sh", "-c", begin, "jobyard", *arguments)
 

@@ -19,7 +19,6 @@ from jobyard.executors.reports import progress_of
 from jobyard.model.job import Reason
 from jobyard.model.task import AttemptId
 
-LARGEST_LINE = 64 << 20  # bytes; ten thousand attempts that end at once take a few million
 LARGEST_AMOUNT = 1 << 50  # MiB, millicores, bytes or steps: no machine has as much
 LATEST = 1e11  # seconds since 1970, some 3000 years from now
 LONGEST_TEXT = 4096

@@ -100,6 +100,8 @@ class MachineExecutor:
                 link.problem = "the connection to the agent was lost"
             except (Unavailable, OSError, ValueError, TimeoutError) as error:
                 link.problem = str(error) or type(error).__name__
+                if isinstance(error, ValueError):  # a line that cannot be read; the link may be up again soon
+                    self._heard.ignore(link.problem)
                 log.warning("agent of %s: %s", self.node, link.problem)
             except Exception as error:  # a bug of ours must not end the connection for good
                 link.problem = f"{type(error).__name__}: {error}"
@@ -164,6 +166,7 @@ class MachineExecutor:
                 )
             if self._collector is not None:
                 await self._collector.room()
+            await asyncio.sleep(0)  # others have their turn, however much there is to read
 
     def _hear(self, message: dict[str, Any]) -> None:
         match message["ev"]:
@@ -180,7 +183,7 @@ class MachineExecutor:
                 self._observations.measured(message, self._devices_in_use())
                 self._questions.answered(message)  # last: whoever waits for it then finds the observation
             case "stored":
-                self._questions.answered(message)
+                self._questions.answered(message, "jobs", "snapshots")
             case "reconciled":
                 self._launches.launch_absent(message["absent"])
             case "refused":

@@ -8,12 +8,13 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from jobyard.agent_protocol import records
+from jobyard.agent_protocol import packs, records
+from jobyard.agent_protocol.packing import pack
 from jobyard.model.task import AttemptId
 
 log = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ class Mirror:
         self.directory = directory
         self._marks = directory / "placed"
         self._lock = threading.Lock()
+        self._pack_lock = threading.Lock()
         self._marked = self._read_marks()
         self._told: set[AttemptId] = set()
 
@@ -47,6 +49,29 @@ class Mirror:
                 (self.directory / "jobs" / job).rename(trash / f"{job}.{time.monotonic_ns()}")
         for name in _names(trash):
             shutil.rmtree(trash / name, ignore_errors=True)
+
+    def pack(self, jobs: Iterable[str], has_ended: Callable[[str], bool]) -> None:
+        """Pack the small output of jobs that have ended, and still have when it is their turn. Call it in a thread."""
+        for job in jobs:
+            with self._pack_lock:
+                if has_ended(job):
+                    directory = self.directory / "jobs" / job
+                    for keys in _written(directory):
+                        pack(str(directory), keys, ("out", "err"))
+
+    def unpack(self, attempt: AttemptId) -> None:
+        """Have its files where they were, before somebody compares them with others. What is damaged stays away."""
+        with self._pack_lock:
+            for stream in ("out", "err"):
+                path = self.path(attempt, stream)
+                try:
+                    content = None if path.exists() else packs.PACKS.content(str(path))
+                except packs.DamagedPack as error:
+                    log.error("%s: %s", attempt, error)
+                    continue
+                if content:
+                    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    packs.write_whole(str(path), content)
 
     def have(self, attempts: Iterable[AttemptId]) -> dict[str, dict[str, int]]:
         """How many bytes of each stream are here, for those of which any are."""
@@ -139,11 +164,20 @@ class Mirror:
 
 def tasks_in(directory: Path, job: str) -> set[int]:
     """The tasks of a job of which anything is in this directory of attempts. Reads directories: call it in a thread."""
-    return {int(file.name.partition(".")[0]) for file in (directory / "jobs" / job).glob("[0-9]*/*.*")}
+    own = directory / "jobs" / job
+    return {int(file.name.partition(".")[0]) for file in own.glob("[0-9]*/*.*")} | packs.packed_tasks(str(own))
+
+
+def _written(job: Path) -> Iterator[list[tuple[int, int]]]:
+    """The attempts of which output is a file here, a directory at a time."""
+    for bucket in _names(job):
+        if bucket.isdigit():
+            parts = (name.split(".") for name in _names(job / bucket) if name.endswith((".out", ".err")))
+            yield sorted({(int(task), int(number)) for task, number, _ in parts})
 
 
 def _names(directory: Path) -> list[str]:
     try:
         return os.listdir(directory)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []

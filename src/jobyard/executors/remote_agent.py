@@ -14,8 +14,8 @@ from asyncio.subprocess import Process
 from pathlib import Path
 
 from jobyard.agent.build import agent_zipapp
+from jobyard.agent_protocol.lines import LARGEST_LINE
 from jobyard.errors import Rejected, Unavailable
-from jobyard.executors.heard import LARGEST_LINE
 
 ANSWER_SECONDS = 45.0  # for a login and a start of the agent on a busy machine
 LONGEST_WORDS = 1 << 16  # bytes of what ssh and the far side say on stderr
@@ -159,8 +159,9 @@ def last_line(said: str) -> str:
 async def _greeting(reader: asyncio.StreamReader) -> list[str] | None:
     """The bridge says one known line, and in it addresses: what a login prints before it is passed over."""
     while line := await reader.readline():
-        if line.split()[:2] == [b"jobyard", b"bridge"]:
+        if line.split(None, 2)[:2] == [b"jobyard", b"bridge"]:
             return line.decode(errors="replace").split()[2:]
+        await asyncio.sleep(0)  # one that prints without end keeps nobody waiting
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from jobyard.manifests.field_values import DURATION, ENV
 from jobyard.manifests.fields import (
     Anything,
     Choice,
@@ -18,7 +19,6 @@ from jobyard.manifests.fields import (
     TextType,
     Whole,
 )
-from jobyard.manifests.job_fields import DURATION, ENV
 from jobyard.manifests.native import GROUP_NAME
 from jobyard.model.limits import SECONDS_MOST, Gpus, TaskCount, TaskLimit
 

@@ -12,12 +12,14 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.declarations import spellings
 from jobyard.manifests.files import lines_of, name_from_file
+from jobyard.manifests.inputs import CUTTING
 from jobyard.manifests.job_fields import FLAGGED
 from jobyard.manifests.overrides import Overrides, apply, merge
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
@@ -111,10 +113,12 @@ def _meaning(flag: str, value: str) -> tuple[str, Any]:
 
 def _problem(said: Mapping[str, Any], context: SubmitContext) -> str:
     """Why a job cannot have these flags; empty: it can."""
-    known = {name: meant for name, meant in said.items() if not name.startswith("copy_")}  # paths are looked for later
+    # Paths are looked for later, and values to cut may come from the command line.
+    later = {name for name in said if name.startswith("copy_")} | {*CUTTING, "skip_existing"}
+    known = {name: meant for name, meant in said.items() if name not in later}
     try:
         trial = JobSpec("trial", (GroupSpec(Command(argv=("true",))),), workdir=context.workdir)
-        apply(trial, Overrides(**known), context)
+        apply(trial, Overrides(**known), replace(context, leave_out=()))
     except UserError as error:
         return str(error)
     return ""

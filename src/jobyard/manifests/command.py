@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 from collections.abc import Sequence
 
 from jobyard.errors import UserError
+from jobyard.manifests.command_names import name_from_command
 from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.doubts import PLAIN_WORD, marks_of_shells, told_of
 from jobyard.manifests.overrides import Overrides, apply
 from jobyard.model.job import Command, GroupSpec, JobSpec
-from jobyard.model.selectors import other_meaning
-
-_PLAIN = re.compile(r"[\w@%+=:,./{}-]+")  # bash would take such a word as it stands
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
 def spec_from_command(argv: Sequence[str], overrides: Overrides, context: SubmitContext) -> JobSpec:
     """Several words are run exactly as given; one word with blanks or shell characters is a line of bash."""
+    _refuse_late_flags(argv, context)
     command = command_from_words(argv, context)
     spec = JobSpec(
         name=name_from_command(command),
@@ -25,24 +26,27 @@ def spec_from_command(argv: Sequence[str], overrides: Overrides, context: Submit
         workdir=context.workdir,
         submitter=context.submitter("command"),
     )
-    return apply(spec, overrides, context)
+    return told_of(apply(spec, overrides, context), *marks_of_shells(command.argv))
+
+
+def _refuse_late_flags(argv: Sequence[str], context: SubmitContext) -> None:
+    """`'echo {x}' --header`: there is no program of that name, and bash would have read the line if it stood alone."""
+    flag = next((word for word in argv[1:] if re.match("--?[A-Za-z]", word)), "")
+    if not flag or not re.search(r"\S\s+\S", argv[0]):
+        return
+    if not os.path.lexists(os.path.join(context.workdir, argv[0])) and shutil.which(argv[0]) is None:
+        raise UserError(
+            f"command: {flag!r:.80} after the command is a word of it; write flags before it: "
+            f"yard run {shlex.join(argv[1:])} {shlex.quote(argv[0])}"
+        )
 
 
 def command_from_words(argv: Sequence[str], context: SubmitContext) -> Command:
     if not argv or not argv[0].strip():
         raise UserError("command: nothing to run; write: yard run -- CMD ARGS")
-    if len(argv) == 1 and not _PLAIN.fullmatch(argv[0]) and not _is_program(argv[0], context):
+    if len(argv) == 1 and not PLAIN_WORD.fullmatch(argv[0]) and not _is_program(argv[0], context):
         return Command(shell=argv[0])
     return Command(argv=tuple(argv))
-
-
-def name_from_command(command: Command) -> str:
-    """The program's file name, without a path or variables set before it."""
-    words = command.argv or command.shell.split()
-    program = next((word for word in words if not _ASSIGNMENT.match(word)), "")
-    match = re.search(r"[\w.+-]+", os.path.basename(program))
-    name = match[0][:200] if match else "command"
-    return f"{name[:190]}-command" if other_meaning(name) else name
 
 
 def _is_program(word: str, context: SubmitContext) -> bool:

@@ -1,10 +1,13 @@
-"""Submit context: who submits, and from where?"""
+"""Submit context: who submits, from where, and which tasks need not run?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+import pwd
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from jobyard.model.job import JobSpec
 from jobyard.model.limits import NOTE_MOST, NOTES_MOST
 from jobyard.model.submitter import Submitter
 
@@ -16,10 +19,19 @@ class SubmitContext:
     workdir: str
     environ: Mapping[str, str] = field(default_factory=dict)
     user: str = ""
+    leave_out: tuple[Callable[[JobSpec], JobSpec], ...] = ()  # each gives the job without tasks that need not run
 
     def submitter(self, source: str, notes: Iterable[str] = ()) -> Submitter:
         """`source` says what kind of file or command describes the job."""
         return Submitter(self.user, source=source, inherited_env=dict(self.environ), notes=as_notes(notes))
+
+
+def user_here() -> str:
+    """The name of the account that runs this program."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def as_notes(sentences: Iterable[str]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jobyard.manifests.declarations import JobField, Table, spellings
+from jobyard.manifests.input_fields import INPUTS
 from jobyard.manifests.job_fields import CONTAINER, JOB, KUBERNETES, POLICY, RESOURCES, STAGING, TRAINING
 
 _BEGIN = """# Every flag and key of a job
@@ -15,6 +16,7 @@ The flags of `yard run` and `yard submit`, and the keys of a [native manifest](m
 """
 _GROUPS: tuple[tuple[str, str, Table], ...] = (
     ("The job", "", JOB),
+    ("A task for each value", "", INPUTS),
     ("How it runs", "", POLICY),
     ("What one task needs", "resources.", RESOURCES),
     ("Image", "", CONTAINER),

@@ -6,84 +6,49 @@ depends on others, and `overrides.py` and `native.py` work them out together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from jobyard.manifests.arrays import parse_array
 from jobyard.manifests.declarations import JobField, Option, Table, flags_of
-from jobyard.manifests.fields import Choice, Flag, ListOf, MapOf, Parsed, TextType, Variable, Whole
+from jobyard.manifests.field_values import (
+    CPUS,
+    DEPENDENCY,
+    DURATION,
+    DURATION_OR_0,
+    ENV,
+    IDLE_GPU,
+    NAMES,
+    PATHS,
+    POLICIES,
+    SHARE,
+    SIZE,
+    VOLUME,
+    amount_of,
+    as_written,
+    span_of,
+)
+from jobyard.manifests.fields import Flag, ListOf, Parsed, TextType, Whole
+from jobyard.manifests.input_fields import INPUTS
 from jobyard.manifests.kinds import KINDS, parse_kind
 from jobyard.manifests.notation import (
-    parse_after,
     parse_device_mib,
     parse_image,
+    parse_limit,
     parse_name,
     parse_on,
     parse_prefix,
     parse_switch,
-    parse_volume,
 )
-from jobyard.manifests.training import SPAN_PATTERN, parse_log_dir, parse_span
+from jobyard.manifests.training import parse_log_dir
 from jobyard.model.limits import (
-    CpuMillis,
     Gpus,
     Mib,
     Priority,
     Retries,
-    Seconds,
-    SomePercent,
     SomeSteps,
     TaskCount,
     TaskLimit,
-    Timeout,
     Workers,
-    range_of,
 )
-from jobyard.model.policy import FailurePolicy
 from jobyard.model.training import IDLE_GPU_SECONDS
-from jobyard.model.units import parse_cpu_millis, parse_duration_seconds, parse_percent, parse_size_mib
-
-
-def _as_written(check: Callable[[str, str], object]) -> Callable[[str, str], str]:
-    """A parser that only checks: the text itself is used later."""
-
-    def parse(text: str, path: str) -> str:
-        check(text, path)
-        return text
-
-    return parse
-
-
-def _duration_or_0(text: str, path: str) -> float:
-    return parse_duration_seconds(text, path, or_none=True)
-
-
-def _span(hint: Any) -> Parsed:
-    span = {"type": "string", "pattern": SPAN_PATTERN}
-    wanted = "a number, or a range such as 1..8"
-    json = {"anyOf": [Whole.within(hint).schema(), span]}
-    return Parsed(lambda text, path: parse_span(text, path, range_of(hint)), json, wanted)
-
-
-def _amount(hint: Any, unit: int = 1) -> dict[str, Any]:
-    """The schema of a number, or of text with a unit. A request counts in parts: `unit` of them are 1."""
-    limit = range_of(hint)
-    least = "exclusiveMinimum" if limit.is_more else "minimum"
-    return {"type": ["string", "number"], least: limit.least, "maximum": limit.most // unit}
-
-
-_NAMES = r"^\s*[^,\s][^,]*(,\s*[^,\s][^,]*)*$"
-SIZE = Parsed(_as_written(parse_size_mib), _amount(Mib), "a size such as 512M or 24GB")
-CPUS = Parsed(_as_written(parse_cpu_millis), _amount(CpuMillis, 1000), "a number of cores such as 2, 0.5 or 500m")
-SHARE = Parsed(_as_written(parse_percent), _amount(SomePercent, 100), "a share such as 0.5 or 50%")
-DURATION = Parsed(parse_duration_seconds, _amount(Timeout), "a duration such as 90s, 1h30m or 02:30:00")
-DURATION_OR_0 = Parsed(_duration_or_0, _amount(Seconds), "a duration such as 10s, or 0")
-PATHS = ListOf(TextType(r"\S", "a path inside the working directory"), or_one=True)
-ENV = MapOf(Variable(), TextType(r"^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name, such as SEED"))
-POLICIES = Choice(tuple(policy.value for policy in FailurePolicy), FailurePolicy)
-IDLE_GPU = Choice(("warn", "stop"), lambda word: word == "stop")
-DEPENDENCY = Parsed(lambda text, path: parse_after((text,), path), {"type": ["string", "integer"]}, "a job")
-VOLUME = Parsed(parse_volume, {"type": "string", "pattern": "^[^:]+:/"}, "CLAIM:PATH")
 
 JOB: Table = {
     "name": JobField(
@@ -109,19 +74,25 @@ JOB: Table = {
         option=Option("Where tasks run; default: here.", "DIR", also=("-w",)),
     ),
     "array": JobField(
-        Parsed(_as_written(parse_array), {"type": ["string", "integer"]}, "array ids such as 0-99%10"),
+        Parsed(as_written(parse_array), {"type": ["string", "integer"]}, "array ids such as 0-99%10"),
         "One task per id: 0-99, 0-99%10 (10 at once), 1-9:2, 1,3,5-7.",
         option=Option("One task for each number: 0-99, 0-99:2, 1,5,9, 0-99%10.", "RANGE", also=("-a",)),
-    ),
-    "each_line": JobField(
-        TextType(),
-        "A file; one task per line of it, which replaces {} and is in YARD_LINE.",
-        option=Option("One task for each line of FILE (-: of stdin), given as {} and $YARD_LINE.", "FILE|-"),
     ),
     "stdin": JobField(
         TextType(),
         "A file that is kept with the job, and that each task reads as its standard input.",
         option=Option("Each task reads FILE as its standard input; -: that of this command.", "FILE|-"),
+    ),
+    "output": JobField(
+        TextType(),
+        "The file of each task's output, written as it ends: logs/%j_%t.out, with %j the job's number, %t (or %a) the"
+        " task, %x the job's name, %N the node, %u the user. A relative path starts at the directory of submission.",
+        option=Option("Write each task's output to this file as it ends: logs/%j_%t.out (job, task).", "PATTERN"),
+    ),
+    "error": JobField(
+        TextType(),
+        "The same for its stderr. Left out: that is in the file of output, in the order in which it came.",
+        option=Option("The same for stderr; without it that goes to --output too.", "PATTERN"),
     ),
     "after": JobField(
         ListOf(DEPENDENCY, or_one=True, is_flat=True),
@@ -132,14 +103,14 @@ JOB: Table = {
         ),
     ),
     "on": JobField(
-        Parsed(parse_on, {"type": "string", "pattern": _NAMES}, "nodes or labels, as in gpu1,gpu2"),
+        Parsed(parse_on, {"type": "string", "pattern": NAMES}, "nodes or labels, as in gpu1,gpu2"),
         "Nodes, labels or executors to run on, with commas between. Left out: anywhere.",
         at="on",
         option=Option("Nodes, labels or executors to choose from.", "WHERE,..."),
     ),
     "gang": JobField(Flag(), "All tasks start and stop together.", False, at="gang"),
     "workers": JobField(
-        _span(Workers),
+        span_of(Workers),
         "The job as a gang of so many tasks; or a range, as in 1..4, for training that can be resized.",
         option=Option("So many tasks that start and stop together; a range likewise.", "N|A..B"),
     ),
@@ -155,9 +126,9 @@ POLICY: Table = {
     ),
     "timeout": JobField(
         DURATION,
-        "How long each attempt at a task may take.",
+        "How long each attempt at a task may take: 90s, 1h30m, 2-12:00:00; a number is seconds.",
         at="policy.timeout_seconds",
-        option=Option("Of each attempt: 90s, 1h30m, 02:30:00.", "TIME", also=("-t",)),
+        option=Option("Of each attempt: 90s, 1h30m, 2-12:00:00; a bare number is seconds.", "TIME", also=("-t",)),
     ),
     "deadline": JobField(
         DURATION, "How long the whole job may take from its first start.", at="policy.deadline_seconds"
@@ -182,11 +153,35 @@ POLICY: Table = {
         at="policy.retry_delay_seconds",
         option=Option("Before a failed task's next attempt; doubled each time, up to 5m. 0: none.", "TIME"),
     ),
+    "delay": JobField(
+        DURATION_OR_0,
+        "Time between the starts of two tasks of the job.",
+        0,
+        at="policy.start_delay_seconds",
+        option=Option("Between the starts of two tasks: 1.5 (seconds), 1m.", "TIME"),
+    ),
     "max_fails": JobField(
         Whole.within(TaskCount),
         "One more failed task than this stops the job.",
         at="policy.max_fails",
         option=Option("Stop the job when more tasks than this have failed.", "N"),
+    ),
+    "halt": JobField(
+        TextType(),
+        "",
+        option=Option("When to end early, as GNU parallel: now,fail=1, soon,fail=10%, now,success=1, never.", "WHEN"),
+        is_key=False,
+    ),
+    "enough_successes": JobField(
+        Whole.within(TaskLimit),
+        "Once so many tasks have succeeded, the job has, and the others are cancelled.",
+        at="policy.enough_successes",
+    ),
+    "lets_running_end": JobField(
+        Flag(),
+        "Where max_fails, on_failure or enough_successes end the job, tasks that run may go on to their own end.",
+        False,
+        at="policy.lets_running_end",
     ),
     "on_failure": JobField(
         POLICIES,
@@ -197,7 +192,7 @@ POLICY: Table = {
         Whole.within(TaskLimit),
         "At most so many tasks of the job at once.",
         at="policy.limit",
-        option=Option("At most N tasks at once, as %N in an array.", "N"),
+        option=Option("At most N tasks at once, as %N in an array.", "N", also=("-j", "--jobs"), parse=parse_limit),
     ),
     "keep": JobField(
         Flag(),
@@ -228,7 +223,7 @@ RESOURCES: Table = {
         option=Option("off: memory is reserved, and no limit.", "on|off", name="mem_limit", parse=parse_switch),
     ),
     "gpus": JobField(
-        _span(Gpus),
+        span_of(Gpus),
         "GPUs of one task: 2; or a range, 1..8 or 1.., for training that can be resized.",
         0,
         option=Option("GPUs for each task; a range (1..8, 1..) for training that is resized.", "N|A..B", also=("-G",)),
@@ -255,7 +250,7 @@ RESOURCES: Table = {
         option=Option("A node for each task alone.", also=("--exclusive",)),
     ),
     "min_gpu_mem": JobField(
-        Parsed(parse_device_mib, _amount(Mib, 1024), "GiB of a GPU"),
+        Parsed(parse_device_mib, amount_of(Mib, 1024), "GiB of a GPU"),
         "",
         option=Option("Only GPUs that have so much memory in all: 40G, or a number of GiB.", "GIB"),
         is_key=False,
@@ -373,5 +368,5 @@ TRAINING: Table = {
     ),
 }
 
-TOP_LEVEL: tuple[Table, ...] = (JOB, POLICY, STAGING, CONTAINER, KUBERNETES)  # keys that no other key holds
-FLAGGED = flags_of(JOB, POLICY, RESOURCES, CONTAINER, KUBERNETES, STAGING, TRAINING)
+TOP_LEVEL: tuple[Table, ...] = (JOB, INPUTS, POLICY, STAGING, CONTAINER, KUBERNETES)  # keys that no other key holds
+FLAGGED = flags_of(JOB, INPUTS, POLICY, RESOURCES, CONTAINER, KUBERNETES, STAGING, TRAINING)

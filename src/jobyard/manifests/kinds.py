@@ -30,7 +30,7 @@ def with_kind(spec: JobSpec, field: str = "kind") -> JobSpec:
         on = "--on kubernetes" if field.startswith("--") else "on: kubernetes"
         raise UserError(f"{field}: a {kind} runs on a Kubernetes cluster only; add {on}")
     group = spec.groups[0]
-    is_array = group.array is not None or group.command.lines is not None or group.command.entries is not None
+    is_array = group.array is not None or group.command.is_each
     if len(spec.groups) > 1 or is_array or (group.count > 1 and group.completions > 1):
         raise UserError(
             f"{field}: a {kind} has one command and workers of one kind; this job is an array or has groups:"

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.declarations import Table, keys_of, put, with_keys
+from jobyard.manifests.field_values import ENV
 from jobyard.manifests.fields import Field, FieldType, ListOf, MapOf, RecordType, Scalar, Schema, TextType, Whole
 from jobyard.manifests.files import name_from_file, read_stdin
-from jobyard.manifests.job_fields import ENV, RESOURCES, TOP_LEVEL, TRAINING
-from jobyard.manifests.notation import copied_paths, env_of, parse_workdir
-from jobyard.manifests.overrides import Overrides, apply, spread
+from jobyard.manifests.job_fields import RESOURCES, TOP_LEVEL, TRAINING
+from jobyard.manifests.notation import copied_paths, env_of, parse_output, parse_workdir
+from jobyard.manifests.overrides import Overrides, apply
 from jobyard.manifests.parts import Part
 from jobyard.manifests.resource_words import resources_with
+from jobyard.manifests.skipping import without_existing
+from jobyard.manifests.spreading import FIELDS, SPREADING, spread
 from jobyard.manifests.training import Span, size_problem, with_gpus, with_workers, workers_problem
 from jobyard.model.job import Command, GroupSpec, JobSpec
 from jobyard.model.limits import TaskCount, TaskLimit
@@ -108,11 +112,15 @@ def spec_from_native(document: Part, overrides: Overrides, context: SubmitContex
     spec = _with_copies(document, spec, given)
     if "stdin" in given and "stdin" not in overrides:
         spec = _with_stdin(document, spec, given["stdin"], context)
-    if "array" not in overrides and "each_line" not in overrides:  # a flag replaces either
+    spec = _with_outputs(document, spec, given, context)
+    if overrides.keys().isdisjoint(SPREADING):  # flags replace all that it says of tasks
         spec = _spread(document, spec, given, context)
     spec = _with_sizes(document, spec, given)
     if not _changes_sizes(overrides):
         _refuse_impossible_sizes(document, spec, given)
+    if "skip_existing" in given and "skip_existing" not in overrides:
+        skip = partial(without_existing, pattern=given["skip_existing"], field="skip_existing")
+        context = replace(context, leave_out=(skip, *context.leave_out))
     try:
         return apply(spec, overrides, context)
     except UserError as error:
@@ -184,7 +192,7 @@ def _gpu_spans(given: Mapping[str, Any]) -> list[tuple[str, Span]]:
 
 def _changes_sizes(overrides: Overrides) -> bool:
     """Flags may correct a contradiction in the manifest."""
-    return not overrides.keys().isdisjoint({"gpus", "workers", "array", "each_line", "limit", "whole_node"})
+    return not overrides.keys().isdisjoint({"gpus", "workers", "limit", "whole_node", *SPREADING})
 
 
 def _refuse_impossible_sizes(document: Part, spec: JobSpec, given: Mapping[str, Any]) -> None:
@@ -232,13 +240,24 @@ def _with_stdin(document: Part, spec: JobSpec, file: str, context: SubmitContext
         raise UserError(f"{document.file}: line {document.at('stdin').line}: {error}") from None
 
 
+def _with_outputs(document: Part, spec: JobSpec, given: Mapping[str, Any], context: SubmitContext) -> JobSpec:
+    for key in ("output", "error"):
+        if key in given:
+            try:
+                spec = put(spec, f"staging.{key}", parse_output(given[key], context, key))
+            except UserError as error:
+                raise UserError(f"{document.file}: line {document.at(key).line}: {error}") from None
+    return spec
+
+
 def _spread(document: Part, spec: JobSpec, given: Mapping[str, Any], context: SubmitContext) -> JobSpec:
-    array, each_line = given.get("array"), given.get("each_line")
     try:
-        return spread(spec, array, each_line, context, fields=("array", "each_line"))
+        return spread(spec, given, context)
     except UserError as error:
-        key = "array" if array is not None else "each_line"
-        raise UserError(f"{document.file}: line {document.at(key).line}: {error}") from None
+        key = next((name for name in FIELDS if name in given), "command")
+        named = str(error).partition(":")[0]
+        part = document.at(named if named in FIELDS else key)
+        raise UserError(f"{document.file}: line {part.line}: {error}") from None
 
 
 def _refuse_contradictions(document: Part, given: Mapping[str, Any]) -> None:

@@ -12,6 +12,8 @@ from jobyard.manifests.parts import Part
 from jobyard.model.environment import YARD_NAMES
 from jobyard.model.job import Dependency
 from jobyard.model.kubernetes import Volume
+from jobyard.model.limits import TaskLimit, range_of
+from jobyard.model.output_pattern import DISCARD, check_pattern
 from jobyard.model.selectors import other_meaning
 from jobyard.model.units import parse_size_mib, whole_number
 
@@ -38,6 +40,22 @@ def parse_copied(text: str, workdir: str, field: str, *, must_exist: bool = True
     return inside
 
 
+def parse_output(text: str, context: SubmitContext, field: str) -> str:
+    """A pattern for the file of each task's output; a relative one starts at the submit directory."""
+    pattern = os.path.join(context.workdir, os.path.expanduser(text))
+    if not text or "\0" in text:
+        raise UserError(f"{field}: {text!r} names no file; write one as in logs/%j_%t.out")
+    if pattern == DISCARD:
+        return pattern
+    check_pattern(pattern, field, 1)
+    there = pattern.partition("%")[0].rpartition("/")[0] or "/"
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(f"{field}: {text!r} cannot be written: {there} is no directory of yours; name another")
+    return pattern
+
+
 def copied_paths(texts: Iterable[str], workdir: str, field: str, *, must_exist: bool) -> tuple[str, ...]:
     return tuple(parse_copied(text, workdir, field, must_exist=must_exist) for text in texts)
 
@@ -50,6 +68,23 @@ def parse_on(text: str, field: str) -> str:
             f"{field}: a name is missing in {text!r}; write a node, a label or an executor, as in gpu1,gpu2"
         )
     return ",".join(dict.fromkeys(names))
+
+
+def parse_limit(text: str, field: str) -> int:
+    """How many tasks may run at once. Shares and sums, as GNU parallel has them, are of the cores of one machine."""
+    text = str(text).strip()
+    number = whole_number(text)
+    least, most = range_of(TaskLimit).least, range_of(TaskLimit).most
+    if number is not None and least <= number <= most:
+        return number
+    if number == 0:
+        raise UserError(f"{field}: 0 would run nothing; leave it out: as many tasks run as there is room for by --cpus")
+    if re.fullmatch(r"[+-]\d+%?|\d+%", text):
+        raise UserError(
+            f"{field}: {text} is of the cores of one machine; write how many, or leave it out: "
+            "as many tasks run as there is room for by --cpus"
+        )
+    raise UserError(f"{field}: {text!r:.80} is not a whole number from {least:.0f} to {most:.0f}")
 
 
 def parse_image(text: str, field: str) -> str:

@@ -7,30 +7,39 @@ from dataclasses import replace
 from typing import Any
 
 from jobyard.errors import UserError
-from jobyard.manifests.arrays import parse_array
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.declarations import keys_of, put, spelled
-from jobyard.manifests.doubts import with_doubts
-from jobyard.manifests.files import lines_of, read_stdin, read_text
+from jobyard.manifests.doubts import bare_times, with_doubts
+from jobyard.manifests.files import read_stdin
+from jobyard.manifests.halting import with_halt
 from jobyard.manifests.job_fields import FLAGGED, RESOURCES
 from jobyard.manifests.kinds import with_kind
-from jobyard.manifests.notation import copied_paths, parse_env, parse_workdir
+from jobyard.manifests.notation import copied_paths, parse_env, parse_output, parse_workdir
 from jobyard.manifests.resource_words import resources_with
+from jobyard.manifests.skipping import without_existing
+from jobyard.manifests.spreading import FIELDS as SPREADING_FIELDS
+from jobyard.manifests.spreading import spread
 from jobyard.manifests.training import size_problem, with_gpus, with_workers, workers_problem
-from jobyard.model import substitution
-from jobyard.model.job import GroupSpec, JobSpec, Lines
+from jobyard.model.job import GroupSpec, JobSpec
+from jobyard.model.output_pattern import check_apart, check_pattern
+
+_ENDINGS = frozenset(("halt", "max_fails"))  # of which one replaces the other
+INPUTS = "inputs"  # said by words after the command, and by no flag
+
+_LONG_TIMES = {name: FLAGGED[name] for name in ("timeout", "estimate", "checkpoint_deadline")}
 
 
 class Overrides(dict[str, Any]):
     """What is said, by the names of flags; what is not said is None, and leaves the job as it was written down."""
 
     def __init__(self, **said: Any) -> None:
-        if unknown := said.keys() - FLAGGED.keys():
+        if unknown := said.keys() - FLAGGED.keys() - {INPUTS}:
             raise TypeError(f"no flag sets {', '.join(sorted(unknown))}")
         super().__init__((name, value) for name, value in said.items() if value not in (None, ()))
 
     def __missing__(self, name: str) -> None:
-        FLAGGED[name]  # a name that no flag has is a mistake of ours
+        if name != INPUTS:
+            FLAGGED[name]  # a name that no flag has is a mistake of ours
 
     def with_words(self, **said: Any) -> Overrides:
         """The same, with these words instead."""
@@ -40,28 +49,57 @@ class Overrides(dict[str, Any]):
 def merge(below: Overrides, above: Overrides) -> Overrides:
     """What `above` says wins; variables of both count, and a name in both has the value of `above`."""
     env = (*(below["env"] or ()), *(above["env"] or ()))
-    return below.with_words(**{**above, "env": env})
+    replaced = {} if _ENDINGS.isdisjoint(above) else dict.fromkeys(_ENDINGS)
+    return below.with_words(**{**replaced, **above, "env": env})
 
 
 def apply(spec: JobSpec, overrides: Overrides, context: SubmitContext) -> JobSpec:
     """The job with what the flags say in place of what it said itself. Raises UserError; `spec` is not changed."""
+    # 1. What each task is, and how many there are: what comes later may depend on it.
     env = parse_env(overrides["env"] or (), context.environ)
     groups = tuple(_with_flags(group, overrides, env) for group in spec.groups)
     changed = replace(spec, groups=groups, env={**spec.env, **env})
-    changed = spread(changed, overrides["array"], overrides["each_line"], context)
+    changed = spread(changed, _spreading(overrides), context, spelled)
     for name, field in FLAGGED.items():
         if field.at and name in overrides:
             changed = put(changed, field.at, _meant(overrides, name))
+    changed = _with_sizes(changed, overrides)
+    # 2. What it is called and where it runs, and its files.
     if "name_prefix" in overrides:
         changed = replace(changed, name=f"{_meant(overrides, 'name_prefix')}-{changed.name}")
     if "stdin" in overrides:
         changed = put(changed, "staging.stdin", read_stdin(overrides["stdin"], context, "--stdin"))
+    for name in ("output", "error"):
+        if name in overrides:
+            changed = put(changed, f"staging.{name}", parse_output(overrides[name], context, f"--{name}"))
+    if changed.staging.error and changed.staging.error == changed.staging.output:
+        changed = put(changed, "staging.error", "")  # one file for both is what --output alone means
+    for name in ("output", "error"):
+        if pattern := getattr(changed.staging, name):
+            check_pattern(pattern, f"--{name}" if name in overrides else name, changed.size)
+    check_apart(changed, "--error" if "error" in overrides else "error")
     if "workdir" in overrides:
         changed = replace(changed, workdir=parse_workdir(overrides["workdir"], context, "--workdir"))
-    changed = _with_sizes(_with_copies(changed, overrides), overrides)
+    changed = _with_copies(changed, overrides)
     changed = with_kind(changed, "--kind" if "kind" in overrides else "kind")
     _refuse_nul(changed)
-    return with_doubts(changed)
+    # 3. Tasks that need not run, by their files in the working directory.
+    if "skip_existing" in overrides:
+        changed = without_existing(changed, _meant(overrides, "skip_existing"), "--skip-existing")
+    for leave_out in context.leave_out:
+        changed = leave_out(changed)
+    # 4. When it ends early: shares are of the tasks that are left.
+    if "halt" in overrides:
+        if "max_fails" in overrides:
+            raise UserError("--halt and --max-fails cannot be used together; leave one of them out")
+        changed = with_halt(changed, overrides["halt"], "--halt")
+    return with_doubts(changed, *bare_times(overrides, _LONG_TIMES))
+
+
+def _spreading(overrides: Overrides) -> dict[str, Any]:
+    """What they say of tasks and their values."""
+    said = {name: _meant(overrides, name) for name in SPREADING_FIELDS if name in overrides and name in FLAGGED}
+    return {**said, INPUTS: overrides[INPUTS]} if INPUTS in overrides else said
 
 
 def _meant(overrides: Overrides, name: str) -> Any:
@@ -69,7 +107,7 @@ def _meant(overrides: Overrides, name: str) -> Any:
 
 
 def _with_sizes(spec: JobSpec, overrides: Overrides) -> JobSpec:
-    """What the flags say of sizes. Late, because arrays and limits may contradict it."""
+    """What the flags say of sizes. After arrays and limits, which may contradict it."""
     if "gpus" in overrides:
         spec = with_gpus(spec, _meant(overrides, "gpus"))
     if "workers" in overrides:
@@ -80,40 +118,6 @@ def _with_sizes(spec: JobSpec, overrides: Overrides) -> JobSpec:
         name, sentence = contradiction
         raise UserError(f"{f'--{name}' if name in overrides else name}: {sentence}")
     return spec
-
-
-def spread(
-    spec: JobSpec,
-    array: str | None,
-    each_line: str | None,
-    context: SubmitContext,
-    *,
-    fields: tuple[str, str] = ("--array", "--each-line"),
-) -> JobSpec:
-    """The job of one command as a job of many tasks: one per array id, or one per line of a file."""
-    if array is None and each_line is None:
-        return spec
-    if array is not None and each_line is not None:
-        raise UserError(f"{fields[0]} and {fields[1]} cannot be used together; give the one whose tasks you want")
-    asked = fields[0] if array is not None else fields[1]
-    group = spec.groups[0]
-    if group.command.lines is not None:
-        raise UserError(
-            f"{asked}: a batch file has one task per line already; leave {asked} out, or run: yard run -- CMD"
-        )
-    if group.name:
-        raise UserError(f"{asked}: the job has groups, whose count and completions say how many tasks; leave it out")
-    if array is not None:
-        ids, limit = parse_array(array, asked)
-        group = replace(group, array=ids, completions=len(ids), command=replace(group.command, entries=None))
-        return put(replace(spec, groups=(group,)), "policy.limit", limit or spec.policy.limit)
-    assert each_line is not None
-    lines = lines_of(read_text(each_line, context, asked))
-    if not lines:
-        raise UserError(f"{asked}: {each_line!r} is empty; it needs one line per task")
-    command = replace(group.command, entries=Lines.of(lines))
-    substitution.check(command)
-    return replace(spec, groups=(replace(group, array=None, completions=len(lines), command=command),))
 
 
 def _with_copies(spec: JobSpec, overrides: Overrides) -> JobSpec:

@@ -92,7 +92,7 @@ def workers_problem(spec: JobSpec) -> str:
     group = spec.groups[0]
     if len(spec.groups) > 1:
         return "the job has groups, whose count says how many; leave it out"
-    if group.array is not None or group.completions > 1 or group.command.lines or group.command.entries:
+    if group.array is not None or group.completions > 1 or group.command.is_each:
         return "the job's tasks come from an array or from lines already; leave one of the two out"
     if spec.policy.limit is not None:
         return "the workers start together, and limit would not let them; leave one of the two out"

@@ -18,6 +18,7 @@ from jobyard.manifests.job_fields import FLAGGED, RESOURCES, TOP_LEVEL, TRAINING
 from jobyard.manifests.load import is_document
 from jobyard.manifests.overrides import Overrides
 from jobyard.manifests.parts import Part
+from jobyard.manifests.sbatch import sets
 from jobyard.model.job import JobSpec
 
 _PLACE = re.compile(r"(?P<before>a name in |)SubmitJob\.spec\.(?P<place>.+?): (?P<rest>.*)", re.DOTALL)
@@ -39,10 +40,13 @@ _WORDS = (
     (r"command\.(?:argv|shell)", "the command", "command"),
     (r"command\.lines", "the file of commands", ""),
     (r"command\.entries", "the file of --each-line", "each_line"),
+    (r"command\.inputs.*", "the values of its tasks", ""),
     (r"command\.script\..*", "the script", ""),
     (r"array\.pieces.*", "--array", "array"),
     (r"staging\.copy_forward.*", "--copy-forward", "copy_forward"),
     (r"staging\.copy_back.*", "--copy-backwards", "copy_backwards"),
+    (r"staging\.output", "--output", "output"),
+    (r"staging\.error", "--error", "error"),
 )
 
 
@@ -79,7 +83,7 @@ class Written:
             part = _part(content, key) if key else None
             return f"{part.file}: line {part.line}: {refusal.replace(flag, key)}" if part else refusal
         for number, line in enumerate(lines_of(content), start=1):
-            if "#YARD" in line and re.search(rf"\s{flag}(?:[\s=]|$)", line):
+            if ("#YARD" in line and re.search(rf"\s{flag}(?:[\s=]|$)", line)) or sets(line, name):
                 return f"{self.file}: line {number}: {refusal}"
         return refusal
 

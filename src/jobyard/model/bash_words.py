@@ -17,6 +17,16 @@ class SimpleCommand:
     def is_in_word(self) -> bool:
         return self._word is not None
 
+    @property
+    def word(self) -> str:
+        """What there is of the word that is being read."""
+        return "".join(self._word or ())
+
+    @property
+    def is_redirecting(self) -> bool:
+        """Is the next word a file or a text, and none of the command?"""
+        return bool(self._redirects)
+
     def add(self, piece: str) -> None:
         if self._word is None:
             self._word = []

@@ -232,10 +232,11 @@ class CancelRequested(Event):
 
     job: str
     at: float
-    tasks: tuple[int, ...] = ()
+    tasks: tuple[int, ...] = ()  # only in rows of older yards
     force: bool = False
     message: str = "cancelled by the user"
     by: str = ""
+    ranges: tuple[tuple[int, int], ...] = ()  # inclusive
 
 
 @dataclass(frozen=True, slots=True)

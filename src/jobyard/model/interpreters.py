@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from itertools import dropwhile
+from itertools import dropwhile, pairwise
 from typing import NamedTuple
 
 HOLE = "\0"  # no command holds a NUL character
@@ -27,6 +27,7 @@ class Verdict(NamedTuple):
     no_dash: str = ""  # the program for which a line that begins with a dash would be an option
     code: str = ""  # what a shell or Python is given as its code, where the line stands in that
     is_python: bool = False
+    inner: str = ""  # code of a shell that has the line as an argument
 
 
 class _Family(NamedTuple):
@@ -60,11 +61,13 @@ _OTHERS = _names(
     "watch make gmake su at batch tmux screen psql mysql mariadb sqlite3 duckdb vim vi nvim ex emacs gdb "
     "osascript powershell pwsh crontab"
 )
-_BUILTINS = _names("eval trap let unset read mapfile readarray getopts alias bind complete compgen coproc")
-_DECLARING = _names("declare typeset local readonly export")
-_BEFORE_BUILTINS = _names("command builtin exec")
+_BUILTINS = _names(
+    "eval trap let unset read mapfile readarray getopts alias bind complete compgen coproc hash enable jobs fc wait"
+)
+DECLARING = _names("declare typeset local readonly export")
+BEFORE_BUILTINS = _names("command builtin exec")
 # They run the command that follows their options.
-_RUNNERS = _BEFORE_BUILTINS | _names(
+_RUNNERS = BEFORE_BUILTINS | _names(
     "env sudo doas nohup nice ionice timeout time stdbuf setsid chrt taskset numactl strace xvfb-run chroot srun flock"
 )
 _OPERANDS = {"chroot": 1, "flock": 1}  # words of a runner that come before its command and are no option
@@ -88,8 +91,10 @@ _RUNNING = _names(
     "PS0 PS1 PS2 PS3 PS4 BASH_ENV ENV PROMPT_COMMAND LD_PRELOAD LD_AUDIT PERL5OPT RUBYOPT NODE_OPTIONS "
     "PYTHONSTARTUP GIT_SSH_COMMAND GIT_EDITOR EDITOR VISUAL PAGER SHELLOPTS BASHOPTS"
 )
-_RESERVED = _names("if then else elif do while until ! { time")
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?\+?=")
+_READERS = _REMOTE | _OTHERS | {"find"} | set().union(_COMMAND_OPTIONS, _FAMILIES, _SCRIPTED, _FILTERS)
+INTEGERS = _names("RANDOM SRANDOM SECONDS LINENO HISTCMD OPTIND BASHPID EPOCHSECONDS UID EUID PPID")
+RESERVED = _names("if then else elif do while until ! { time")
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?\+?=")
 _CODE_FLAG = re.compile(r"-[a-zA-Z]?[ce]|--?(?:command|eval|exec|expression)")
 _SOME_CODE = re.compile(r"[\s;|&$`()<>]")
 _CALL = re.compile(r"(?:^|[\s/;|&(])(?:(?:ba|da|z|k)?sh\s+-\w*c|python[\d.]*\s+-\w*c|perl\s+-\w*[eE]|ssh\s|eval\s)")
@@ -113,22 +118,6 @@ def judge(words: Sequence[str]) -> Verdict:
     return _of_builtin(arguments) or _of_programs(arguments)
 
 
-def kept_by(words: Sequence[str]) -> set[str]:
-    """The variables that the command keeps a line in; `1` for the arguments of the shell itself."""
-    if not any(HOLE in word for word in words):
-        return set()
-    names = {match[1] for word in words if HOLE in word and (match := _ASSIGNMENT.match(word))}
-    command = list(dropwhile(_RESERVED.__contains__, words))
-    if command[0] in ("for", "select"):
-        names.add(command[1])
-    return names | ({"1"} if command[0] == "set" else set())
-
-
-def calculates(words: Sequence[str]) -> bool:
-    """Does it read variables as arithmetic, which bash evaluates as code?"""
-    return words[0] == "let" or (words[0] in _DECLARING and any(re.match(r"-\w*i", word) for word in words))
-
-
 def reads_code(words: Sequence[str]) -> bool:
     """Would it run what it reads from its standard input?"""
     arguments, _ = _without_assignments(words)
@@ -142,9 +131,9 @@ def reads_code(words: Sequence[str]) -> bool:
             rest = arguments[index + 1 :]
             has_code = any(_FAMILIES.get(name, _PYTHON).code.fullmatch(each) or each == "-e" for each in rest)
             script = next((each for each in rest if not each.startswith("-") or each == "-"), "-")
-            return not has_code and script in _STDIN
+            return not has_code and (script in _STDIN or HOLE in script)
         if name in ("source", "."):
-            return any(each in _STDIN for each in arguments[index + 1 :])
+            return any(each in _STDIN or HOLE in each for each in arguments[index + 1 :])
     return False
 
 
@@ -161,8 +150,8 @@ def _without_assignments(words: Sequence[str]) -> tuple[list[str], str]:
     if rest[0] == "function":
         rest = rest[2:]
     while rest:
-        match = _ASSIGNMENT.match(rest[0])
-        if match is None and rest[0] not in _RESERVED:
+        match = ASSIGNMENT.match(rest[0])
+        if match is None and rest[0] not in RESERVED:
             break
         if match and HOLE in rest[0] and (refusal := _of_assignment(match)):
             return rest, refusal
@@ -174,39 +163,47 @@ def _without_assignments(words: Sequence[str]) -> tuple[list[str], str]:
 def _of_assignment(match: re.Match[str]) -> str:
     if HOLE in match[0]:
         return "is the index of an array"
+    if match[1] in INTEGERS:
+        return f"is the value of {match[1]}, which bash calculates"
     return f"is the value of {match[1]}, which is run" if match[1] in _RUNNING else ""
 
 
 def _of_builtin(words: list[str]) -> Verdict | None:
     """What only the shell itself reads as code; None: it is no such builtin."""
     name = words[0]
-    if name in _BEFORE_BUILTINS:
+    if name in BEFORE_BUILTINS:
         rest = [word for index, word in enumerate(words[1:]) if index or not word.startswith("-")]
         return _of_builtin(rest) if rest and HOLE not in rest[0] else None
     if name in _BUILTINS:
         return Verdict(f"is an argument of {name}, which reads it as code")
-    if name in _DECLARING:
+    if name in DECLARING:
         for word in words[1:]:
-            match = _ASSIGNMENT.match(word)
+            match = ASSIGNMENT.match(word)
             if HOLE in word and (match is None or any(each.startswith("-") for each in words[1:])):
                 return Verdict(f"is an argument of {name}, which reads it as code")
             if match and HOLE in word and (refusal := _of_assignment(match)):
                 return Verdict(refusal)
         return Verdict()
-    if name in ("printf", "test", "[") and "-v" in words:
+    if name in ("printf", "test", "[") and any(word.startswith(("-v", "-R")) for word in words):
         return Verdict(f"is an argument of {name} -v, which reads it as a variable")
+    if name in ("test", "[") and any(HOLE in word and _may_be_option(before) for before, word in pairwise(words)):
+        return Verdict(f"comes after another value in {name}, which may be -v")
     if name in ("source", "."):
         return Verdict(no_dash=name)
     return None
 
 
+def _may_be_option(word: str) -> bool:
+    return word.startswith((HOLE, UNKNOWN))
+
+
 def _of_programs(words: list[str]) -> Verdict:
     """Of a program, and of what it may start in turn: `sudo -u ben bash -c ...`, `timeout 5 ssh host ...`."""
-    no_dash = ""
+    no_dash = inner = ""
     is_wrapper = words[0] in _WRAPPERS or name_of(words[0]) in _WRAPPERS
     for index, word in enumerate(words):
         if HOLE in word:
-            assignment = _ASSIGNMENT.match(word)  # for `env`, `sudo` and others that take variables as arguments
+            assignment = ASSIGNMENT.match(word)  # for `env`, `sudo` and others that take variables as arguments
             if assignment and (refusal := _of_assignment(assignment)):
                 return Verdict(refusal)
             if _CALL.search(word) or (index and _CODE_FLAG.fullmatch(words[index - 1]) and _SOME_CODE.search(word)):
@@ -217,16 +214,18 @@ def _of_programs(words: list[str]) -> Verdict:
         verdict = _of_program(words, index, is_sure=index == 0 or is_wrapper)
         if verdict.refusal:
             return verdict
-        no_dash = no_dash or verdict.no_dash
-    return Verdict(no_dash=no_dash)
+        no_dash, inner = no_dash or verdict.no_dash, inner or verdict.inner
+    return Verdict(no_dash=no_dash, inner=inner)
 
 
 def _is_next(words: list[str], index: int) -> bool:
     """Is this word the program that a runner starts?"""
     runner = name_of(words[0])
+    if runner not in _RUNNERS:
+        return False
     before = [word for word in words[1:index] if _NO_PROGRAM.match(word) is None]
     missing = _OPERANDS.get(runner, 0) - sum(not _may_vanish(word) for word in before)
-    return runner in _RUNNERS and (missing == 0 or (missing > 0 and any(map(_may_vanish, before))))
+    return missing == 0 or (missing > 0 and any(map(_may_vanish, before)))
 
 
 def _may_vanish(word: str) -> bool:
@@ -236,7 +235,10 @@ def _may_vanish(word: str) -> bool:
 
 def _of_program(words: list[str], index: int, *, is_sure: bool) -> Verdict:
     """`is_sure`: this word is probably a program. Elsewhere only names that are hardly ever anything else count."""
-    name, rest = name_of(words[index]), words[index + 1 :]
+    name = name_of(words[index])
+    if name not in _READERS:  # before all words after it are looked at: there may be many
+        return Verdict()
+    rest = words[index + 1 :]
     if not any(HOLE in word for word in rest):
         return Verdict()
     if name in _REMOTE or (is_sure and name in _OTHERS):
@@ -274,7 +276,9 @@ def _of_family(name: str, rest: list[str], family: _Family) -> Verdict:
             before = rest[: rest.index(code, index + 1)] if code else rest
             is_data = HOLE not in code and not any(HOLE in each for each in before)
             refusal = f"is in a word that {name} reads as code"
-            return Verdict() if is_data else Verdict(refusal, code=code, is_python=family is _PYTHON)
+            if is_data:
+                return Verdict(inner="" if family is _PYTHON else code)
+            return Verdict(refusal, code=code, is_python=family is _PYTHON)
         if name == "ipython" or not (family.plain.fullmatch(word) or family.valued.fullmatch(word)):
             if family is _PYTHON and re.fullmatch(r"-[bBdEiIOPqsSuvx]*m", word) and index + 1 < len(rest):
                 module = rest[index + 1]

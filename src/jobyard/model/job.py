@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -14,6 +14,7 @@ from typing import Annotated, NamedTuple
 
 from jobyard.errors import NotFound
 from jobyard.model.container import ContainerSpec
+from jobyard.model.inputs import Inputs
 from jobyard.model.kubernetes import KubernetesSpec, Toleration
 from jobyard.model.limits import (
     GROUPS_MOST,
@@ -35,6 +36,7 @@ from jobyard.model.limits import (
     Text,
     Word,
 )
+from jobyard.model.lines import Lines as Lines
 from jobyard.model.policy import FailurePolicy, RunPolicy
 from jobyard.model.resources import Resources
 from jobyard.model.staging import StagingSpec
@@ -97,58 +99,12 @@ class Reason(StrEnum):
     RETRY_DELAY = "RetryDelay"  # a failed task waits before its next attempt
     REFUSED = "Refused"  # the executor could not start it, and never can
     CANCELLED = "Cancelled"  # a person asked for it
+    ENOUGH = "Enough"  # so many of its tasks succeeded as the policy asks for
     SIBLING_FAILED = "SiblingFailed"  # another task failed, and the policy stops the rest
 
 
-class Lines:
-    """Many lines as one text with offsets, so that a million commands are two objects."""
-
-    __slots__ = ("_starts", "text")
-
-    def __init__(self, text: str) -> None:
-        """`text` ends each line with a newline."""
-        self.text = text
-        self._starts = array("Q", [0])
-        position = text.find("\n")
-        while position >= 0:
-            self._starts.append(position + 1)
-            position = text.find("\n", position + 1)
-
-    @classmethod
-    def of(cls, lines: list[str]) -> Lines:
-        return cls("".join(f"{line}\n" for line in lines))
-
-    def __len__(self) -> int:
-        return len(self._starts) - 1
-
-    def __getitem__(self, index: int) -> str:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        return self.text[self._starts[index] : self._starts[index + 1] - 1]
-
-    def __iter__(self) -> Iterator[str]:
-        return (self[index] for index in range(len(self)))
-
-    def longer_than(self, most: int) -> int:
-        """How long the first line is that has more characters; 0: none has. It skips many short lines at a time."""
-        start = 0
-        while start < len(self.text):
-            end = self.text.rfind("\n", start, start + most + 1)
-            if end < 0:
-                end = self.text.find("\n", start)
-                length = (end if end >= 0 else len(self.text)) - start
-                return length if length > most else 0
-            start = end + 1
-        return 0
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Lines) and other.text == self.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __repr__(self) -> str:
-        return f"Lines({len(self)})"
+_COMMENTS = re.compile(r"(?:[^\S\n]*(?:#.*)?\n)*(?:[^\S\n]*#.*)?")
+_SBATCH_LINE = re.compile(r"^#SBATCH(?:\s|$)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +120,25 @@ class Script:
         words = self.text.partition("\n")[0].removeprefix("#!").strip().split(maxsplit=1)
         return tuple(words)
 
+    @property
+    def head(self) -> str:
+        """What stands before the first command: only there directives count, as with sbatch."""
+        found = _COMMENTS.match(self.text)
+        return found[0] if found else ""
+
+    @property
+    def is_for_sbatch(self) -> bool:
+        """Has it a directive that sbatch reads?"""
+        return _SBATCH_LINE.search(self.head) is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """What a task runs: exactly one of `argv`, `shell` (one bash command) and `lines` (a bash command per task).
 
-    A `script` is run whole by its interpreter, with `argv` for its arguments. With `entries`, task i also gets line i
-    of them as YARD_LINE, and for `{}` in argv or shell (`model/substitution.py`).
+    A `script` is run whole by its interpreter, with `argv` for its arguments. With `inputs`, task i also gets row i of
+    them in variables, and for `{}`, `{1}` and others in argv or shell (`model/substitution.py`). `entries` are the
+    rows of one column, for which `{}` alone stands.
     """
 
     argv: Annotated[tuple[Word, ...], Items(WORDS_MOST)] = ()
@@ -178,6 +146,12 @@ class Command:
     lines: Lines | None = None
     entries: Lines | None = None
     script: Script | None = None
+    inputs: Inputs | None = None
+
+    @property
+    def is_each(self) -> bool:
+        """Does each task have a command, a line or a row of its own?"""
+        return self.lines is not None or self.entries is not None or self.inputs is not None
 
     def __str__(self) -> str:
         if self.script is not None:

@@ -3,29 +3,56 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 
+from jobyard.model.inputs import Row
 from jobyard.model.job import Command, JobSpec
-from jobyard.model.substitution import PLACEHOLDER, substituted, words_with
+from jobyard.model.placeholders import LINE, PARAM, SLOT
+from jobyard.model.substitution import (
+    SLOT_HOLE,
+    inputs_of,
+    placeholders_of,
+    row_of,
+    substituted,
+    variables_of,
+    words_with,
+)
 
 
 def own_command(spec: JobSpec, number: int) -> str:
-    """For people and to be pasted into bash; never run. A line that the command reads as YARD_LINE stands before it."""
+    """For people and to be pasted into bash; never run. Values that the command reads in variables stand before it."""
     place = spec.place_of(number)
     command = spec.groups[place.group].command
     ordinal = number - spec.offsets[place.group]
     if command.lines is not None:
         return command.lines[ordinal]
-    if command.entries is None:
-        return str(command)
-    return _with_line(command, command.entries[ordinal])
+    row = row_of(command, ordinal)
+    return str(command) if row is None else _with_row(command, row)
 
 
-def _with_line(command: Command, line: str) -> str:
-    if any(PLACEHOLDER in word for word in command.argv):
-        return str(replace(command, argv=words_with(command.argv, line)))
-    if command.script is None and PLACEHOLDER in command.shell:
-        if shlex.quote(line) == line:  # it means the same inside quotes and outside
-            return command.shell.replace(PLACEHOLDER, line)
-        return f"YARD_LINE={shlex.quote(line)}; {substituted(command.shell).shell}"
-    return f"YARD_LINE={shlex.quote(line)} {command}"
+def own_values(spec: JobSpec, number: int) -> dict[str, str]:
+    """Of the inputs that have names: those of this task."""
+    place = spec.place_of(number)
+    inputs = inputs_of(spec.groups[place.group].command)
+    return {} if inputs is None else inputs.named(inputs.number_of(number - spec.offsets[place.group]))
+
+
+def _with_row(command: Command, row: Row) -> str:
+    known = placeholders_of(command)
+    if any(map(known.stands_in, command.argv)):
+        words = (word.replace(SLOT_HOLE, "{%}") for word in words_with(command, row))
+        return str(replace(command, argv=tuple(words)))
+    values = variables_of(command, row)
+    if command.script is None and known.stands_in(command.shell):
+        done = substituted(command.shell, known)
+        used = {each.name: values[each.name] for each in done.variables if each.name in values}
+        if all(shlex.quote(value) == value for value in used.values()):  # they mean the same inside quotes and outside
+            return done.shown(used)
+        return f"{_assigned(used, '; ')}{done.shell}"
+    named = {name: value for name, value in values.items() if name.startswith(PARAM)}
+    return f"{_assigned(named or {LINE: values[LINE]}, ' ')}{command}"
+
+
+def _assigned(values: Mapping[str, str], end: str) -> str:
+    return "".join(f"{name}={shlex.quote(value)}{end}" for name, value in values.items() if name != SLOT)

@@ -33,6 +33,9 @@ class RunPolicy:
     grace_seconds: Seconds = 10.0
     keep: bool = False  # it does not go by itself after its end
     overcommit: bool = False  # two cores more than there are, and GPU utilisation up to 120 %, as execute_batch allows
+    enough_successes: TaskLimit | None = None  # once so many tasks have succeeded, the job has, without the others
+    start_delay_seconds: Seconds = 0.0  # between the starts of two attempts of the job
+    lets_running_end: bool = False  # what ends the job for these reasons starts no more, and stops nothing
 
     def retry_delay(self, failures: int) -> float:
         """Seconds before the next attempt, after so many failures before this one. By default the first retry is at

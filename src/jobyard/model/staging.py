@@ -18,6 +18,13 @@ class StagingSpec:
     copy_back: tuple[Path, ...] = ()  # paths in the tree whose new or changed files are collected as results
     stdin: Base64 | None = None  # the bytes that each task reads as its standard input; None: nothing
     results_dir: Path = ""  # where collected results go, on the submitting machine
+    output: Path = ""  # there too: a pattern for the file of each task's output (`model/output_pattern.py`)
+    error: Path = ""  # likewise for its stderr; empty: that is written to `output` too
+
+    @property
+    def joins_streams(self) -> bool:
+        """Is all that a task writes one stream, as it came? Two files could not say what came first."""
+        return bool(self.output) and not self.error
 
     @property
     def collected(self) -> tuple[Path, ...]:

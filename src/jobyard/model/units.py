@@ -10,6 +10,7 @@ from jobyard.model.limits import CPU_MILLIS_MOST, MIB_MOST, SECONDS_MOST
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([kmgtp])(i?)b?)?\s*$", re.IGNORECASE)
 _DURATION = re.compile(r"^(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?$", re.IGNORECASE)
+_DAYS = re.compile(r"^(\d+)-(\d+)$")
 _CLOCK = re.compile(r"^(?:(\d+)-)?(\d+):([0-5]?\d)(?::([0-5]?\d))?$")
 _SHARE = re.compile(r"^\s*(\d{1,9}(?:\.\d*)?|\.\d+)\s*(%?)\s*$")
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -41,9 +42,8 @@ def parse_size_mib(text: str | float, field: str = "size", bare: str = "MiB") ->
 
 
 def parse_duration_seconds(text: str | float, field: str = "duration", *, or_none: bool = False) -> float:
-    """`90`, `90s`, `1h30m`, `2d`, or Slurm's `1-02:03:04`, `02:03:04` and `02:03` (minutes and seconds).
-
-    With `or_none` it may be 0.
+    """`90` (seconds), `90s`, `1h30m`, `2d`, or Slurm's `1-02` (days and hours), `1-02:03`, `1-02:03:04`, `02:03:04` and
+    `02:03` (minutes and seconds). With `or_none` it may be 0.
     """
     if isinstance(text, int | float) and not isinstance(text, bool):
         seconds = float(text)
@@ -57,6 +57,8 @@ def parse_duration_seconds(text: str | float, field: str = "duration", *, or_non
 def _seconds_of(text: str, field: str) -> float:
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return float(text)
+    if match := _DAYS.match(text):
+        return int(match[1]) * 86400.0 + int(match[2]) * 3600.0
     if match := _CLOCK.match(text):
         days, first, second, third = (int(part) if part else None for part in match.groups())
         assert first is not None
@@ -66,7 +68,7 @@ def _seconds_of(text: str, field: str) -> float:
         return (days or 0) * 86400.0 + first * 3600.0 + second * 60.0 + (third or 0)
     match = _DURATION.match(text)
     if not text or not match:
-        raise UserError(f"{field}: cannot read {text!r} as a duration; write 90s, 1h30m, 2d or 02:30:00")
+        raise UserError(f"{field}: cannot read {text!r} as a duration; write 90s, 1h30m, 2d, 02:30:00 or 2-12:00:00")
     days_, hours, minutes, seconds = (float(part) if part else 0.0 for part in match.groups())
     return days_ * 86400 + hours * 3600 + minutes * 60 + seconds
 

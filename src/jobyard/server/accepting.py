@@ -7,13 +7,14 @@ import errno
 import json
 import logging
 import socket
-from collections import Counter
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from http import HTTPStatus
 
 import uvicorn
 
 from jobyard.server.connection import ClientConnection
+from jobyard.server.connection_table import ON_GOOD_TOKEN, ConnectionTable, Held, peer_of
 from jobyard.server.limits import ACCEPT_PAUSE_SECONDS, Limits
 
 log = logging.getLogger(__name__)
@@ -21,29 +22,6 @@ log = logging.getLogger(__name__)
 # Errors of one connection (accept(2)) that do not affect the next.
 PASSING = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EINTR})
 CLOSED = frozenset({errno.EBADF, errno.EINVAL})  # the listener itself is gone
-
-
-class Peers:
-    """Who holds how many connections."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._held: Counter[str] = Counter()
-
-    def enter(self, peer: str) -> str:
-        """Counts one more of this peer; or says why it gets none."""
-        if self._held[peer] >= self._limits.connections_per_peer:
-            whose = f"{peer} has" if peer else "the yard's socket has"
-            return f"{whose} {self._held[peer]} open connections already; close some, or try again"
-        if self._held.total() >= self._limits.connections_most:
-            return f"the server has {self._held.total()} open connections already; try again"
-        self._held[peer] += 1
-        return ""
-
-    def leave(self, peer: str) -> None:
-        self._held[peer] -= 1
-        if not self._held[peer]:
-            del self._held[peer]
 
 
 class BoundedServer(uvicorn.Server):
@@ -56,7 +34,7 @@ class BoundedServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, limits: Limits) -> None:
         super().__init__(config)
         self._limits = limits
-        self._peers = Peers(limits)
+        self._table = ConnectionTable(limits)
         self._accepting: list[asyncio.Task[None]] = []
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
@@ -100,29 +78,42 @@ class BoundedServer(uvicorn.Server):
 
     async def _accept_one(self, listener: socket.socket) -> None:
         taken, address = await asyncio.get_running_loop().sock_accept(listener)
-        peer = address[0] if isinstance(address, tuple) else ""
-        if why := self._peers.enter(peer):
+        peer = peer_of(address)
+        if why := self._make_room(peer):
             log.warning("a connection was refused: %s", why)
-            _refuse(taken, why)
+            _refuse(taken, f"{why}; close some, or try again")
             await asyncio.sleep(0)  # many of them must not keep others waiting
             return
+        held = Held(peer)
+        self._table.add(held)
         try:
-            await self._connect(taken, peer)
+            await self._connect(taken, held)
         except Exception as error:
             taken.close()
-            self._peers.leave(peer)
+            self._table.remove(held)
             if not isinstance(error, OSError):  # the connection ended before it was accepted
                 raise
 
-    async def _connect(self, taken: socket.socket, peer: str) -> None:
+    def _make_room(self, peer: str) -> str:
+        """Close a connection for this newcomer where there are no more; or say why it gets none."""
+        why = self._table.problem(peer)
+        if why and (held := self._table.gives_way(peer)):
+            log.warning("a connection of %s without a token was closed for another: %s", held.peer, why)
+            self._table.remove(held)
+            held.close()
+            return ""
+        return why
+
+    async def _connect(self, taken: socket.socket, held: Held) -> None:
         loop = asyncio.get_running_loop()
         connection = ClientConnection(
             config=self.config,
             server_state=self.server_state,
-            app_state=self.lifespan.state,
+            app_state={**self.lifespan.state, ON_GOOD_TOKEN: partial(self._table.trust, held)},
             limits=self._limits,
-            on_lost=lambda: self._peers.leave(peer),
+            on_lost=partial(self._table.remove, held),
         )
+        held.close = connection.abort
         await loop.connect_accepted_socket(lambda: connection, taken)
 
 

@@ -15,6 +15,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jobyard.errors import Forbidden, NotAllowed, UserError, YardError
+from jobyard.server.connection_table import ON_GOOD_TOKEN
 from jobyard.server.failed_logins import WAITING_MOST, FailedLogins, is_worth_a_line
 from jobyard.server.problems import problem
 from jobyard.server.rights import CALLER, Caller
@@ -81,10 +82,14 @@ class NeedsToken:
         if caller is None:
             await self._keep_waiting(scope, is_bearer)
             await _refuse(Forbidden(NEEDS_TOKEN), scope, receive, send)
-        elif why := refusal_of(scope["method"], headers):
+            return
+        state = scope.setdefault("state", {})
+        state[CALLER] = caller
+        if on_good_token := state.get(ON_GOOD_TOKEN):
+            on_good_token()
+        if why := refusal_of(scope["method"], headers):
             await _refuse(why, scope, receive, send)
         else:
-            scope.setdefault("state", {})[CALLER] = caller
             await self._serve(caller, scope, receive, send)
 
     async def _holder_of(self, secret: str) -> Caller | None:

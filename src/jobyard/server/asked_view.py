@@ -11,7 +11,7 @@ from jobyard.model.job import JobSpec
 _SHOWN: dict[str, tuple[str, ...] | None] = {
     "policy": None,
     "training": None,
-    "staging": ("copy_forward", "copy_back", "no_copy"),
+    "staging": ("copy_forward", "copy_back", "no_copy", "output", "error"),
     "kubernetes": ("kind", "volumes"),
     "container": ("image", "on_machines"),
 }

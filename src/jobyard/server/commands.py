@@ -6,10 +6,9 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from jobyard.engine.job_record import JobRecord
 from jobyard.engine.queries import member_of, members_together, why_never
 from jobyard.engine.yard_state import YardState, own_key
 from jobyard.errors import KeyInUse, NotFound, UserError
@@ -39,6 +38,7 @@ from jobyard.server.finding import find_job, find_live_job
 from jobyard.server.from_token import check_machines
 from jobyard.server.rounds import Command
 from jobyard.server.spec_checks import check_together
+from jobyard.server.task_choice import chosen_tasks, refuse_unended
 from jobyard.wire.requests import CancelJob, RetryJob, SubmitJob
 
 COMPAT_SOURCES = frozenset({"ml-scheduler", "kubeprofiler"})
@@ -150,12 +150,14 @@ def submit(request: SubmitJob, asked: str = "") -> Command[str]:
 def cancel(selector: str, request: CancelJob, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[CancelRequested], str]:
         job = find_live_job(state, selector)
-        tasks = tuple(job.spec.number_of(label) for label in request.tasks)
+        ranges = chosen_tasks(job, request)
         if job.is_final:
             return [], job.id  # cancelling twice is not an error
+        if ranges and job.spec.gang:
+            raise UserError(f"job {job.id} is a gang: its tasks stop together; cancel the whole job")
         cancelled = f"cancelled by {by or 'the user'}"
         message = f"{cancelled}: {request.message}" if request.message else cancelled
-        return [CancelRequested(job.id, now, tasks, request.force, message, by)], job.id
+        return [CancelRequested(job.id, now, (), request.force, message, by, ranges)], job.id
 
     return command
 
@@ -165,8 +167,10 @@ def retry(selector: str, request: RetryJob, by: str = "") -> Command[str]:
         job = find_job(state, selector)
         if job.stop is not None and not job.is_final:
             raise UserError(f"job {job.id} is stopping; wait for it (`yard wait {job.id}`), then retry")
-        if request.tasks:
-            ranges = [_ended(job, label) for label in request.tasks]
+        ranges: Sequence[tuple[int, int]]
+        if request.tasks or request.states:
+            ranges = chosen_tasks(job, request)
+            refuse_unended(job, ranges)
         else:
             delayed = [(number, number) for number in job.tasks.delayed]
             ranges = job.tasks.numbers_in(State.FAILED) + job.tasks.numbers_in(State.CANCELLED) + delayed
@@ -174,20 +178,13 @@ def retry(selector: str, request: RetryJob, by: str = "") -> Command[str]:
             raise UserError(f"job {job.id} has no failed or cancelled task to retry; name one with --task")
         if job.spec.gang and not (job.is_final or len(job.tasks.delayed)):
             raise UserError(f"job {job.id} is a gang and {job.state.told}; retry it when it has ended")
-        if job.spec.gang and request.tasks:
+        if job.spec.gang and (request.tasks or request.states):
             raise UserError(f"job {job.id} is a gang: its tasks run together; retry the whole job")
         if job.spec.gang:
             ranges = [(0, job.spec.size - 1)]
         return [RetryRequested(job.id, tuple(sorted(ranges)), now, by)], job.id
 
     return command
-
-
-def _ended(job: JobRecord, label: str) -> tuple[int, int]:
-    number = job.spec.number_of(label)
-    if not (state := job.task(number).state).is_final and number not in job.tasks.delayed:
-        raise UserError(f"task {label} of job {job.id} {state.told}; only a task that ended can be retried")
-    return number, number
 
 
 def change_priority(selector: str, priority: int, by: str = "") -> Command[str]:

@@ -23,8 +23,13 @@ _ROWS_AT_ONCE = 1000  # so that no commit waits long for what is deleted
 Write = Callable[[Callable[[], T]], T]
 
 
-def compact(journal: Journal, history: History, restored: Restored, write: Write[int | None]) -> None:
-    """Write a base from a private copy of the state: the live state changes while this runs."""
+def compact(
+    journal: Journal, history: History, restored: Restored, write: Write[int | None], unread_after: int
+) -> None:
+    """Write a base from a private copy of the state: the live state changes while this runs.
+
+    Rows after `unread_after` stay, whatever a start needs: somebody has yet to read them.
+    """
     bases = journal.base_rows()
     since = bases[0][1] if bases else 0
     if restored.seq - since < BASE_EVERY_ROWS or not all(damage.is_accepted for damage in restored.damages):
@@ -37,7 +42,7 @@ def compact(journal: Journal, history: History, restored: Restored, write: Write
     write(lambda: journal.append_base(restored.seq, data, now))
     if bases:
         seq, covers = bases[0]
-        while write(lambda: journal.forget(min(seq - 1, covers), _ROWS_AT_ONCE)):
+        while write(lambda: journal.forget(min(seq - 1, covers, unread_after), _ROWS_AT_ONCE)):
             pass
 
 

@@ -43,6 +43,10 @@ class ClientConnection(H11Protocol):
         self._unset_keepalive_if_required()  # uvicorn does that only after an end in good order
         self._on_lost()
 
+    def abort(self) -> None:
+        """Close it at once, for somebody else. Nothing is said of it: half a request gets no answer."""
+        self.transport.abort()
+
     def data_received(self, data: bytes) -> None:
         self._received += len(data)
         super().data_received(data)

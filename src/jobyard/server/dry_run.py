@@ -17,7 +17,7 @@ from jobyard.scheduling.snapshot import Opening, Snapshot
 from jobyard.server.clusters import KUBERNETES, cluster_named, for_cluster
 from jobyard.server.commands import checked_spec, checked_words
 from jobyard.server.loop import YardLoop
-from jobyard.server.views import job_view
+from jobyard.server.views import awaited_jobs, job_view
 from jobyard.wire.requests import SubmitJob
 from jobyard.wire.views import PlanView
 
@@ -29,14 +29,14 @@ def dry_run(loop: YardLoop, request: SubmitJob) -> PlanView:
     if request.render and (cluster := cluster_named(state, request.spec.on)):
         return _as_objects(loop, request, cluster)
     job = JobRecord(NO_ID, state.last_number + 1, checked_spec(state, request.spec), time.time())
-    snapshot = loop.planner.snapshot()
+    snapshot = loop.planner.snapshot(time.time())
     asked = loop.planner.wants.request_of(job)
     requests = (*snapshot.requests, *((asked,) if asked else ()))
     decided = plan(Snapshot(snapshot.nodes, snapshot.held, requests, quotas=snapshot.quotas))
     openings = [opening for opening in decided.openings if opening.job == NO_ID]
     sentences = [_sentence(job, opening, index) for index, opening in enumerate(openings[:20])]
-    if waiting := state.waits_for(job):
-        sentences.append(f"it waits for {', '.join(waiting)} to end")
+    if awaited := awaited_jobs(state, job):
+        sentences.append(f"it {awaited}")
     elif wait := decided.waits.get(NO_ID):
         rest = "the rest waits" if openings else "it waits"
         sentences.append(f"{rest} ({wait.reason}): {wait.sentence}")

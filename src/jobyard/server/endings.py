@@ -8,7 +8,7 @@ from jobyard.engine.job_record import JobRecord
 from jobyard.model.events import AttemptsFinished, Event, Finished
 from jobyard.model.own_command import own_command
 from jobyard.server.finding import find_job
-from jobyard.server.logs import log_path
+from jobyard.server.logs import log_path, log_size
 from jobyard.server.loop import YardLoop
 from jobyard.wire.views import EndingView
 
@@ -57,7 +57,7 @@ class EndingStream:
         for event in events:
             if isinstance(event, AttemptsFinished):
                 for item in event.items:
-                    if item.attempt.job == job.id and _has_ended_with(job, item):
+                    if item.attempt.job == job.id and has_ended_with(job, item):
                         yield self._view(job, item)
 
     def _view(self, job: JobRecord, item: Finished) -> EndingView:
@@ -78,13 +78,10 @@ class EndingStream:
         )
 
     def _output_bytes(self, item: Finished) -> int:
-        try:
-            return log_path(self._loop, item.attempt, "out").lstat().st_size
-        except OSError:  # it wrote nothing
-            return 0
+        return log_size(log_path(self._loop, item.attempt, "out")) or 0
 
 
-def _has_ended_with(job: JobRecord, item: Finished) -> bool:
+def has_ended_with(job: JobRecord, item: Finished) -> bool:
     """Whether this attempt is the last one of its task, as far as is known now."""
     attempt = item.attempt
     if attempt.task >= job.spec.size:  # of an elastic job that was larger

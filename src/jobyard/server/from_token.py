@@ -25,6 +25,8 @@ def submitted_by(caller: Caller, spec: JobSpec) -> JobSpec:
     check_owner(caller, "copy-forward", ", ".join(staging.copy_forward), put)
     check_owner(caller, "copy-backwards", ", ".join(staging.copy_back), fetch)
     check_owner(caller, "results_dir", staging.results_dir, fetch)
+    check_owner(caller, "output", staging.output, "get the output with `yard fetch`, or `yard run --results DIR`")
+    check_owner(caller, "error", staging.error, "get the output with `yard fetch`, or `yard run --results DIR`")
     return spec
 
 

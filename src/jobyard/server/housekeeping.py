@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 from jobyard.engine.forgetting import why_it_stays
@@ -41,6 +41,7 @@ class Housekeeping:
 
     def __init__(self, loop: YardLoop, directory: Path, mirror: Mirror, rules: RetentionRules) -> None:
         self._loop = loop
+        self.before_removal: Callable[[Iterable[str]], Awaitable[None]] | None = None  # while their files are copied
         self._store = store_of(directory)
         self._mirror = mirror
         self._rules = rules
@@ -75,6 +76,8 @@ class Housekeeping:
         gone: list[str] = []
         for begin in range(0, len(jobs), AT_ONCE):
             some = jobs[begin : begin + AT_ONCE]
+            if self.before_removal is not None:
+                await self.before_removal(some)
             await self._loop.remember(some)  # first: it tells their files from those of jobs that were never here
             gone += await self._loop.ask(forget(some, by))
         if gone:
@@ -134,6 +137,7 @@ class Housekeeping:
                 if gone := await self.remove([each.job for each, _ in await self.going()]):
                     log.info("%d jobs went: too old, too many or too large", len(gone))
             await self.sweep()
+            await self._pack()
         except Exception as error:  # the next look repeats it
             self._loop.count_error("housekeeping", f"what nobody needs could not be removed ({error!r})", error)
 
@@ -165,6 +169,17 @@ class Housekeeping:
                 await self._sweep_machine(executor)
         if all(damage.is_accepted for damage in self._loop.damages):  # otherwise jobs may be missing that need them
             await self._sweep_here()
+
+    async def _pack(self) -> None:
+        """Of jobs that have ended, output that came from other machines."""
+
+        def has_ended(job: str) -> bool:
+            known = self._loop.state.jobs.get(job)
+            return known is not None and known.is_final
+
+        if not self._loop.read_only:
+            here = await asyncio.to_thread(self._mirror.jobs)
+            await asyncio.to_thread(self._mirror.pack, [job for job in here if has_ended(job)], has_ended)
 
     async def _sweep_machine(self, executor: CanForget) -> None:
         stored = await executor.stored()

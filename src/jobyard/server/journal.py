@@ -84,10 +84,10 @@ class Journal:
                     yield _row(found) if found["covers"] is None else JournalRow(seq, [], "", frozenset())
                 after = seq
 
-    def read(self, after: int = 0) -> Iterator[tuple[int, list[Event]]]:
-        """The rows after a number that are still there, in order. Raises Bug at one that is damaged."""
+    def read(self, after: int = 0, *, past_damage: bool = False) -> Iterator[tuple[int, list[Event]]]:
+        """The rows after a number that are still there, in order. Raises Bug at a damaged one, or leaves it out."""
         for row in self.rows(max(after, self.first_seq() - 1)):
-            if row.damage:
+            if row.damage and not past_damage:
                 raise Bug(f"journal: {row.damage}; `yard doctor` says more")
             yield row.seq, row.events
 

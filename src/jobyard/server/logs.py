@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import codecs
+import errno
 import json
 import os
 import stat
@@ -12,19 +13,19 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
+from jobyard.agent_protocol import packs
 from jobyard.engine.intervals import IntervalSet
 from jobyard.engine.job_record import JobRecord
-from jobyard.errors import NotFound, UserError
+from jobyard.errors import UserError
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, Event
-from jobyard.model.job import State
 from jobyard.model.task import AttemptId
-from jobyard.model.task_ranges import task_ranges
 from jobyard.server.event_feed import Subscription
-from jobyard.server.finding import find_job
 from jobyard.server.log_cursor import intervals_of, offset_of
+from jobyard.server.log_request import LogRequest
 from jobyard.server.log_tail import tail_offset
 from jobyard.server.loop import YardLoop
 from jobyard.wire.views import LogChunk
@@ -48,15 +49,34 @@ def log_path(loop: YardLoop, attempt: AttemptId, stream: str) -> Path:
 
 
 def _first_there(paths: Sequence[Path]) -> Path:
-    return next((path for path in paths if path.exists()), paths[0])
+    return next((path for path in paths if packs.is_there(str(path))), paths[0])
 
 
 def open_log(path: Path) -> BinaryIO:
-    """The file of a log, to read. Raises FileNotFoundError for what is no file.
+    """The file of a log, to read, or what was packed of it. Raises FileNotFoundError for what is no file.
 
     The task owns it: it may have put a FIFO or a link in its place, and opening that would wait for ever, or read
     a file that does not belong to the task.
     """
+    return _open_first([path])
+
+
+def _open_first(paths: Sequence[Path], *, has_ended: bool = True) -> BinaryIO:
+    """The log in the first place where it is. Ten thousands are read in a row: no place is looked at twice.
+
+    Where it has not ended, and has no file yet, nothing was packed of it either.
+    """
+    for path in paths:
+        with suppress(FileNotFoundError):
+            return _open_file(path)
+    for path in paths:
+        with suppress(FileNotFoundError):
+            if has_ended or not damage_of(path):
+                return _open_packed(path)
+    raise FileNotFoundError(errno.ENOENT, "no log", str(paths[0]))
+
+
+def _open_file(path: Path) -> BinaryIO:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
@@ -65,6 +85,38 @@ def open_log(path: Path) -> BinaryIO:
         os.close(descriptor)
         raise FileNotFoundError(f"{path} is no file")
     return os.fdopen(descriptor, "rb")
+
+
+def _open_packed(path: Path) -> BinaryIO:
+    """Where it is damaged, or cannot be read, a sentence that says so stands in the place of the output."""
+    try:
+        content = packs.PACKS.content(str(path))
+    except packs.DamagedPack as error:
+        content = f"yard: {error}\n".encode()
+    except OSError as error:
+        content = f"yard: the packed output cannot be read now ({error.strerror}, {path})\n".encode()
+    if content is None:
+        raise FileNotFoundError(errno.ENOENT, "no log", str(path))
+    return BytesIO(content)
+
+
+def damage_of(path: Path) -> str:
+    """Why its output cannot be had, in a sentence; empty where it can, or there is none."""
+    try:
+        if not os.path.lexists(path):
+            packs.PACKS.content(str(path))
+    except (packs.DamagedPack, OSError) as error:
+        return str(error)
+    return ""
+
+
+def log_size(path: Path) -> int | None:
+    """None: there is none, and it has written nothing."""
+    try:
+        with open_log(path) as file:
+            return file.seek(0, 2)
+    except OSError:
+        return None
 
 
 def tail_lines(loop: YardLoop, attempt: AttemptId, most: int = 8) -> tuple[str, ...]:
@@ -79,9 +131,9 @@ def tail_lines(loop: YardLoop, attempt: AttemptId, most: int = 8) -> tuple[str, 
 def last_line(loop: YardLoop, attempt: AttemptId) -> str:
     """What it wrote last, to whichever stream; of a progress bar that writes over itself, its newest state."""
     paths = [log_path(loop, attempt, stream) for stream in STREAMS]
-    lines = (
-        _last_bytes(max(paths, key=_written_at), 1024).decode(errors="replace").splitlines()
-    )  # a carriage return ends one too
+    newest = max(paths, key=_written_at)
+    data = _last_bytes(newest, 1024) or b"".join(_last_bytes(path, 1024) for path in paths)  # packed: not known which
+    lines = data.decode(errors="replace").splitlines()  # a carriage return ends one too
     return next((line[:300] for line in reversed(lines) if line.strip()), "")
 
 
@@ -114,7 +166,7 @@ class Reader:
 
     async def skip_to_tail(self, lines: int) -> None:
         """Begin with the last lines of what is there by now."""
-        with suppress(FileNotFoundError), open_log(_first_there(self._paths)) as file:
+        with suppress(FileNotFoundError), _open_first(self._paths) as file:
             self._read_to = await tail_offset(file, lines)
 
     @property
@@ -130,7 +182,7 @@ class Reader:
     def read(self, *, final: bool = False) -> Iterator[str]:
         """What has come since the last call, in pieces."""
         try:
-            with open_log(_first_there(self._paths)) as file:
+            with _open_first(self._paths, has_ended=final) as file:
                 file.seek(self._read_to)
                 while data := file.read(CHUNK_BYTES):
                     self._read_to += len(data)
@@ -140,78 +192,6 @@ class Reader:
             return
         if final and (rest := self._decoder.decode(b"", final=True)):
             yield rest
-
-
-class LogRequest:
-    """Which logs of a job are wanted."""
-
-    def __init__(
-        self,
-        job: JobRecord,
-        tasks: str,
-        attempt: int | None,
-        streams: Sequence[str],
-        tail: int | None,
-        *,
-        only_failed: bool = False,
-    ) -> None:
-        """`tasks` are words as in `3,7-9`; empty: all of the job."""
-        self.job = job
-        self.attempt = attempt
-        self.streams = streams
-        self.tail = tail
-        self._asked = IntervalSet(task_ranges(job.spec, tasks)) if tasks else None
-        self._states = [State.FAILED] if only_failed else [state for state in State if state is not State.PENDING]
-        self._left = self.asked()  # tasks that `is_over` has not seen ended
-        self._next_left = next(self._left, None)
-        single = next(iter(self._asked)) if self._asked is not None and len(self._asked) == 1 else None
-        newest = job.tasks.most_attempts if single is None else job.task(single).attempt
-        if attempt is not None and not 1 <= attempt <= newest:
-            whose = f"job {job.id} has" if single is None else f"task {tasks} of job {job.id} has"
-            times = f"{newest} time{'s' if newest != 1 else ''}"
-            raise NotFound(f"{whose} no attempt {attempt}; it was tried {times}")
-
-    def has(self, number: int) -> bool:
-        return self._asked is None or number in self._asked
-
-    def attempts_of(self, number: int, job: JobRecord | None = None) -> list[int]:
-        """`job` is the record to look in, where that of the request may have been replaced."""
-        newest = (job or self.job).task(number).attempt
-        if self.attempt is not None:
-            return [self.attempt] if self.attempt <= newest else []
-        return [newest] if newest else []
-
-    def asked(self) -> Iterator[int]:
-        """All tasks that were asked for, in order."""
-        return iter(range(self.job.spec.size) if self._asked is None else self._asked)
-
-    def numbers(self) -> Iterator[int]:
-        """Of them those that were tried by now, in order; what changes while they are read does not matter."""
-        tried = sorted(span for state in self._states for span in self.job.tasks.numbers_in(state))
-        for first, last in tried:
-            spans = [(first, last)] if self._asked is None else self._asked.first_within(first, last, last - first + 1)
-            for low, high in spans:
-                yield from range(low, high + 1)
-
-    def is_over(self, job: JobRecord) -> bool:
-        """Whether all that was asked for has ended. A task that has ended once is not looked at again."""
-        while not job.is_final and self._next_left is not None and job.task(self._next_left).state.is_final:
-            self._next_left = next(self._left, None)
-        return job.is_final or self._next_left is None
-
-
-def log_request(
-    loop: YardLoop,
-    selector: str,
-    tasks: str,
-    attempt: int | None,
-    streams: Sequence[str],
-    tail: int | None = None,
-    *,
-    only_failed: bool = False,
-) -> LogRequest:
-    """Raises NotFound or UserError where there is no such job, task or attempt."""
-    return LogRequest(find_job(loop.state, selector), tasks, attempt, streams, tail, only_failed=only_failed)
 
 
 class LogStream:

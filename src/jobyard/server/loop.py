@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from sqlalchemy.exc import DatabaseError
@@ -105,9 +105,13 @@ class YardLoop(StateView):
         of_place = [known] if known else [node for name, node in nodes.items() if place_of(name) == place]
         return any(node.state not in (NodeState.AWAY, NodeState.DOWN) for node in of_place)
 
-    async def read_journal(self, after: int) -> list[tuple[int, list[Event]]]:
+    async def read_journal(self, after: int, *, past_damage: bool = False) -> list[tuple[int, list[Event]]]:
         """The next rows after a number; none at the end. Not in the writer's thread: nobody's commit waits for it."""
-        return await self._recording.read(after)
+        return await self._recording.read(after, past_damage)
+
+    def keep_rows_after(self, read_to: Callable[[], int]) -> None:
+        """Whatever a start needs, rows stay in the journal that come after this one. It is asked from a thread."""
+        self._recording.read_to = read_to
 
     async def remember(self, jobs: Iterable[str]) -> None:
         """Write a line of each of these jobs, which have ended, into the history, before they are forgotten."""

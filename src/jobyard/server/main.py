@@ -30,6 +30,7 @@ from jobyard.server.lifetime import Lifetime
 from jobyard.server.limits import HEADER_BYTES_MOST, LISTEN_MOST, limits_of, raise_descriptor_limit
 from jobyard.server.loop import YardLoop
 from jobyard.server.machines import Machines, this_host
+from jobyard.server.output_files import OutputFiles
 from jobyard.server.snapshots import Snapshots
 from jobyard.server.token_files import adopt_tokens
 from jobyard.server.yard import Yard
@@ -70,9 +71,13 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
     yard = _open_yard(directory, listen, db, open_files)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, yard.lifetime.stop)
+    yard.housekeeping.before_removal = yard.output_files.all_written
     running = asyncio.create_task(yard.loop.run(), name="loop")
     running.add_done_callback(lambda _: yard.lifetime.stop())
-    tidying = asyncio.create_task(yard.housekeeping.run(), name="housekeeping")
+    beside = (
+        asyncio.create_task(yard.housekeeping.run(), name="housekeeping"),
+        asyncio.create_task(yard.output_files.run(), name="output files"),
+    )
     servers: list[BoundedServer] = []
     serving: list[asyncio.Task[None]] = []
     try:
@@ -95,7 +100,8 @@ async def serve(directory: Path, listen: str, db: str, ready_fd: int | None) -> 
             server.should_exit = True
             server.force_exit = True
         await asyncio.gather(*serving, return_exceptions=True)
-        tidying.cancel()
+        for task in beside:
+            task.cancel()
         yard.loop.finish()
         (failure,) = await asyncio.gather(running, return_exceptions=True)
         await yard.loop.close()
@@ -138,6 +144,7 @@ def _open_yard(directory: Path, listen: str, db: str, open_files: int) -> Yard:
         build=build,
         environments=loop.environments,
         housekeeping=Housekeeping(loop, directory, machines.mirror, rules_of(settings.knobs(KeepKnobs))),
+        output_files=OutputFiles(loop, directory),
     )
 
 

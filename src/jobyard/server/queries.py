@@ -8,16 +8,19 @@ from fnmatch import fnmatchcase
 from heapq import nlargest
 from typing import NamedTuple
 
+from jobyard.engine.intervals import IntervalSet
 from jobyard.engine.job_record import JobRecord
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import State
 from jobyard.model.node import NodeConfig
 from jobyard.model.task import AttemptId, Task
+from jobyard.model.task_ranges import task_ranges
 from jobyard.server import views
 from jobyard.server.finding import find_job, find_live_job
-from jobyard.server.logs import last_line, tail_lines
+from jobyard.server.logs import last_line, log_path, tail_lines
 from jobyard.server.loop import YardLoop
-from jobyard.server.why_view import why_view
+from jobyard.server.output_files import target_paths
+from jobyard.server.why_view import task_why_view, why_view
 from jobyard.wire.views import JobView, TaskView, WhyView
 
 ENDED_SHOWN = 10  # of a list that is not asked for more
@@ -130,17 +133,47 @@ def _is_wanted(job: JobRecord, wanted: JobFilter) -> bool:
     return not wanted.states or job.state in wanted.states
 
 
-def task_numbers(loop: YardLoop, job_id: str, states: Iterable[State], limit: int, offset: int) -> list[int]:
-    return views.task_numbers(find_job(loop.state, job_id), states, limit, offset)
-
-
-def shown_task(loop: YardLoop, job_id: str, number: int, *, with_last_line: bool = False) -> TaskView:
-    view = views.awaited_view(loop.state, find_job(loop.state, job_id), number)
-    if not with_last_line or not view.attempt:
-        return view
-    return replace(view, last_line=last_line(loop, AttemptId(job_id, number, view.attempt)))
-
-
-def why(loop: YardLoop, job_id: str) -> WhyView:
+def task_numbers(
+    loop: YardLoop, job_id: str, states: Iterable[State], limit: int, offset: int, tasks: str = ""
+) -> list[int]:
+    """`tasks` are words as in `3,7-9`; empty: all. Raises NotFound or UserError."""
     job = find_job(loop.state, job_id)
+    only = IntervalSet(task_ranges(job.spec, tasks)) if tasks else None
+    return views.task_numbers(job, states, limit, offset, only)
+
+
+def shown_task(
+    loop: YardLoop, job_id: str, number: int, *, with_last_line: bool = False, with_paths: bool = False
+) -> TaskView:
+    view = views.awaited_view(loop.state, find_job(loop.state, job_id), number)
+    if not view.attempt:
+        return view
+    attempt = AttemptId(job_id, number, view.attempt)
+    if with_last_line:
+        view = replace(view, last_line=last_line(loop, attempt))
+    return _with_paths(loop, view, attempt) if with_paths else view
+
+
+def _with_paths(loop: YardLoop, view: TaskView, attempt: AttemptId) -> TaskView:
+    """The files that its submitter asked for, once they are there; otherwise those of the yard."""
+    asked = target_paths(find_job(loop.state, attempt.job), attempt.task)
+    out, err = (str(path) if path is not None and view.state.is_final and path.is_file() else "" for path in asked)
+    return replace(view, stdout=out or _path_of(loop, attempt, "out"), stderr=err or _path_of(loop, attempt, "err"))
+
+
+def _path_of(loop: YardLoop, attempt: AttemptId, stream: str) -> str:
+    """Empty where there is no such file: it wrote nothing, or it was packed."""
+    path = log_path(loop, attempt, stream)
+    return str(path) if path.is_file() else ""
+
+
+def why(loop: YardLoop, job_id: str, number: int | None = None) -> WhyView:
+    """Of the job, or of this task of it."""
+    job = find_job(loop.state, job_id)
+    if number is not None:
+        return task_why_view(loop.planner, job, number, tail_lines(loop, _newest(job, number)))
     return why_view(loop.planner, job, _last_lines(loop, job))
+
+
+def _newest(job: JobRecord, number: int) -> AttemptId:
+    return AttemptId(job.id, number, job.task(number).attempt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,7 @@ class Recording:
         self._errors = errors
         self._writer = ThreadPoolExecutor(1, "journal")
         self._saver = ThreadPoolExecutor(1, "snapshot")
+        self.read_to: Callable[[], int] = lambda: sys.maxsize  # rows after it are not deleted
         self._snapshot_seq = 0  # the row at which a snapshot was last begun, or the server
 
     def begin(self) -> Restored:
@@ -71,9 +73,11 @@ class Recording:
         """Go on without a row that is damaged."""
         await self._write(lambda: self._journal.accept(row, who, time.time()))
 
-    async def read(self, after: int) -> list[tuple[int, list[Event]]]:
+    async def read(self, after: int, past_damage: bool) -> list[tuple[int, list[Event]]]:
         """The next rows after a number; none at the end. Not in the writer's thread: nobody's commit waits for it."""
-        return await asyncio.to_thread(lambda: list(islice(self._journal.read(after), JOURNAL_ROWS_AT_ONCE)))
+        return await asyncio.to_thread(
+            lambda: list(islice(self._journal.read(after, past_damage=past_damage), JOURNAL_ROWS_AT_ONCE))
+        )
 
     def save_snapshot(self, restored: Restored) -> None:
         self._snapshots.save(restored)
@@ -89,6 +93,7 @@ class Recording:
         """In a thread of its own: neither a command nor a commit waits for it."""
         try:
             restored = self._snapshots.renew(self._journal)
-            compact(self._journal, self._history, restored, lambda work: self._writer.submit(work).result())
+            read_to = self.read_to()  # before the base is written: it only grows
+            compact(self._journal, self._history, restored, lambda work: self._writer.submit(work).result(), read_to)
         except Exception as error:
             self._errors.note("snapshot", f"no snapshot or base was written ({error!r})", error)

@@ -70,6 +70,7 @@ def _paths(job: SubmittedJob, attempt: AttemptId) -> ResultPaths:
 
 
 def _make_room(mirror: Mirror, attempt: AttemptId, paths: ResultPaths) -> None:
+    mirror.unpack(attempt)
     out, err, results = (mirror.path(attempt, stream) for stream in STREAMS)
     if mirror.is_stray(attempt):  # a superseded attempt whose results were collected: they are not the task's
         take_back(results, paths.directory)

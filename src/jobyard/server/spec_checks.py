@@ -11,13 +11,16 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 
+from jobyard.engine.task_table import REMEMBER_ALL_UP_TO
 from jobyard.errors import UserError
 from jobyard.model import substitution
 from jobyard.model.environment import YARD_NAMES
 from jobyard.model.job import ArrayRange, GroupSpec, JobSpec, Lines
 from jobyard.model.limits import AFTER_MOST, GANG_MOST, OBJECT_MOST, STDIN_BYTES_MOST, TASKS_MOST, WORD_BYTES_MOST
+from jobyard.model.output_pattern import check_apart, check_pattern, names_node
 from jobyard.model.progressions import TooManyRanges, first_duplicate
 from jobyard.model.selectors import other_meaning
+from jobyard.server.input_checks import check_inputs
 from jobyard.wire.requests import SubmitJob
 
 OBJECT_FIELDS = {"apiVersion": str, "kind": str, "metadata": dict, "spec": dict}
@@ -60,6 +63,16 @@ def check_spec(spec: JobSpec) -> None:
         _check_inside(path)
     if staging.stdin is not None:
         _check_stdin(staging.stdin)
+    for name, pattern in (("output", staging.output), ("error", staging.error)):
+        if pattern:
+            check_pattern(pattern, name, spec.size)
+            if names_node(pattern) and spec.size > REMEMBER_ALL_UP_TO:
+                raise UserError(
+                    f"{name}: %N, the node, is only kept for jobs of up to {REMEMBER_ALL_UP_TO} tasks; leave it out"
+                )
+            if not os.path.isabs(pattern):
+                raise UserError(f"{name}: {pattern!r:.80} is no absolute path; the yard does not know where you are")
+    check_apart(spec, "error")
     if spec.kubernetes.manifest:
         _check_manifest(spec.kubernetes.manifest)
 
@@ -81,6 +94,10 @@ def _check_effects(spec: JobSpec) -> None:
         raise UserError(f"on: a name is missing in {spec.on!r:.80}; write nodes, labels or executors, as in gpu1,gpu2")
     if spec.gang and spec.policy.limit is not None:
         raise UserError("policy.limit: a gang starts all its tasks together; leave limit or gang out")
+    if spec.gang and spec.policy.start_delay_seconds:
+        raise UserError("policy.start_delay_seconds: a gang starts all its tasks together; leave delay or gang out")
+    if spec.gang and spec.policy.enough_successes is not None:
+        raise UserError("policy.enough_successes: the tasks of a gang end together; leave it or gang out")
     staging = spec.staging
     for name in ("copy_forward", "copy_back", "results_dir"):
         if staging.no_copy and getattr(staging, name):
@@ -121,6 +138,8 @@ def _check_command(group: GroupSpec, named: str) -> None:
     for lines in (command.lines, command.entries):
         if lines is not None:
             _check_lines(lines, group.size, named)
+    if command.inputs is not None:
+        check_inputs(command, command.inputs, group.size, named)
     if not said:
         raise UserError(f"{named}: there is no command")
     substitution.check(command)
@@ -179,10 +198,16 @@ def _check_stdin(text: str) -> None:
 
 def check_together(spec: JobSpec) -> None:
     """Asked once it is known whether the job goes to a cluster."""
+    if spec.cluster and any(substitution.uses_slot(group.command) for group in spec.groups):
+        raise UserError(f"job {spec.name!r}: {{%}}: the pods of a cluster have no slots; leave it out, or use {{#}}")
     if spec.cluster and spec.staging.stdin is not None:
         raise UserError(
             f"job {spec.name!r}: stdin: the pods of a cluster read none; put the file into the image or on a volume"
         )
+    if spec.cluster and spec.policy.start_delay_seconds:
+        raise UserError(f"job {spec.name!r}: delay: Kubernetes starts the pods of a job by itself; leave it out")
+    if spec.cluster and spec.staging.error:
+        raise UserError(f"job {spec.name!r}: error: a pod writes both streams into one; leave it out, output has both")
     if spec.starts_together and spec.size > OBJECT_MOST:
         raise UserError(
             f"job {spec.name!r} is one object of {spec.size} tasks; at most {OBJECT_MOST} start together, split it"
@@ -193,7 +218,7 @@ def _check_elastic(spec: JobSpec) -> None:
     if spec.elastic is None:
         return
     group, now = spec.groups[0], spec.training_size
-    is_many = group.completions > 1 or group.array or group.command.lines or group.command.entries
+    is_many = group.completions > 1 or group.array or group.command.is_each
     if len(spec.groups) > 1 or is_many or (group.count > 1 and not spec.gang):
         raise UserError(f"job {spec.name!r}: only one training, of one group and started together, can change its size")
     for name, span, size in (("gpus", spec.elastic.gpus, now.gpus), ("workers", spec.elastic.workers, now.workers)):

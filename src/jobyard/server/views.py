@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from jobyard.engine.intervals import IntervalSet
 from jobyard.engine.job_record import JobRecord, SlotRecord
 from jobyard.engine.lifecycle import reason_of
 from jobyard.engine.planner import Planner
@@ -15,7 +16,7 @@ from jobyard.engine.training import given_more, idle_seconds
 from jobyard.engine.yard_state import YardState
 from jobyard.model.job import Command, GroupSpec, JobSpec, Reason, State
 from jobyard.model.node import Node, place_of
-from jobyard.model.own_command import own_command
+from jobyard.model.own_command import own_command, own_values
 from jobyard.model.resources import Resources
 from jobyard.model.task import AttemptId, PastAttempt, Task
 from jobyard.model.units import show_seconds
@@ -173,7 +174,7 @@ def reason_of_job(planner: Planner, job: JobRecord) -> tuple[Reason | None, str]
     """Why it is as it is, and the sentence for it."""
     if held := planner.state.quarantined.get(job.id):
         return Reason.HELD, f"{held}; nothing of it is begun or ended until `yard cancel {job.id}`"
-    if job.stop is not None and job.state is not State.SUCCEEDED:
+    if job.stop is not None and (job.state is not State.SUCCEEDED or job.stop[0] is Reason.ENOUGH):
         first = job.tasks.first_failure
         if job.stop[0] is Reason.SIBLING_FAILED and first is not None:
             return job.task(first).reason, f"task {job.spec.label_of(first)} {job.task(first).message}; {job.stop[1]}"
@@ -183,8 +184,9 @@ def reason_of_job(planner: Planner, job: JobRecord) -> tuple[Reason | None, str]
         if job.spec.size == 1:
             return first_task.reason, first_task.message
         label = job.spec.label_of(job.tasks.first_failure)
-        share = f"{job.tasks.counts[State.FAILED]} of {job.spec.size} tasks failed"
-        return first_task.reason, f"{share}; the first, {label}, {first_task.message}"
+        failed = job.tasks.counts[State.FAILED]
+        first_words = f": task {label}" if failed == 1 else f"; the first, {label},"
+        return first_task.reason, f"{failed} of {job.spec.size} tasks failed{first_words} {first_task.message}"
     if job.is_yielding:
         return next((task.reason, task.message) for task in job.active_tasks() if task.is_yielding)
     if (idle := idle_seconds(job, time.time())) is not None:
@@ -193,8 +195,8 @@ def reason_of_job(planner: Planner, job: JobRecord) -> tuple[Reason | None, str]
     if (said := held_up(state, job)) and not job.tasks.counts[State.RUNNING]:
         return said
     if job.state is State.PENDING:
-        if waiting := state.waits_for(job):
-            return Reason.DEPENDENCY, f"waits for {', '.join(waiting)} to end"
+        if awaited := awaited_jobs(state, job):
+            return Reason.DEPENDENCY, awaited
         if wait := planner.waits.get(job.id):
             return wait.reason, wait.sentence
         if delayed := retry_delay(job):
@@ -256,6 +258,7 @@ def task_view(job: JobRecord, task: Task) -> TaskView:
         peak_gpu_memory_mib=(outcome.peak_gpu_memory_mib or None) if outcome else None,
         command=_cut(own_command(job.spec, task.number)),
         earlier=tuple(attempt_view(past) for past in task.earlier),
+        values={name: _cut(value) for name, value in own_values(job.spec, task.number).items()},
     )
 
 
@@ -277,13 +280,15 @@ def _cut(command: str) -> str:
     return command if len(command) <= COMMAND_MOST else f"{command[:COMMAND_MOST]}…"
 
 
-def task_numbers(job: JobRecord, states: Iterable[State], limit: int, offset: int) -> list[int]:
-    """The tasks in these states (none: all), in order, from the offset on. It costs what it answers, not the offset."""
-    wanted = list(states)
-    if not wanted:
-        return list(range(job.spec.size)[offset : offset + limit])
+def task_numbers(
+    job: JobRecord, states: Iterable[State], limit: int, offset: int, only: IntervalSet | None = None
+) -> list[int]:
+    """The tasks in these states (none: all), in order, from the offset on. It costs ranges and what it answers, not the
+    offset. With `only`, those of them that are in it."""
+    asked = IntervalSet([(0, job.spec.size - 1)]) if only is None else only
+    chosen = job.tasks.among(asked, wanted) if (wanted := list(states)) else asked
     found: list[int] = []
-    for first, last in sorted(span for each in wanted for span in job.tasks.numbers_in(each)):
+    for first, last in chosen.ranges():
         begin = first + offset
         offset = max(0, begin - last - 1)
         found.extend(range(begin, min(last + 1, begin + limit - len(found))))
@@ -361,3 +366,14 @@ def node_view(state: YardState, node: Node, held: Held | None = None) -> NodeVie
         runtime=node.runtime,
         runtime_problem=node.runtime_problem,
     )
+
+
+def awaited_jobs(state: YardState, job: JobRecord) -> str:
+    """`waits for j1 to succeed and for j2 to end`; empty where it waits for no other job."""
+    waiting = set(state.waits_for(job))
+    parts = []
+    for needs_success, how in ((True, "succeed"), (False, "end")):
+        named = [each.job for each in job.spec.after if each.job in waiting and each.needs_success is needs_success]
+        if named:
+            parts.append(f"for {', '.join(named)} to {how}")
+    return f"waits {' and '.join(parts)}" if parts else ""

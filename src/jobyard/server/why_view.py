@@ -13,8 +13,8 @@ from jobyard.engine.yard_state import YardState
 from jobyard.model.job import Reason, State
 from jobyard.model.units import show_seconds
 from jobyard.scheduling.ordering import queue_position
-from jobyard.server.views import failure_view, held_up, reason_of_job, retry_delay
-from jobyard.wire.views import WhyView
+from jobyard.server.views import awaited_view, failure_view, held_up, reason_of_job, retry_delay
+from jobyard.wire.views import FailureView, WhyView
 
 NOT_IN_LINE = (Reason.DEPENDENCY, Reason.RETRY_DELAY, None)  # for these it does not wait for the scheduler
 AHEAD_NAMED = 3  # of the jobs that a waiting one is behind
@@ -77,6 +77,9 @@ def why_view(planner: Planner, job: JobRecord, last_lines: tuple[str, ...] = ())
         if delayed := retry_delay(job):
             reason = reason or delayed[0]
             sentences.append(delayed[1])
+    if not job.may_start(time.time()) and len(job.tasks.pending) and job.stop is None:
+        rest = show_seconds(job.times.next_start_at - time.time())
+        sentences.append(f"its next task starts in {rest}: --delay {show_seconds(job.start_delay)}")
     if (first := job.tasks.delayed.first) is not None and job.id not in state.quarantined:
         sentences.append(f"the next attempt starts in {show_seconds(max(0.0, first.until - time.time()))}")
     if not job.is_final and (more := given_more(job)):
@@ -89,3 +92,16 @@ def why_view(planner: Planner, job: JobRecord, last_lines: tuple[str, ...] = ())
             placing = f"cluster {job.spec.cluster} was given {given} and starts them"
         sentences.append(f"the job {job.state.told}{ago}" if job.is_final else placing)
     return WhyView(job.id, job.state, reason, tuple(sentences), failure_view(job, last_lines))
+
+
+def task_why_view(planner: Planner, job: JobRecord, number: int, last_lines: tuple[str, ...] = ()) -> WhyView:
+    """The same of one task. What waits, waits with its job, and for the same reasons."""
+    task = awaited_view(planner.state, job, number)
+    if task.state is State.FAILED:
+        return WhyView(job.id, task.state, task.reason, (task.message,), FailureView(task, last_lines))
+    if task.state is State.PENDING and not job.is_final:
+        whole = why_view(planner, job)
+        sentences = dict.fromkeys(filter(None, (task.message, *whole.sentences)))
+        return WhyView(job.id, task.state, task.reason or whole.reason, tuple(sentences))
+    where = f" on {task.node}" if task.node else ""
+    return WhyView(job.id, task.state, task.reason, (task.message or f"it {task.state.told}{where}",))

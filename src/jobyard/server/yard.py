@@ -13,10 +13,11 @@ from jobyard.server.housekeeping import Housekeeping
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.loop import YardLoop
 from jobyard.server.machines import Machines
+from jobyard.server.output_files import OutputFiles
 from jobyard.settings import ServerKnobs
 
 
-@dataclass
+@dataclass(frozen=True)
 class Yard:
     """What routes work with."""
 
@@ -32,6 +33,7 @@ class Yard:
     build: str
     environments: Environments
     housekeeping: Housekeeping
+    output_files: OutputFiles
     revocations: Revocations = field(default_factory=Revocations)
     refusal_seconds: float = field(default_factory=lambda: settings.knobs(ServerKnobs).refusal_seconds)
     heartbeat_seconds: float = field(default_factory=lambda: settings.knobs(ServerKnobs).heartbeat_seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jobyard.model.job import JobSpec
+from jobyard.model.job import JobSpec, State
 from jobyard.model.limits import Annotations, Gpus, Line, Name, Priority, Sentence, TaskLimit
 from jobyard.model.node import ClusterConfig, NodeConfig
 
@@ -28,14 +28,16 @@ class SubmitJob:
 
 @dataclass(frozen=True)
 class CancelJob:
-    tasks: tuple[Name, ...] = ()  # labels; none: the whole job
+    tasks: tuple[Name, ...] = ()  # labels, or ranges of them as 3-7; none: the whole job
     force: bool = False  # no grace
     message: Sentence = ""
+    states: tuple[State, ...] = ()  # only tasks in these; none: in any
 
 
 @dataclass(frozen=True)
 class RetryJob:
-    tasks: tuple[Name, ...] = ()  # labels; none: every task that failed or was cancelled
+    tasks: tuple[Name, ...] = ()  # labels, or ranges of them as 3-7; none: every task that failed or was cancelled
+    states: tuple[State, ...] = ()  # only tasks in these; none: in any
 
 
 @dataclass(frozen=True)

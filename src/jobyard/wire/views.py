@@ -92,6 +92,10 @@ class TaskView:
     command: str = ""  # its own, with its line; a very long one is cut
     last_line: str = ""  # what it wrote last, where that was asked for
     earlier: tuple[AttemptView, ...] = ()  # the last attempts before this one
+    # The file that the server has, where that was asked for. Empty once it is packed: then only the logs have it.
+    stdout: str = ""
+    stderr: str = ""
+    values: dict[str, str] = field(default_factory=dict)  # its own, of inputs that have names, as of a sweep
 
 
 @dataclass(frozen=True)
@@ -190,6 +194,7 @@ class JobView:
     annotations: dict[str, str] = field(default_factory=dict)  # what other programs keep with it
     first_started_at: float | None = None  # before it was retried
     given_more: str = ""  # that it ran out of memory and was given more, in words
+    not_written: str = ""  # which files of `--output` could not be written, in words
 
 
 @dataclass(frozen=True)

@@ -109,10 +109,14 @@ class Client:
         return [name for message in self.messages for name, _ in message.get("finished", ())]
 
     def reconcile(self, *live: str) -> list[str]:
+        """What is absent; the answer may come in several lines."""
         before = len(self.messages)
         self.send(op="reconcile", live=list(live))
-        message = self.wait(lambda m: m["ev"] == "reconciled" and self.messages.index(m) >= before)
-        return message["absent"]  # type: ignore[no-any-return]
+        answer: list[dict[str, Any]] = []
+        while not answer or answer[-1].get("more"):
+            self.read()
+            answer = [message for message in self.messages[before:] if message["ev"] == "reconciled"]
+        return [attempt for piece in answer for attempt in piece["absent"]]
 
     def measured(self) -> dict[str, Any]:
         before = len(self.messages)

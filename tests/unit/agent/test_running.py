@@ -70,6 +70,17 @@ def test_the_environment_is_the_jobs_then_the_items_then_ours(agent: AgentProces
     assert os.listdir(files.checkpoint) == ["kept"]
 
 
+def test_a_slot_has_the_lowest_number_that_is_free_in_its_job(agent: AgentProcess, server: Client) -> None:
+    waits = 'echo "$YARD_SLOT"; until [ -e go ]; do sleep 0.01; done'
+    for slot in ("a", "b"):
+        server.launch(slot, {"id": f"j.{slot == 'b':d}.1", "shell": waits})
+        server.started(f"j.{slot == 'b':d}.1")
+    (agent.work / "go").touch()
+    for attempt in ("j.0.1", "j.1.1"):
+        server.finished(attempt)
+    assert [agent.output("j.0.1"), agent.output("j.1.1")] == ["1\n", "2\n"]
+
+
 def test_directories_that_stay_empty_are_removed(agent: AgentProcess, server: Client) -> None:
     server.run(*({"id": f"j.{n}.1", "argv": ["true"]} for n in range(9)))
     expected = [f"{n}.1.{kind}" for n in range(9) for kind in ("err", "out", "rec")]

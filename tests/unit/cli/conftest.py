@@ -54,6 +54,7 @@ def no_real_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def stand_in(home: Path) -> Iterator[StandIn]:
+    (home / "yard").mkdir()
     with standing_in(settings.socket_path(home / "yard")) as stand_in:
         stand_in.on("GET /server", Said(data=a_server_view()))
         stand_in.on("GET /clusters", Said(data=()))

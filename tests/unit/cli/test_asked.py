@@ -12,6 +12,7 @@ from tests.unit.client.views import a_job_view
 
 from jobyard.cli.output.asked import asked_rows
 from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.input_fields import INPUTS
 from jobyard.manifests.job_fields import TOP_LEVEL, TRAINING
 from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
@@ -31,7 +32,12 @@ deadline: 1d
 grace: 0
 retries: 2
 retry_delay: 10s
+delay: 2s
 max_fails: 0
+enough_successes: 2
+lets_running_end: true
+output: /dev/null
+error: "%t.err"
 on_failure: stop
 keep: true
 image: demo:1
@@ -60,7 +66,12 @@ ROWS = {
     "grace": "0.0s",
     "retries": "2",
     "retry delay": "10s",
+    "delay": "2.0s",
     "max fails": "0",
+    "enough successes": "2",
+    "lets running end": "yes",
+    "output": "/dev/null",
+    "error": "{here}/%t.err",
     "on failure": "stop",
     "limit": "3",
     "keep": "yes",
@@ -80,6 +91,7 @@ ROWS = {
     "idle gpu after": "10m00s",
 }
 OTHERWISE = {"name", "env", "workdir", "each_line", "after", "workers", "gang", "kind"}  # rows that are always there
+OTHERWISE |= INPUTS.keys()  # each task shows its own values
 
 
 def seen(spec: JobSpec) -> JobView:
@@ -95,7 +107,8 @@ def the_job(directory: Path) -> JobSpec:
 
 
 def test_every_field_that_was_set_has_a_row(tmp_path: Path) -> None:
-    assert dict(asked_rows(seen(the_job(tmp_path)))) == ROWS
+    rows = {name: text.replace("{here}", str(tmp_path)) for name, text in ROWS.items()}
+    assert dict(asked_rows(seen(the_job(tmp_path)))) == rows
     keys = {key for table in (*TOP_LEVEL, TRAINING) for key, field in table.items() if field.is_key}
     assert {key.replace("_", " ") for key in keys - OTHERWISE} == set(ROWS)
 

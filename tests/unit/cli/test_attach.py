@@ -99,7 +99,7 @@ def test_attach_shows_what_runs_and_what_failed_until_q_is_pressed(
     assert (result.code, job.cancels) == (0, [])
     for text in ("python fold.py 1", "loss 0.25", "first failure: task 0", "q leaves, c cancels"):
         assert text in result.err
-    assert "job j1 (train) goes on: yard attach j1" in result.err
+    assert "job j1 (train) goes on (1/3 done, 2 running, 1 failed); to look again: yard attach j1" in result.err
     assert person.is_echoed is person.was_echoed is True
     asked = stand_in.calls("GET /jobs/j1/tasks")[0].query
     assert asked == {"state": "RUNNING,STOPPING", "limit": "50", "last_line": "true"}, "not what is about to start"

@@ -13,7 +13,7 @@ from tests.unit.client.views import a_failure, a_job_view
 from jobyard.cli.output.harmless import harmless
 from jobyard.cli.output.live import LiveDisplay, Rate
 from jobyard.cli.output.picture import Picture, bar
-from jobyard.cli.output.plain import PlainDisplay
+from jobyard.cli.output.plain import BarDisplay, PlainDisplay
 from jobyard.cli.output.table import print_fields, print_table
 from jobyard.cli.output.text import shortened, width
 from jobyard.model.job import State
@@ -209,3 +209,30 @@ def test_wide_characters_keep_the_columns_straight(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == "NAME  N\n訓練  1\nab    2\n"
     assert width("訓練") == 4
     assert shortened("訓練中", 5) == "訓練…"
+
+
+def test_a_bar_beside_output_writes_over_itself_and_goes_before_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    display = BarDisplay(progress_seconds=60.0, is_terminal=True)
+    display.submitted(a_job_view(State.PENDING, counts=Counts(total=100, pending=100)))
+    display.update(a_job_view(counts=HALF, eta_seconds=25.0))
+    display.tick()
+    display.update(a_job_view(State.SUCCEEDED, counts=Counts(total=100, succeeded=100)))
+    display.summary(a_job_view(State.SUCCEEDED, counts=Counts(total=100, succeeded=100)))
+    shown = capsys.readouterr().err.split("\r\033[K")
+    assert shown[1:-1] == ["##########---------- 50% 50/100 done, 8 running, 5 failed, eta 25s"]
+    assert shown[-1].startswith("yard: job j1 (train) succeeded")
+
+
+def test_while_nothing_runs_there_is_a_reason_and_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    times = iter([1.0, 3.0])
+    display = BarDisplay(progress_seconds=60.0, is_terminal=True, clock=lambda: next(times))
+    for _ in range(2):
+        display.update(a_job_view(State.PENDING, counts=Counts(total=2, pending=2), message="needs 2 GPUs"))
+    assert capsys.readouterr().err == "yard: waiting: needs 2 GPUs\n"
+
+
+def test_a_bar_without_a_terminal_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    display = BarDisplay(progress_seconds=60.0, is_terminal=False)
+    display.update(a_job_view(counts=HALF))
+    display.update(a_job_view(counts=HALF))
+    assert capsys.readouterr().err == "yard: 50/100 done, 8 running, 5 failed\n"

@@ -80,6 +80,27 @@ def test_many_tasks_are_summed_up_with_the_first_failure(yard: Yard, stand_in: S
     assert stand_in.calls("GET /jobs/j1/logs") == []
 
 
+@pytest.mark.parametrize(
+    ("flags", "changes", "is_told"),
+    [
+        ([], {}, True),
+        (["--bar"], {}, True),
+        (["-q"], {}, False),
+        (["--cat"], {}, False),
+        ([], {"asked": {"staging.output": "out"}}, False),
+        ([], {"started_at": None}, False),
+    ],
+)
+def test_where_the_output_of_several_tasks_is_that_no_terminal_showed(
+    yard: Yard, stand_in: StandIn, flags: list[str], changes: dict[str, Any], is_told: bool
+) -> None:
+    ended = a_job_view(State.SUCCEEDED, counts=Counts(total=2, succeeded=2), **changes)
+    offer(stand_in, ended, submitted=a_job_view(State.PENDING, counts=Counts(total=2, pending=2)))
+    result = yard("run", *flags, "-a", "0-1", "--", "true")
+    assert result.code == 0, result.err
+    assert result.err.count("yard: output: yard cat j1 (or run with --cat)\n") == is_told
+
+
 def test_json_is_one_object_at_the_end_and_output_goes_to_stderr(yard: Yard, stand_in: StandIn) -> None:
     offer(stand_in, FAILED, a_chunk("loss\n"))
     result = yard("run", "-o", "json", "--", "true")

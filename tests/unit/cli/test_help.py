@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
+import click
 import pytest
 from tests.unit.cli.conftest import Yard
 
-from jobyard.cli.group import VERBS
+from jobyard.cli.group import VERBS, command_of
 from jobyard.cli.group import yard as yard_group
+from jobyard.cli.help_sections import FIRST, FURTHER
+from jobyard.cli.other_flags import OTHER_FLAGS
 from jobyard.cli.other_words import OTHER_WORDS
 
 
@@ -25,10 +28,63 @@ def test_every_verb_has_help_and_json(verb: str, yard: Yard) -> None:
     assert f"Usage: yard {verb}" in result.out
 
 
-@pytest.mark.parametrize("words", [(), ("ls",), ("show",), ("attach",), ("wait",)])
+@pytest.mark.parametrize("words", [(), ("run",), ("submit",), ("ls",), ("show",), ("attach",), ("wait",), ("cancel",)])
 def test_help_fits_60_columns(words: tuple[str, ...], yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     assert [line for line in yard(*words, "--help").out.splitlines() if len(line) > 60] == []
+
+
+@pytest.mark.parametrize("verb", ["run", "submit"])
+def test_the_help_of_a_submit_begins_with_five_flags_and_help_all_has_every_flag_once(
+    verb: str, yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    short, whole = yard(verb, "--help").out, yard(verb, "--help-all").out
+    assert [line for line in whole.splitlines() if len(line) > 60] == []
+    first = short.split("The flags you need first:\n")[1].split("\n\n")[0]
+    assert re.findall(r"--[\w-]+", first) == ["--cpus", "--mem", "--gpus", "--array", "--timeout"]
+    assert "--image" not in short
+    flags = whole.partition("The flags you need first")[2]
+    options = [each for each in command_of(verb).params if isinstance(each, click.Option) and not each.hidden]
+    for option in options:
+        rows = re.findall(rf"^  (?:-\w, )?{max(option.opts, key=len)}(?:,? .*|)$", flags, re.MULTILINE)
+        assert len(rows) == 1, option.opts
+
+
+def test_the_sections_of_the_help_name_flags_that_there_are() -> None:
+    known = {each.name for verb in ("run", "submit") for each in command_of(verb).params} | {"help", "help_all"}
+    assert [name for _, names in (*FIRST, *FURTHER) for name in names.split() if name not in known] == []
+
+
+@pytest.mark.parametrize(
+    ("flag", "says"),
+    [
+        ("--time=1:00", "write --timeout TIME (-t)"),
+        ("--job-name=x", "write --name NAME (-n)"),
+        ("--ntasks=4", "write --workers N for N tasks that know of each other, or --array 1-N (-a)"),
+        ("--mem-per-cpu=1G", "write --mem SIZE, for the whole task"),
+        ("--gres=gpu:1", "write --gpus N (-G)"),
+        ("--partition=x", "write --on NODE or --on LABEL; there are no partitions"),
+        ("--dryrun", "write --dry-run"),
+        ("--gpu-memory=1G", "as in `yard run FILE -- --gpu-memory`"),
+        ("--array-rnage", "as in `yard run FILE -- --array-rnage`"),
+        ("--reties=2", "(did you mean --retries?)"),
+        ("--colour", "what a script shall have goes after --, as in `yard run FILE -- --colour`"),
+    ],
+)
+def test_a_flag_of_another_system_is_answered_with_ours(yard: Yard, flag: str, says: str) -> None:
+    result = yard("run", flag, "--", "true")
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(f"yard: no such option {flag.partition('=')[0]}")
+    assert says in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_flags_of_other_systems_are_answered_with_flags_that_there_are() -> None:
+    known = {word for each in command_of("run").params for word in each.opts}
+    assert OTHER_FLAGS.keys().isdisjoint(known)
+    for sentence in OTHER_FLAGS.values():
+        assert set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", sentence)) <= known, sentence
 
 
 def test_the_help_lists_every_verb(yard: Yard) -> None:
@@ -50,7 +106,7 @@ def test_help_before_a_verb_is_the_option_behind_it(yard: Yard, words: tuple[str
         ("squeue", "yard's word is `yard ls`"),
         ("sbatch", "yard's word is `yard submit`"),
         ("kill", "yard's word is `yard cancel JOB`"),
-        ("clean", "yard's word is `yard gc`"),
+        ("clean", "`yard rm JOB` removes jobs that have ended, and `yard gc` what is older"),
         (
             "pause",
             "a job cannot be paused: stop it with `yard cancel JOB` and run it again with `yard retry JOB`; a tr",

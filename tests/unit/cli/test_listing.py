@@ -105,6 +105,33 @@ def test_show_has_the_attempts_before_a_retry_and_the_first_start(yard: Yard, st
     assert "first start" not in yard("show", "j1").out
 
 
+def test_each_parameter_of_a_sweep_is_a_column(yard: Yard, stand_in: StandIn) -> None:
+    values = {"lr": "1e-3", "state": "a,b"}
+    tasks = [
+        TaskView(0, "0", State.FAILED, 2, node="n", exit_code=3, started_at=1.0, finished_at=3.5, values=values),
+        TaskView(1, "1", State.PENDING, command='t "x"', values={"lr": "2"}),
+    ]
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(counts=Counts(total=2, pending=2))))
+    stand_in.on("GET /jobs/j1/tasks", Said(data=tuple(tasks)))
+    assert yard("show", "j1", "--tasks", "-o", "csv").out.splitlines() == [
+        "task,state,attempt,node,exit_code,signal,started_at,finished_at,seconds,lr,param_state,peak_memory_mib,command",
+        '0,FAILED,2,n,3,,1.000,3.500,2.500,1e-3,"a,b",,',
+        '1,PENDING,0,,,,,,,2,,,"t ""x"""',
+    ]
+    header, first, _ = yard("show", "j1", "--tasks").out.splitlines()[-3:]
+    assert header.split()[-3:] == ["lr", "state", "COMMAND"]
+    assert first.split()[-3:] == ["1e-3", "a,b", "-"]
+    assert json.loads(yard("show", "j1", "--tasks", "-o", "json").out)["tasks"][0]["values"] == values
+
+
+def test_csv_is_for_tasks(yard: Yard, stand_in: StandIn) -> None:
+    result = yard("show", "j1", "-o", "csv")
+    assert (result.code, result.err) == (
+        2,
+        "yard: -o csv: it is a table of tasks; write `yard show JOB --tasks -o csv`\n",
+    )
+
+
 def test_show_tells_tasks_apart_by_their_commands(yard: Yard, stand_in: StandIn) -> None:
     tasks = [TaskView(n, str(n), State.PENDING, command=f"echo {n}") for n in range(2)]
     stand_in.on("GET /jobs/j1", Said(data=a_job_view(counts=Counts(total=2, pending=2))))

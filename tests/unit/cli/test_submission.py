@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 from tests.builders import with_words
+from tests.unit.cli.conftest import Yard
 from tests.unit.client.stand_in import Said, StandIn
+from tests.unit.client.views import a_job_view
 
 from jobyard.cli import mounted_secrets
 from jobyard.cli.mounted_secrets import BYTES_MOST, MountedSecret, SecretFile, read_secrets, refuse_without_pods
@@ -57,7 +60,7 @@ def test_what_is_said_otherwise_stays() -> None:
 
 
 def test_a_prefix_begins_the_name() -> None:
-    assert spec(name_prefix="exp-7").name == "exp-7-python"
+    assert spec(name_prefix="exp-7").name == "exp-7-train.py"
     for bad in ("", "7x", "Exp", "x-", "a" * 21):
         with pytest.raises(UserError, match="--name-prefix"):
             spec(name_prefix=bad)
@@ -181,3 +184,20 @@ def test_what_cannot_be_tidied_is_a_warning(capsys: pytest.CaptureFixture[str]) 
     secret = MountedSecret([SecretFile(b"sesame", "/x")], _job="j1")
     secret.tidy(SimpleNamespace(client=SimpleNamespace(job=fail)), "lab")  # type: ignore[arg-type]
     assert f"Secret {secret.name} may be left behind: nobody answers" in capsys.readouterr().err
+
+
+def test_output_of_run_is_a_file_and_with_json_the_format(yard: Yard, stand_in: StandIn, home: Path) -> None:
+    stand_in.on("POST /jobs", Said(data=a_job_view()))
+    assert json.loads(yard("submit", "--output", "json", "--", "true").out)["id"] == "j1"
+    assert json.loads(yard("submit", "--output=json", "--", "true").out)["id"] == "j1"
+    assert yard("submit", "--output", "logs/%j.out", "--error", "e", "--", "true").code == 0
+    staging = stand_in.asked[-1].body["spec"]["staging"]
+    assert staging == {"output": f"{home}/here/logs/%j.out", "error": f"{home}/here/e"}
+    refused = yard("submit", "--output", "x", "-a", "0-1", "--", "true")
+    assert (refused.code, "--output: all 2 tasks would write" in refused.err) == (2, True)
+    refused = yard("submit", "--output", "x/%t", "--error", "./x/%a", "--", "true")
+    assert (refused.code, "--error: " in refused.err, "is the file of output by another name" in refused.err) == (
+        2,
+        True,
+        True,
+    )

@@ -156,11 +156,18 @@ def test_a_job_that_cannot_stop_at_a_checkpoint_is_told_and_the_others_are_asked
     assert "job j2 (train) stops" in result.out
 
 
-@pytest.mark.parametrize("words", [("--force", "j1"), ("--task", "0", "j1"), ("--all",)])
+@pytest.mark.parametrize("words", [("--force", "j1"), ("--all",)])
 def test_a_checkpoint_is_of_whole_jobs(words: tuple[str, ...], yard: Yard) -> None:
     result = yard("cancel", "--checkpoint", *words)
     assert result.code == 2
     assert f"leave {words[0]} out" in result.err
+
+
+@pytest.mark.parametrize("words", [("--task", "0", "j1"), ("j1/0",)])
+def test_a_checkpoint_is_of_no_single_task(words: tuple[str, ...], yard: Yard) -> None:
+    result = yard("cancel", "--checkpoint", *words)
+    assert result.code == 2
+    assert "leave the tasks out" in result.err
 
 
 # -- scale
@@ -246,6 +253,20 @@ def test_tensorboard_is_started_on_the_logs(
     failed = yard("tensorboard", "j1", "-o", "json")
     assert (failed.code, json.loads(failed.out)["log_dir"]) == (1, f"{tmp_path}/runs")
     assert "ended with code 3" in failed.err
+
+
+def test_ctrl_c_while_tensorboard_begins_is_an_end_like_any_other(
+    yard: Yard, stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(words: list[str]) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "runs").mkdir()
+    a_tensorboard(tmp_path, "")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr("subprocess.Popen", interrupted)
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(workdir=str(tmp_path))))
+    assert yard("tensorboard", "j1").code == 0
 
 
 def test_a_port_that_is_taken_is_told(

@@ -55,6 +55,13 @@ def test_data_that_no_task_reads_is_told_of_once(yard: Yard, content: bytes, wor
     assert result.err.count(WARNING) == is_told
 
 
+def test_a_command_without_values_of_a_pipe_is_told_how_it_has_them(yard: Yard) -> None:
+    with piped(b"1"):
+        result = yard("run", "--cat", "echo", "{}")
+    assert result.code == 2
+    assert "for a task of each line that is piped to it: yard run echo '{}' :::: -" in result.err
+
+
 def test_what_was_piped_goes_with_the_job(yard: Yard, stand_in: StandIn) -> None:
     with piped(b"data"):
         yard("submit", "--stdin", "-", "--", "cat")

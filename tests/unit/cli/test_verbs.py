@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,13 @@ def test_the_last_line_says_once_how_a_job_ended(
 ) -> None:
     stand_in.on("GET /jobs/j1", Said(data=a_job_view(state, first_failure=failure)))
     assert yard("wait", "j1").err.splitlines()[0] == f"yard: {says}"
+
+
+def test_a_job_that_never_ran_has_no_logs_to_look_at(yard: Yard, stand_in: StandIn) -> None:
+    never = a_job_view(State.CANCELLED, started_at=None, message="cancelled by me", reason=Reason.CANCELLED)
+    stand_in.on("GET /jobs/j1", Said(data=never))
+    assert yard("wait", "j1").err.splitlines()[1:] == ["yard: cancelled by me"]
+    assert "state      CANCELLED\n" in yard("show", "j1").out
 
 
 def test_logs_of_one_task_are_its_bytes_each_on_its_own_stream(yard: Yard, stand_in: StandIn) -> None:
@@ -173,6 +181,65 @@ def test_a_misspelt_yard_is_refused_and_not_made(yard: Yard, home: Path, words: 
     assert "start no server" in yard("run", "--yard", "tpyo", "--", "true").err, "run goes on, and would make it"
 
 
+@pytest.mark.parametrize("words", [("ls",), ("show", "last"), ("cancel", "last"), ("nodes",)])
+def test_a_misspelt_yard_of_the_environment_is_refused_and_not_made(
+    yard: Yard, home: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("YARD_DIR", "tpyo")
+    result = yard(*words)
+    assert (result.code, result.out) == (2, "")
+    assert result.err == (
+        "yard: YARD_DIR: there is no directory 'tpyo'; correct it, or `yard run -- CMD` makes that yard\n"
+    )
+    assert not (home / "here" / "tpyo").exists()
+    assert "start no server" in yard("run", "--", "true").err, "run goes on, and would make it"
+
+
+def test_cancel_takes_tasks_of_several_jobs(yard: Yard, stand_in: StandIn) -> None:
+    for job in ("j1", "j2"):
+        stand_in.on(f"GET /jobs/{job}", Said(data=a_job_view(State.RUNNING, id=job)))
+        stand_in.on(f"POST /jobs/{job}/cancel", Said(data=a_job_view(State.RUNNING, id=job)))
+    result = yard("cancel", "j1/3-7,9", "j2", "j1/12")
+    assert (result.code, result.out.splitlines()) == (
+        0,
+        ["job j1 (train): stopping tasks 3-7, 9, 12", "job j2 (train) is running"],
+    )
+    assert stand_in.calls("POST /jobs/j1/cancel")[0].body == {"tasks": ["3-7", "9", "12"]}
+    assert stand_in.calls("POST /jobs/j2/cancel")[0].body == {}
+    assert yard("cancel", "j1/3").out == "job j1 (train): stopping task 3\n"
+    assert yard("cancel", "j1", "--pending").out == "job j1 (train): stopping its tasks that wait\n"
+    assert stand_in.calls("POST /jobs/j1/cancel")[-1].body == {"states": ["PENDING"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("j1", "j2", "--task", "3"), "--task: name exactly one job whose tasks are meant, or write JOB/TASKS as in"),
+        (("j1/",), "has no task after the slash; write JOB/TASKS"),
+        (("j1/3", "--checkpoint"), "--checkpoint: it is for whole jobs that you name; leave the tasks out"),
+        (("j1", "--pending", "--checkpoint"), "leave --pending out"),
+    ],
+)
+def test_tasks_that_cannot_be_meant_are_refused(
+    words: tuple[str, ...], says: str, yard: Yard, stand_in: StandIn
+) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=ARRAY))
+    result = yard("cancel", *words)
+    assert (result.code, result.out) == (2, "")
+    assert says in result.err
+    assert stand_in.calls("POST /jobs/j1/cancel") == []
+
+
+def test_retry_takes_tasks_of_several_jobs_and_states(yard: Yard, stand_in: StandIn) -> None:
+    for job in ("j1", "j2"):
+        stand_in.on(f"GET /jobs/{job}", Said(data=a_job_view(State.FAILED, id=job)))
+        stand_in.on(f"POST /jobs/{job}/retry", Said(data=a_job_view(State.PENDING, id=job)))
+    assert yard("retry", "j1/3,5", "j2", "--failed", "-q").out == "j1\nj2\n"
+    assert stand_in.calls("POST /jobs/j1/retry")[0].body == {"tasks": ["3", "5"], "states": ["FAILED"]}
+    assert stand_in.calls("POST /jobs/j2/retry")[0].body == {"states": ["FAILED"]}
+    assert "--follow: one job can be followed" in yard("retry", "j1", "j2", "-f").err
+
+
 def test_retry_names_tasks_and_may_follow(yard: Yard, stand_in: StandIn) -> None:
     stand_in.on("GET /jobs/j1", Said(data=ARRAY))
     stand_in.on("POST /jobs/j1/retry", Said(data=ARRAY))
@@ -203,6 +270,46 @@ def test_why_of_a_failure_shows_the_command_the_tasks_own_words_and_the_end_of_i
     ]
 
 
+def test_a_word_with_a_slash_names_tasks_for_why_logs_and_show(yard: Yard, stand_in: StandIn) -> None:
+    view = WhyView("j1", State.FAILED, Reason.EXIT_CODE, ("exited with code 3",), a_failure(command="./a"))
+    stand_in.on("GET /jobs/j1/why", Said(data=view))
+    assert yard("why", "j1/7").out.splitlines() == [
+        "task 7 of job j1 is FAILED (ExitCode)",
+        "- exited with code 3",
+        "    $ ./a",
+        "    Traceback",
+        "    ValueError: no such file",
+    ]
+    stand_in.on("GET /jobs/j1", Said(data=ARRAY))
+    stand_in.on("GET /jobs/j1/logs/raw", lambda asked: Said(data=asked.query["task"].encode()))
+    assert yard("logs", "j1/1", "--raw").out == "1"
+    task = TaskView(1, "1", State.SUCCEEDED, 1, node="here", command="./b", stdout="/yard/1.out", exit_code=0)
+    stand_in.on("GET /jobs/j1/tasks", Said(data=(task,)))
+    shown = yard("show", "j1/1")
+    assert shown.out.splitlines()[0].split() == ["task", "1", "of", "job", "1", "(train)"]
+    assert "/yard/1.out" in shown.out
+    assert stand_in.asked[-1].query == {"limit": "100", "task": "1", "paths": "true"}
+    assert json.loads(yard("show", "j1", "--task", "1", "-o", "json").out)[0]["stdout"] == "/yard/1.out"
+
+
+def test_a_task_whose_output_is_packed_names_the_command_that_prints_it(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=ARRAY))
+    task = TaskView(1, "1", State.SUCCEEDED, 1, node="here", exit_code=0)
+    stand_in.on("GET /jobs/j1/tasks", Said(data=(task,)))
+    assert yard("show", "j1/1").out.splitlines()[-1].split(maxsplit=1) == ["output", "`yard logs 1/1`"]
+    stand_in.on("GET /jobs/j1/tasks", Said(data=(TaskView(1, "1", State.PENDING),)))
+    assert "yard logs" not in yard("show", "j1/1").out
+
+
+@pytest.mark.parametrize("verb", ["why", "logs", "show"])
+def test_a_slash_without_a_task_is_refused(yard: Yard, verb: str) -> None:
+    result = yard(verb, "17/")
+    assert (result.code, result.err) == (
+        2,
+        "yard: '17/' has no task after the slash; write JOB/TASKS, as in 17/3 or 17/3-7\n",
+    )
+
+
 def test_nodes_mark_what_is_fake(yard: Yard, stand_in: StandIn) -> None:
     stand_in.on("GET /nodes", Said(data=(NODE,)))
     shown = yard("nodes").out
@@ -230,6 +337,42 @@ def test_a_verbose_dry_run_has_the_command_of_each_task(yard: Yard, stand_in: St
     assert tasks[1] == {"label": "1", "command": "gzip -k 'b c.txt'"}
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("echo {1} {2}", ":::", "a", ":::", "b"), "echo a b"),
+        (("-c", "2", "grep", "-c", "x", "{}", ":::", "-q"), "grep -c x -q"),
+        (("-c", "2", "--", "grep", "-c", "x", "{}", ":::", "a", "--"), "grep -c x a"),
+        (("--header", ":", "echo", "{lr}", ":::", "lr", "1"), "echo 1"),
+        (("-N2", "echo", "{2}", "{1}", ":::", "a", "b"), "echo b a"),
+        (("./job.sh", "-v", "{}", ":::", "a"), "job.sh -v a"),
+        (("./job.sh", ":::", "a"), "job.sh a"),
+        (("./prog", "-x", ":::", "a"), "./prog -x a"),
+        (("./job.sh", "--", "-v", "{}", ":::", "a"), "job.sh -v a"),
+        (("--sweep", "n=1..1", "--", "echo", "{n}"), "echo 1"),
+    ],
+)
+def test_values_follow_a_command_a_program_or_a_script(
+    yard: Yard, stand_in: StandIn, home: Path, words: tuple[str, ...], told: str
+) -> None:
+    (home / "here" / "job.sh").write_text("#!/bin/sh\n")
+    (home / "here" / "prog").write_bytes(b"\x7fELF")
+    (home / "here" / "prog").chmod(0o755)
+    stand_in.on("POST /jobs", Said(data=PlanView(a_job_view(State.PENDING))))
+    assert f"task 0  {told}" in yard("run", "--dry-run", "-v", *words).out.splitlines()
+
+
+@pytest.mark.parametrize("words", [(":::", "a"), ("x", ":::"), ("list.txt", ":::", "a"), ("x", ":::+", "a")])
+def test_values_without_a_command_are_refused(
+    yard: Yard, stand_in: StandIn, home: Path, words: tuple[str, ...]
+) -> None:
+    (home / "here" / "list.txt").write_text("echo a\n")
+    result = yard("run", *words)
+    assert result.code == 2
+    assert result.err.count("\n") == 1
+    assert not stand_in.calls("POST /jobs")
+
+
 def test_schema_asks_no_server(yard: Yard) -> None:
     assert "properties" in json.loads(yard("schema").out)
 
@@ -244,6 +387,13 @@ def test_doctor_names_the_processes(yard: Yard, stand_in: StandIn) -> None:
     assert shown.code == 0
     assert f"pid {SERVER_PID}" in shown.out
     assert "(fake)" in shown.out
+
+
+def test_doctor_tells_of_a_node_whose_agent_lies(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /nodes", Said(data=(replace(NODE, problem="its agent said 7 times what cannot be"),)))
+    result = yard("doctor")
+    assert result.code == 0
+    assert f"warn  node     {NODE.id}: its agent said 7 times what cannot be" in result.out
 
 
 def test_doctor_of_a_yard_without_a_node_fails(yard: Yard, stand_in: StandIn) -> None:

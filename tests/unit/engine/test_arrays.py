@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
 from collections import deque
-from collections.abc import Callable
-from types import FrameType
+from typing import Any
+
+import pytest
 
 from jobyard.engine.handling import handle
 from jobyard.engine.job_record import BACKLOG_SECONDS, STUCK_SECONDS
@@ -20,7 +20,7 @@ from jobyard.model.job import Reason, State
 from jobyard.model.policy import FailurePolicy
 from jobyard.model.task import AttemptId, Outcome
 from tests.builders import a_group, a_job, a_node, joined, submitted
-from tests.unit.engine.driving import Yard
+from tests.unit.engine.driving import Yard, calls_of
 
 MILLION = 1_000_000
 
@@ -169,6 +169,46 @@ def test_max_fails_counts_tasks_not_attempts() -> None:
     assert "--max-fails 1" in job.task(4).message
 
 
+def test_a_job_has_succeeded_once_enough_of_its_tasks_have() -> None:
+    yard = Yard(a_node(cpus=2))
+    job = yard.submit(a_job(9, enough_successes=2))
+    yard.finish(yard.active(job)[0], exit_code=1)
+    yard.finish(yard.active(job)[0])
+    assert (job.stop, yard.stopped()) == (None, [])
+    last = yard.active(job)[1]
+    yard.finish(yard.active(job)[0])
+    assert last in yard.stopped()
+    yard.finish(*yard.active(job), signal=15)
+    assert job.state is State.SUCCEEDED
+    assert (job.tasks.counts[State.SUCCEEDED], job.tasks.counts[State.FAILED]) == (2, 1)
+    assert (job.task(8).reason, "which is enough" in job.task(8).message) == (Reason.ENOUGH, True)
+
+
+def test_the_last_task_may_be_the_one_that_is_enough() -> None:
+    yard = Yard(a_node(cpus=1))
+    job = yard.submit(a_job(2, enough_successes=1))
+    yard.finish(*yard.active(job), exit_code=1)
+    yard.finish(*yard.active(job))
+    assert job.state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("how", [{"exit_code": 0}, {"exit_code": 1}, {"reason": Reason.NODE_LOST}])
+def test_a_job_that_ends_softly_starts_no_more_and_lets_run_what_runs(how: dict[str, Any]) -> None:
+    yard = Yard(a_node(cpus=2))
+    job = yard.submit(a_job(9, max_fails=0, retries=1, retry_delay_seconds=0.0, lets_running_end=True))
+    failing, running = yard.active(job)
+    yard.start(failing, running)
+    yard.finish(failing, exit_code=1)
+    (again,) = (attempt for attempt in yard.active(job) if attempt.task == failing.task)
+    yard.finish(again, exit_code=1)
+    assert yard.stopped() == []
+    assert yard.active(job) == [running]
+    yard.finish(running, **how)
+    assert job.state is State.FAILED
+    assert yard.active(job) == []
+    assert yard.state.unfinished == {}
+
+
 def test_short_tasks_get_a_backlog_and_long_ones_do_not() -> None:
     yard = Yard(a_node(cpus=1))
     short, long = yard.submit(a_job(1000)), yard.submit(a_job(1000))
@@ -224,27 +264,12 @@ def test_untouched_cancelled_tasks_know_why() -> None:
     job = yard.submit(a_job(3, max_fails=0))
     yard.run_to_the_end(job, exit_code=1)
     assert job.task(2).reason is Reason.SIBLING_FAILED
-    assert "stopped because 1 task failed (--max-fails 0)" in job.task(2).message
+    assert "stopped because 1 task failed (more than --max-fails 0 or --halt allows)" in job.task(2).message
 
 
 def test_a_task_costs_the_same_in_an_array_of_any_size() -> None:
     """So that no loop over tasks or slots creeps in: calls are counted, for seconds are not the same twice."""
     assert calls_of(lambda: run_an_array(8000)) < 8 * calls_of(lambda: run_an_array(1000)) * 1.1
-
-
-def calls_of(work: Callable[[], None]) -> int:
-    calls = 0
-
-    def count(frame: FrameType, what: str, argument: object) -> None:
-        nonlocal calls
-        calls += 1
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 def run_an_array(tasks: int) -> None:

@@ -28,7 +28,7 @@ def after(job: str) -> Dependency:
 def test_a_forgotten_job_leaves_nothing_but_its_number() -> None:
     state = a_yard(
         submitted("a", 1),
-        JobSubmitted("b", 2, a_job(after=(after("a"),)), 0.0, key="mine"),
+        JobSubmitted("b", 2, a_job(after=(after("a"),)), 0.0, key="mine", asked="its digest"),
         CancelRequested("a", 1.0),
         CancelRequested("b", 2.0),
         JobsForgotten(("b", "a", "never-there"), 3.0),

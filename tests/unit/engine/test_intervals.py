@@ -51,6 +51,22 @@ def test_windows_and_counts(steps: list[tuple[bool, int, int]], low: int, high: 
     assert all(first <= last for first, last in found)
 
 
+@given(operations, operations)
+@settings(deadline=None)
+def test_two_sets_are_put_together_as_plain_sets_are(
+    one: list[tuple[bool, int, int]], other: list[tuple[bool, int, int]]
+) -> None:
+    (left, plain_left), (right, plain_right) = build(one), build(other)
+    for found, plain in (
+        (left & right, plain_left & plain_right),
+        (left | right, plain_left | plain_right),
+        (left - right, plain_left - plain_right),
+    ):
+        assert found == IntervalSet((number, number) for number in sorted(plain))
+        assert len(found) == len(plain)
+    assert (left, right) == (build(one)[0], build(other)[0])  # themselves they stay
+
+
 @given(operations)
 @settings(deadline=None)
 def test_equal_sets_are_equal_however_they_came_about(steps: list[tuple[bool, int, int]]) -> None:

@@ -274,3 +274,60 @@ def test_whatever_happens_to_tasks_that_wait_a_restart_loses_no_delay(seed: int)
     world.settle()
     world.check_ends()
     world.restart()
+
+
+def test_between_two_starts_of_a_job_its_delay_passes() -> None:
+    yard = Yard(a_node(cpus=4))
+    job = yard.submit(a_job(3, start_delay_seconds=2.0))
+    assert len(yard.active(job)) == 1
+    assert yard.planner.next_deadline() == 102.0
+    yard.now = 101.9
+    yard.apply()
+    assert len(yard.active(job)) == 1
+    yard.now = 102.0
+    yard.apply()
+    assert len(yard.active(job)) == 2
+    yard.finish(*yard.active(job), seconds=0.001)
+    assert yard.active(job) == [], "a slot that is free does not start the next one sooner"
+    yard.now = 104.0
+    yard.apply()
+    assert [attempt.task for attempt in yard.active(job)] == [2]
+    yard.finish(*yard.active(job))
+    assert job.state is State.SUCCEEDED
+    assert yard.planner.next_deadline() is None
+
+
+def test_a_delay_that_has_passed_wakes_nobody_while_there_is_no_room() -> None:
+    yard = Yard(a_node(cpus=1))
+    job = yard.submit(a_job(2, start_delay_seconds=2.0))
+    yard.now = 103.0
+    yard.apply()
+    assert len(yard.active(job)) == 1
+    assert yard.planner.next_deadline() is None
+    yard.finish(*yard.active(job))
+    assert len(yard.active(job)) == 1
+
+
+def test_a_clock_that_is_put_back_delays_no_start_until_it_has_caught_up() -> None:
+    yard = Yard(a_node(cpus=4))
+    job = yard.submit(a_job(3, start_delay_seconds=2.0))
+    yard.now -= 86_400.0
+    yard.apply()
+    assert len(yard.active(job)) == 2
+    assert yard.planner.next_deadline() == yard.now + 2.0
+    yard.now += 1.9
+    yard.apply()
+    assert len(yard.active(job)) == 2
+
+
+def test_the_next_start_survives_a_restart() -> None:
+    yard = Yard(a_node(cpus=4))
+    job = yard.submit(a_job(3, start_delay_seconds=2.0))
+    again = saved_state.load(saved_state.save(yard.state)).jobs[job.id]
+    assert again.times.next_start_at == job.times.next_start_at == 102.0
+
+
+def test_a_gang_starts_together_whatever_its_delay() -> None:
+    yard = Yard(a_node(cpus=4))
+    job = yard.submit(a_job(3, gang=True, start_delay_seconds=2.0))
+    assert len(yard.active(job)) == 3

@@ -183,6 +183,14 @@ class YardMachine(RuleBasedStateMachine):
         tasks = () if whole else tuple(data.draw(numbers))
         self.world.apply(CancelRequested(job.id, self.world.now, tasks, force))
 
+    @precondition(lambda self: bool(self.world.yard.jobs))
+    @rule(data=st.data())
+    def cancel_a_range(self, data: st.DataObject) -> None:
+        job = self._some_job(data)
+        first = data.draw(st.integers(0, job.spec.size - 1))
+        last = data.draw(st.integers(first, job.spec.size - 1))
+        self.world.apply(CancelRequested(job.id, self.world.now, ranges=((first, last),)))
+
     @precondition(lambda self: len(self.world.yard.jobs) > len(self.world.yard.unfinished))
     @rule(data=st.data())
     def forget(self, data: st.DataObject) -> None:

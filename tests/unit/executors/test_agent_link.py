@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 from tests.played_agent import WELCOME, Wire
 
+from jobyard.agent_protocol.lines import LARGEST_LINE
 from jobyard.errors import Unavailable
 from jobyard.executors.agent_link import AgentLink, line, read
-from jobyard.executors.heard import LARGEST_LINE
 
 
 def open_link() -> tuple[AgentLink, Wire]:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from tests.builders import a_job
 from tests.played_agent import WELCOME, PlayedAgent
 from tests.played_yard import PlayedYard
 
-from jobyard.executors.heard import LARGEST_LINE, Heard, welcome_problem
+from jobyard.agent_protocol.lines import LARGEST_LINE, MOST_VALUES
+from jobyard.executors.heard import Heard, welcome_problem
 from jobyard.executors.machines import MachineExecutor
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import LiveAttempt
@@ -185,11 +187,13 @@ def test_a_machine_that_cannot_be_does_not_join(change: dict[str, Any]) -> None:
 
 
 @asynccontextmanager
-async def a_liar(directory: Path) -> AsyncIterator[tuple[MachineExecutor, asyncio.Queue[asyncio.StreamWriter]]]:
+async def a_liar(
+    directory: Path, yard: TwoNodes | None = None
+) -> AsyncIterator[tuple[MachineExecutor, asyncio.Queue[asyncio.StreamWriter]]]:
     """An executor with a disk of its own, and the connections to its agent, welcomed already."""
     agent, mirror = PlayedAgent(directory), Mirror(directory / "mirror")
     remote = RemoteFiles(mirror, directory, lambda attempt: None, lease_seconds=60)
-    executor = MachineExecutor("ssh", "a", agent, TwoNodes(), {}, mirror.directory, remote)
+    executor = MachineExecutor("ssh", "a", agent, yard or TwoNodes(), {}, mirror.directory, remote)
     async with agent.linked(executor):
         yield executor, agent.links
 
@@ -231,7 +235,11 @@ async def test_lies_are_passed_over_and_the_same_link_goes_on(tmp_path: Path) ->
     assert _content(tmp_path) == {b"ab"}
 
 
-@pytest.mark.parametrize("line", [b"[" * 100_000 + b"\n", b"x" * (LARGEST_LINE + 1), b"3\n", b"\xff\n"])
+TOO_LONG = b"x" * (LARGEST_LINE + 1)
+TOO_MUCH = b'{"ev":"reconciled","absent":[' + b"0," * MOST_VALUES + b"0]}\n"
+
+
+@pytest.mark.parametrize("line", [b"[" * 100_000 + b"\n", TOO_LONG, TOO_MUCH, b"3\n", b"\xff\n"])
 async def test_words_that_cannot_be_read_end_the_link_and_the_next_one_counts(tmp_path: Path, line: bytes) -> None:
     async with a_liar(tmp_path) as (executor, links):
         agent = await links.get()
@@ -239,3 +247,32 @@ async def test_words_that_cannot_be_read_end_the_link_and_the_next_one_counts(tm
         again = await links.get()
         again.write(said(**MEASURED))
         assert await seen(executor, NodeJoined)
+        assert executor.status().problem.startswith("its agent said once what cannot be")
+
+
+class Turns(TwoNodes):
+    """Notes who had a turn: the lines of an agent, or somebody else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns: list[str] = []
+
+    def node_of(self, attempt: AttemptId) -> str | None:
+        self.turns.append("line")
+        return super().node_of(attempt)
+
+    async def others(self) -> None:
+        while True:
+            self.turns.append("other")
+            await asyncio.sleep(0)
+
+
+async def test_others_have_their_turn_after_each_line_of_a_node_that_lies_in_bulk(tmp_path: Path) -> None:
+    yard, lies = Turns(), 500
+    async with a_liar(tmp_path, yard) as (executor, links):
+        (await links.get()).write(said(ev="reconciled", absent=[str(OTHERS)]) * lies + said(**MEASURED))
+        others = asyncio.create_task(yard.others())
+        assert await seen(executor, NodeJoined)
+        others.cancel()
+    assert yard.turns.count("line") == lies
+    assert not [pair for pair in pairwise(yard.turns) if pair == ("line", "line")]

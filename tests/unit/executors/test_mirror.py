@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
+
+from jobyard.agent_protocol import packs
 from jobyard.executors.mirror import Mirror, tasks_in
 from jobyard.model.task import AttemptId
 
@@ -53,3 +57,55 @@ def test_the_tasks_of_a_job_are_found_by_what_is_here_of_them(tmp_path: Path) ->
         mirror.take({"id": f"aa.{task}.2", "stream": "out", "offset": 0, "data": ""})
     assert tasks_in(mirror.directory, "aa") == {7, 1_000_003}
     assert tasks_in(mirror.directory, "bb") == set()
+
+
+def test_what_was_packed_comes_back_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror = Mirror(tmp_path)
+    path = written(mirror, FIRST, "said")
+    mirror.pack([FIRST.job], lambda job: True)
+
+    def stopped(*_: object) -> None:
+        raise OSError("the machine stopped")
+
+    with monkeypatch.context() as here:
+        here.setattr(os, "rename", stopped)
+        with pytest.raises(OSError, match="the machine stopped"):
+            mirror.unpack(FIRST)
+        assert not path.exists()
+    mirror.unpack(FIRST)
+    assert path.read_text() == "said"
+
+
+def test_damaged_output_of_an_earlier_attempt_keeps_nothing_else_back(tmp_path: Path) -> None:
+    mirror = Mirror(tmp_path)
+    path = written(mirror, FIRST, "said")
+    mirror.pack([FIRST.job], lambda job: True)
+    pack = tmp_path / "jobs" / FIRST.job / "pack"
+    pack.write_bytes(pack.read_bytes()[:-1] + b"\0")
+    mirror.unpack(FIRST)
+    assert not path.exists()
+
+
+def written(mirror: Mirror, attempt: AttemptId, text: str) -> Path:
+    path = mirror.path(attempt, "out")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_small_output_of_jobs_that_have_ended_is_packed(tmp_path: Path) -> None:
+    mirror = Mirror(tmp_path)
+    small = [written(mirror, AttemptId("j", task, 1), f"said {task}") for task in (0, 1, 1000)]
+    large = written(mirror, AttemptId("j", 2, 1), "x" * 100_000)
+    runs = written(mirror, AttemptId("k", 0, 1), "runs")
+    mirror.pack(["j", "k", "never-heard-of"], lambda job: job != "k")
+    assert [path.exists() for path in small] == [False] * 3
+    assert large.exists()
+    assert runs.exists()
+    assert tasks_in(tmp_path, "j") == {0, 1, 2, 1000}
+    assert packs.PACKS.content(str(small[2])) == b"said 1000"
+    mirror.pack(["j"], lambda job: True)
+    mirror.unpack(AttemptId("j", 1, 1))
+    assert small[1].read_text() == "said 1"
+    mirror.forget(["j"])
+    assert packs.PACKS.content(str(small[2])) is None

@@ -45,13 +45,42 @@ def test_a_program_with_a_blank_in_its_name_is_a_program(context: SubmitContext,
 @pytest.mark.parametrize(
     ("argv", "name"),
     [
-        (["/usr/bin/python3", "x.py"], "python3"),
-        (["SEED=1 ./train.sh | tee log"], "train.sh"),
-        (["( cd x; ls )"], "command"),
+        (["/usr/bin/python3", "x.py"], "x.py"),
+        (["python", "-u", "src/train.py", "--lr", "0.1"], "train.py"),
+        (["python3.11", "-X", "dev", "train"], "train"),
+        (["python", "-m", "pkg.mod", "x.py"], "pkg.mod"),
+        (["python", "-c", "print(1)"], "python"),
+        (["python", "{}"], "python"),
+        (["python"], "python"),
+        (["bash", "x.sh"], "x.sh"),
+        (["bash", "-e", "x.sh"], "x.sh"),
+        (["bash", "-lc", "cd code && python train.py"], "train.py"),
+        (["perl", "-ne", "print"], "perl"),
+        (["env", "A=1", "python", "x.py"], "x.py"),
+        (["env", "-u", "HOME", "./x"], "x"),
         (["env", "A=1"], "env"),
+        (["nice", "-n", "5", "timeout", "-k", "5", "1h", "python", "x.py"], "x.py"),
+        (["torchrun", "--nproc_per_node", "2", "t.py"], "t.py"),
+        (["torchrun", "--standalone", "--nnodes=1", "t.py", "--epochs", "3"], "t.py"),
+        (["torchrun", "--nproc_per_node", "2", "-m", "pkg.mod", "--lr", "1"], "pkg.mod"),
+        (["python", "-m", "torch.distributed.run", "--nproc_per_node", "2", "t.py"], "t.py"),
+        (["accelerate", "launch", "--num_processes", "4", "x.py"], "x.py"),
+        (["mpirun", "-np", "4", "./a.out"], "a.out"),
+        (["uv", "run", "x.py"], "x.py"),
+        (["uv", "run", "--with", "torch", "python", "x.py"], "x.py"),
+        (["uv", "run", "--frozen", "pytest"], "pytest"),
+        (["uv", "sync"], "uv"),
+        (["jupyter", "nbconvert", "--execute", "n.ipynb"], "jupyter"),
+        (["SEED=1 ./train.sh | tee log"], "train.sh"),
+        (["cd x && python a+b.py > log 2>&1"], "a+b.py"),
+        (["for i in 1 2; do python x.py $i; done"], "x.py"),
+        (["( cd x; ls )"], "ls"),
+        (["( cd x )"], "cd"),
+        (["echo 'open"], "echo"),
+        (["-"], "-"),
     ],
 )
-def test_the_job_is_named_after_its_program(argv: list[str], name: str, context: SubmitContext) -> None:
+def test_the_job_is_named_after_its_script_or_program(argv: list[str], name: str, context: SubmitContext) -> None:
     assert spec_from_command(argv, Overrides(), context).name == name
 
 
@@ -68,13 +97,12 @@ def test_an_array_is_one_group_with_a_completion_per_id(context: SubmitContext) 
     assert [spec.label_of(number) for number in range(4)] == ["0", "3", "6", "9"]
 
 
-def test_each_line_of_a_file_is_an_entry(context: SubmitContext, tmp_path: Path) -> None:
+def test_each_line_of_a_file_that_is_not_blank_is_a_row(context: SubmitContext, tmp_path: Path) -> None:
     (tmp_path / "names").write_bytes(b"Ada\r\n\nGrace Hopper")
     spec = spec_from_command(["echo", "{}"], Overrides(each_line="names"), context)
-    entries = spec.groups[0].command.entries
-    assert entries is not None
-    assert list(entries) == ["Ada", "", "Grace Hopper"]
-    assert spec.size == 3
+    inputs = spec.groups[0].command.inputs
+    assert inputs is not None
+    assert [inputs.row(number).line for number in range(spec.size)] == ["Ada", "Grace Hopper"]
 
 
 def test_a_command_with_nul_is_refused(context: SubmitContext) -> None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.builders import a_job
 
+from jobyard.manifests.command import spec_from_command
 from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.input_words import InputWords
 from jobyard.manifests.overrides import Overrides, apply
 
 if TYPE_CHECKING:
@@ -30,3 +32,57 @@ def test_it_is_told_on_a_cluster_too(context: SubmitContext) -> None:
     spec = replace(spec, submitter=replace(spec.submitter, notes=("here",), cluster_notes=("there",)))
     told = apply(spec, Overrides(gpu_mem="20"), context).submitter
     assert (told.notes, told.cluster_notes) == (("here", LITTLE), ("there", LITTLE))
+
+
+@pytest.mark.parametrize(
+    ("words", "notes"),
+    [
+        ({"timeout": "90"}, ("--timeout 90 is 90 seconds (1m30s); write 90m for minutes",)),
+        ({"estimate": "5"}, ("--estimate 5 is 5 seconds (5.0s); write 5m for minutes",)),
+        ({"timeout": "90s"}, ()),
+        ({"timeout": "1:30:00"}, ()),
+        ({"retry_delay": "2"}, ()),  # seconds everywhere
+    ],
+)
+def test_a_long_time_without_a_unit_is_told_in_seconds(
+    words: dict[str, str], notes: tuple[str, ...], context: SubmitContext
+) -> None:
+    assert apply(a_job(), Overrides(**words), context).submitter.notes == notes
+
+
+@pytest.mark.parametrize(
+    ("argv", "mark", "line"),
+    [
+        ("echo {} > {}.out", ">", "'echo {} > {}.out'"),
+        ("ls -l | wc", "|", ""),
+        ("make && make install", "&&", "'make && make install'"),
+        ("wc < x", "", ""),
+        ("cut -d | -f1", "", ""),
+        ("find . -exec rm {} ;", "", ""),
+        ("test a < b", "", ""),
+    ],
+)
+def test_a_word_that_only_a_shell_reads_is_told_with_the_line_that_one_reads(
+    argv: str, mark: str, line: str, context: SubmitContext
+) -> None:
+    if not line:
+        mark = ""
+    notes = spec_from_command(argv.split(), Overrides(), context).submitter.notes
+    assert [mark] * bool(mark) == [note.split("'")[1] for note in notes]
+    assert all(note.endswith(f"quote the whole command as one word: {line}") for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["echo", "{foo}"], "{foo} stays as it is: no column has a name; --header gives"),
+        (["echo {= s/a/b/ =}"], "{= s/a/b/ =} stays as it is: no Perl is run"),
+        (["echo", "{}", "{1}", "{#}"], ""),
+        (["awk", "{print}", "{}"], ""),
+        (["python", "-c", "print(f'{x}')"], ""),
+    ],
+)
+def test_what_looks_like_a_column_and_is_none_is_told(command: list[str], says: str, context: SubmitContext) -> None:
+    overrides = Overrides(inputs=(InputWords(":::", ("a",)),))
+    notes = spec_from_command(command, overrides, context).submitter.notes
+    assert [note.startswith(says) for note in notes] == [True] * bool(says)

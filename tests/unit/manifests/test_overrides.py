@@ -13,7 +13,7 @@ from tests.builders import a_job, with_words
 
 from jobyard.errors import UserError
 from jobyard.manifests.batch import FLAGS
-from jobyard.manifests.command import name_from_command
+from jobyard.manifests.command_names import name_from_command
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.files import name_from_file
 from jobyard.manifests.notation import parse_after
@@ -266,3 +266,14 @@ def test_a_dash_is_the_standard_input_of_this_command(
     with contextlib.suppress(UserError):  # pytest gives none to read
         apply(ONE, Overrides(**{flag: "-"}), context)
     assert opened == ["/dev/stdin"]
+
+
+@pytest.mark.parametrize("text", ["50%", "+0", "-2", "+100%"])
+def test_a_limit_is_a_number_and_not_a_share_of_some_cores(text: str, context: SubmitContext) -> None:
+    with pytest.raises(UserError, match=r"--limit: \S+ is of the cores of one machine; write how many"):
+        apply(a_job(9), Overrides(limit=text), context)
+
+
+def test_a_limit_of_0_is_told_what_stands_for_no_limit(context: SubmitContext) -> None:
+    with pytest.raises(UserError, match="--limit: 0 would run nothing; leave it out: as many tasks run as"):
+        apply(a_job(9), Overrides(limit="0"), context)

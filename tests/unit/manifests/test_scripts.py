@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobyard.errors import UserError
+from jobyard.executors.environment import job_environment
 from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.input_words import InputWords
 from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
-from jobyard.model.job import JobSpec, Script
+from jobyard.model.job import Command, GroupSpec, JobSpec, Script
+from jobyard.model.own_command import own_values
 
 if TYPE_CHECKING:
     from tests.unit.manifests.conftest import Load
@@ -40,11 +43,11 @@ def test_an_sbatch_script_is_one_task_with_its_whole_text(load: Load) -> None:
     assert spec.groups[0].command.lines is None
 
 
-def test_directives_count_and_sbatch_lines_are_named(load: Load) -> None:
+def test_directives_count_and_flags_win(load: Load) -> None:
     spec = load(SBATCH, "train.sh", Overrides(mem="1G"))
     assert (spec.groups[0].resources.gpus, spec.groups[0].resources.memory_mib) == (1, 1024)
-    (note,) = spec.submitter.notes
-    assert "not honoured (--gres=gpu:2, --time=1:00:00)" in note
+    assert spec.policy.timeout_seconds == 3600
+    assert spec.submitter.notes == ()
 
 
 def test_an_array_of_a_script_runs_it_many_times(load: Load) -> None:
@@ -107,3 +110,34 @@ def test_only_a_script_has_arguments(tmp_path: Path) -> None:
         (tmp_path / name).write_text("echo 1\n")
         with pytest.raises(UserError, match=rf"one FILE at a time.*yard run -- {program} {name} one 'two 2'"):
             spec_from_file(Path(name), Overrides(), SubmitContext(str(tmp_path)), arguments=["one", "two 2"])
+
+
+def test_a_script_says_by_itself_which_values_its_tasks_have(load: Load) -> None:
+    spec = load("#!/bin/sh\n#YARD --sweep lr=0.1,1e-3 --sweep seed=0..1\necho $YARD_PARAM_lr\n", name="s.sh")
+    assert [own_values(spec, number) for number in (0, 3)] == [{"lr": "0.1", "seed": "0"}, {"lr": "1e-3", "seed": "1"}]
+    assert not spec.submitter.notes
+
+
+def test_how_values_are_cut_may_stand_in_a_script_and_the_values_after_it(load: Load) -> None:
+    inputs = (InputWords(":::", ("a,b", "1,2")),)
+    spec = load("#!/bin/sh\n#YARD --header --colsep ,\necho $1\n", name="s.sh", overrides=Overrides(inputs=inputs))
+    assert own_values(spec, 0) == {"a": "1", "b": "2"}
+    assert spec.groups[0].command.argv == ("{}",)
+
+
+@pytest.mark.parametrize(
+    ("rest", "is_for_sbatch"),
+    [
+        ("#SBATCH -c 2\ntrue\n", True),
+        ("\n  # why\r\n#SBATCH\r\ntrue\n", True),
+        ("#SBATCH --time=1", True),
+        ("#SBATCHX -c 2\ntrue\n", False),
+        ("true\n#SBATCH -c 2\n", False),
+        ("cat > other.sh <<END\n#SBATCH -c 2\nEND\n", False),
+    ],
+)
+def test_a_script_is_for_sbatch_by_the_lines_before_its_first_command(rest: str, is_for_sbatch: bool) -> None:
+    text = f"#!/bin/bash\n{rest}"
+    assert Script("x", text).is_for_sbatch is is_for_sbatch
+    task = JobSpec("x", (GroupSpec(Command(script=Script("x", text))),))
+    assert ("SLURM_JOB_ID" in job_environment("ab", 7, task)) is is_for_sbatch

@@ -54,6 +54,7 @@ def test_defaults_are_left_out_unless_asked_for() -> None:
         "job": "j",
         "at": 1.0,
         "tasks": [],
+        "ranges": [],
         "force": False,
         "message": "cancelled by the user",
         "by": "",

@@ -83,4 +83,4 @@ def test_what_the_codec_refuses_does_not_fit(said: Any) -> None:
 def test_a_field_with_a_default_may_be_left_out_of_a_request_and_never_is_of_an_answer() -> None:
     assert schema_of(CancelJob)["required"] == []
     assert schema_of(CancelJob)["properties"]["force"]["default"] is False
-    assert schema_of(CancelJob, complete=True)["required"] == ["tasks", "force", "message"]
+    assert schema_of(CancelJob, complete=True)["required"] == ["tasks", "force", "message", "states"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -13,18 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobyard.errors import UserError
-from jobyard.model import substitution
+from jobyard.model import bash_reader
+from jobyard.model.bash_reader import UnsafePlaceholder
+from jobyard.model.inputs import Column, Inputs, Row, Source
 from jobyard.model.interpreters import HOLE
 from jobyard.model.job import Command, Lines, Script
-from jobyard.model.substitution import UnsafePlaceholder, check, substituted, words_with
+from jobyard.model.placeholders import Placeholders
+from jobyard.model.substitution import check, substituted, variables_of, words_with
 
 EVIL = "$(touch bad)`touch bad`;touch bad;\"';touch bad'\";a[$(touch bad)]\n|touch bad&${x:=$(touch bad)}*"
 
 
-def run(shell: str, line: str) -> tuple[bytes, list[str]]:
+def run(shell: str, line: str, values: Mapping[str, str] = MappingProxyType({})) -> tuple[bytes, list[str]]:
     """What bash prints, and the files that it made."""
     with tempfile.TemporaryDirectory() as directory:
-        env = {"PATH": os.environ["PATH"], "YARD_LINE": line, "HOME": "/nowhere", "LC_ALL": "C.UTF-8"}
+        env = {"PATH": os.environ["PATH"], "YARD_LINE": line, "HOME": "/nowhere", "LC_ALL": "C.UTF-8", **values}
         ran = subprocess.run(
             ["bash", "-c", shell],
             cwd=directory,
@@ -37,6 +42,8 @@ def run(shell: str, line: str) -> tuple[bytes, list[str]]:
         return ran.stdout, sorted(os.listdir(directory))
 
 
+ONE_COLUMN = Placeholders.of(Inputs((Source((Column(Lines.of(["c"])),)),)))
+TWO_COLUMNS = Placeholders.of(Inputs((Source((Column(Lines.of(["d/a.b"]), "x"), Column(Lines.of(["c"])))),)))
 # A template, and what stands before and after the line in what it prints.
 PRINTING = [
     ("printf %s {}", "", ""),
@@ -65,6 +72,11 @@ PRINTING = [
     ("env A=1 printf %s {}", "", ""),
     ("printf %s {} | cat", "", ""),
     ("printf %s \"[[ {} ]]\"", "[[ ", " ]]"),
+    ('a=({}); printf %s "${a[0]}"', "", ""),
+    ('a=(x {}); printf %s "${a[@]:1}"', "", ""),
+    ('x={}; y="$(printf %s "$x" "")"; printf %s "$(basename a)" >&2; printf %s "$x"', "", ""),
+    ("bash -c 'x=$(printf %s \"$1\" | wc -c); printf %s \"$1\"' _ {}", "", ""),
+    ("[ {} = {} ] && printf %s {}", "", ""),
 ]  # fmt: skip
 line_of_data = st.one_of(
     st.just(EVIL),
@@ -107,7 +119,8 @@ REFUSED = [
     "diff <(cat {}) y", "tee >(cat {})", "echo $((1 + {}))", "(( {} ))", "echo $[{}]", "[[ {} -eq 1 ]]",
     "echo $'{}'", 'echo $"{}"', "echo ${x:-{}}", 'echo "${x:-{}}"', "echo ${}", 'echo "\\{}"', "echo {a,{}}",
     "echo {}{a,b}",
-    "{}", "{} a", "env {}", "sudo {}", "timeout 5 {}", "a[{}]=1", "a=({})", "declare {}", "declare -i n={}", "let x={}",
+    "{}", "{} a", "env {}", "sudo {}", "timeout 5 {}", "a[{}]=1", "a=([{}]=1)", "declare -a a=({})",
+    "declare {}", "declare -i n={}", "let x={}",
     "export {}", "read {}", "unset {}", "printf -v {} x", "test -v {}", "trap {} EXIT", "command eval {}", "! eval {}",
     "builtin eval {}", "time -p eval {}", "function f { eval {}; }", "PS4={} bash -x s", "BASH_ENV={} bash s",
     "env BASH_ENV={} bash s",
@@ -141,6 +154,117 @@ RUN_BY_OTHERS = [
 def test_a_line_that_is_run_by_way_of_a_variable_or_of_a_known_program_is_refused(template: str) -> None:
     with pytest.raises(UnsafePlaceholder, match="a line could be run as a command there; "):
         substituted(template)
+
+
+EVALUATED = [
+    "a=([{}]=1)",
+    "a+=([{}]=1)",
+    "a=(x {}); ${a[1]}",
+    'a=(x {}); eval "${a[1]}"',
+    "read x <<< {}; echo $((x))",
+    'read -r x <<< "{}"; eval $x',
+    "IFS=, read -r a b <<< {}; echo $((a+b))",
+    "while read -r l; do n=$((l+1)); done <<< {}",
+    'while read -r l; do eval "$l"; done <<< {}',
+    "echo {} | while read x; do echo $((x)); done",
+    r"""printf '%s\n' {} | while read l; do eval "$l"; done""",
+    "mapfile -t a <<< {}; ${a[0]}",
+    "mapfile -t a < <(echo {}); ${a[0]}",
+    "x={}; mapfile -t a < <(echo $x); ${a[0]}",
+    "x={}; echo ${!x}",
+    "f() { echo ${!1}; }; f {}",
+    "f() { echo $(( $1 )); }; f {}",
+    "f() { (( $1 )); }; f {}",
+    "declare -n r; r={}; echo $r",
+    "{ declare -i n; n={}; }",
+    "f() { local -i n; n=$1; }; f {}",
+    "declare -$F n; n={}",
+    "RANDOM={}",
+    "export SECONDS={}",
+    "for RANDOM in {}; do :; done",
+    "read RANDOM <<< {}",
+    "x={}; a[x]=1",
+    "x={}; echo ${a[$x]}",
+    "x={}; echo ${a[x]}",
+    "s=abc; x={}; echo ${s:$x:1}",
+    "s=abc; x={}; echo ${s:x:1}",
+    "x={}; y=${x%.*}; echo ${!y}",
+    "f() { bash; }; echo {} | f",
+    'x={}; . <(echo "$x")',
+    'x={}; y=$(echo "$x"); $y',
+    'x={}; y=$(echo "$x"); eval "$y"',
+    "x={}; y=`echo $x`; eval $y",
+    'x={}; echo $(eval "$x")',
+    'x={}; echo "$(eval "$x")"',
+    'x={}; $(echo "$x")',
+    'x={}; cat <(eval "$x")',
+    'x={}; echo ${z:-"a"}; eval "$x"',
+    "x={}; y=${z:-$x}; $y",
+    'echo {} ${z:-"a"} | bash',
+    "echo {}; $_",
+    ': {}; eval "$_"',
+    'f() { for x; do eval "$x"; done; }; f {}',
+    "hash -p {} ls",
+    "jobs -x {}",
+    "enable -f {} x",
+    "bash -c 'eval $0' {}",
+    "bash -c '$1' _ {}",
+    "bash -c 'echo $(($1))' _ {}",
+    """bash -c 'x=$1; eval "$x"' _ {}""",
+    """bash -c 'bash -c "$1"' _ {}""",
+    "printf -vx '%s' {}; eval $x",
+    "[ {1} {2} ]",
+    "x={}; unset 'a[x]'",
+    "x={}; test -v 'a[x]'",
+    "x={}; printf -v 'a[x]' y",
+    "if let x=y; then x={}; fi",
+    "x={}; coproc $x",
+]
+
+
+@pytest.mark.parametrize("template", EVALUATED)
+def test_a_value_is_refused_where_bash_would_evaluate_it(template: str) -> None:
+    with pytest.raises(UnsafePlaceholder, match="a line could be run as a command there; "):
+        substituted(template, TWO_COLUMNS if "{1}" in template else ONE_COLUMN)
+
+
+DAILY = [
+    'args=(--lr {} --seed 1); python train.py "${args[@]}"',
+    "x={}; echo ${y:-3}",
+    "x={}; echo ${x:0:3}",
+    'x={}; echo "${#x}"',
+    'f={}; out="$(basename "$f" .wav)"; cp "$f" "out/$out"',
+    'f={}; cp "$f" "out/$(basename "${f%.*}").txt"',
+    'python train.py {} --out "$(basename "$PWD")"',
+    'while read -r line; do echo "$line" {}; done < list.txt',
+    'cat {} | while read -r a b; do echo "$a" "$b"; done',
+    'read a b <<< {}; echo "$a-$b"',
+    "curl {} | tar x; ls -j$(nproc)",
+    """bash -c 'cp "$1" out/' _ {}""",
+    """bash -c 'x=$(basename "$1"); cp "$1" out/$x' _ {}""",
+    "[ -f {} ] && cat {}",
+    "[ {1} = {2} ] || exit 1",
+    "[ -f {1} -a -f {2} ]",
+    'if [ "{}" -gt 5 ]; then echo big; fi',
+    "for f in {}; do echo ${f%.*}.png; done",
+    "cd {} && for i in 1 2 3; do echo $((i+1)); done",
+    "python train.py {} $((1+2))",
+    "x={}; echo ${x//a/b} ${x##*/} ${x^^}",
+    'f() { gzip -k "$1"; }; f {}',
+    "python train.py --seed $RANDOM {}",
+    'files=({1} {2}); cat "${files[@]}"',
+    "mkdir -p out/{}; for i in $(seq 3); do python x.py {} $i; done",
+]
+
+
+@pytest.mark.parametrize("template", DAILY)
+def test_commands_that_keep_and_use_values_as_data_are_accepted(template: str) -> None:
+    assert "{}" not in substituted(template, TWO_COLUMNS if "{1}" in template else ONE_COLUMN).shell
+
+
+def test_code_inside_code_is_read_to_some_depth() -> None:
+    with pytest.raises(UnsafePlaceholder, match="too deep"):
+        substituted("x={}; echo " + "$(" * 20 + "echo $x" + ")" * 20)
 
 
 @pytest.mark.parametrize(
@@ -201,9 +325,57 @@ def test_everyday_commands_are_not_refused(template: str) -> None:
     assert "{}" not in substituted(template).shell
 
 
+TWO = Inputs((Source((Column(Lines.of(["d/a.b"]), "x"), Column(Lines.of(["c"])))),))
+FAMILY = ["{}", "{1}", "{2}", "{x}", "{.}", "{/}", "{//}", "{1/.}", "{x//}", "{#}", "{%}"]
+
+
+@pytest.mark.parametrize("placeholder", FAMILY)
+def test_what_is_refused_of_one_placeholder_is_refused_of_each(placeholder: str) -> None:
+    known = Placeholders.of(TWO)
+    for template in (*REFUSED, *RUN_BY_OTHERS):
+        if "${}" not in template:  # with a name it is a variable of bash
+            with pytest.raises(UnsafePlaceholder, match="a line could be run as a command there; "):
+                substituted(template.replace("{}", placeholder), known)
+
+
+@pytest.mark.parametrize("placeholder", FAMILY)
+@pytest.mark.parametrize("template", [each[0] for each in PRINTING if "printf -v" not in each[0]])
+def test_no_placeholder_runs_its_value(template: str, placeholder: str) -> None:
+    known = Placeholders.of(TWO)
+    try:
+        found = substituted(template.replace("{}", placeholder), known)
+    except UnsafePlaceholder:  # of two words the second would be a program
+        assert placeholder in ("{}", "{.}", "{/}", "{//}")
+        return
+    values = {variable.name: EVIL for variable in found.variables}
+    assert run(found.shell, EVIL, values)[1] == []
+
+
+def test_several_values_are_words_of_their_own_where_the_placeholder_is_a_word() -> None:
+    shell = substituted("echo {} x{} '{}' {/}", Placeholders.of(TWO)).shell
+    assert shell == (
+        'echo "${YARD_1}" "${YARD_2}" x"${YARD_LINE}" \'\'"${YARD_LINE}"\'\' "${YARD_BASE_1}" "${YARD_BASE_2}"'
+    )
+
+
+def test_a_value_does_not_name_the_file_that_is_run_where_another_one_is_read() -> None:
+    for shell in ("echo {1} | bash {2}", "bash {2} <<< {1}", "echo {1} | python /dev/{2}", "echo {1} | . {2}"):
+        with pytest.raises(UnsafePlaceholder, match="goes to a program that runs what it reads"):
+            substituted(shell, Placeholders.of(TWO))
+
+
+def test_a_row_that_ends_early_puts_no_other_word_in_the_place_of_a_program() -> None:
+    short = Inputs((Source((Column(Lines.of(["a", "b"])), Column(Lines.of(["c"])))),))
+    command = Command(shell="printf '%s.' {} 'x{}' {2}", inputs=short)
+    shell = substituted(command.shell, Placeholders.of(short)).shell
+    row = short.row(1)
+    assert run(shell, "", variables_of(command, row))[0] == b"b.xb.."
+    assert words_with(Command(argv=("echo", "{}", "{2}"), inputs=short), row) == ("echo", "b", "")
+
+
 WORDS = (
     "echo cat a b= $b $HOME eval [[ ]] case in esac if then fi for do done time { } ( ) $( ${ $(( )) (( $' ` ' \" \\ $ "
-    "; | && <<< <<E , ~ * = [ ] # {} {}"
+    "; | && <<< <<E , ~ * = [ ] # {} {} x= $x ${x} ${!x} a[x]= a=( $((x)) <( read @ _ $_ $1 $(("
 )
 fragments = st.lists(
     st.sampled_from([*WORDS.split(), "bash -c ", "printf '%s\\n' ", " ", " ", "\n"]),
@@ -225,8 +397,31 @@ def test_no_command_that_is_accepted_runs_its_line(template: str) -> None:
         assert run(shell, "{}") == run(template, "{}")
 
 
+SHORT = Inputs((Source((Column(Lines.of(["a", "b"]), "x"), Column(Lines.of(["c"])))),))
+of_two = st.lists(
+    st.sampled_from([*WORDS.replace("{}", "").split(), *2 * FAMILY, "bash -c ", "timeout ", "python ", " ", " ", "\n"]),
+    min_size=2,
+    max_size=14,
+).map("".join)
+
+
+@settings(max_examples=200, deadline=None)
+@given(of_two, st.sampled_from([TWO, SHORT]), st.permutations([EVIL, "touch", "bad", "/dev/stdin", "-c", "eval"]))
+def test_no_command_that_is_accepted_runs_one_of_its_values(template: str, inputs: Inputs, values: list[str]) -> None:
+    try:
+        found = substituted(template, Placeholders.of(inputs))
+    except UnsafePlaceholder:
+        return
+    if found.shell != template:
+        named = dict(zip((variable.name for variable in found.variables), 9 * values, strict=False))
+        if inputs is SHORT:  # its last row has no second value
+            named = {name: value for name, value in named.items() if not name.endswith("_2")}
+        assert "bad" not in run(found.shell, EVIL, named)[1]
+
+
 def test_words_without_a_shell_get_the_line_itself() -> None:
-    assert words_with(("cat", "in/{}.txt", "{}"), EVIL) == ("cat", f"in/{EVIL}.txt", EVIL)
+    command = Command(argv=("cat", "in/{}.txt", "{}"), entries=Lines.of(["x"]))
+    assert words_with(command, Row(0, [EVIL], EVIL)) == ("cat", f"in/{EVIL}.txt", EVIL)
 
 
 @pytest.mark.parametrize(
@@ -238,6 +433,8 @@ def test_words_without_a_shell_get_the_line_itself() -> None:
         ("ssh", "host", "ls {}"),
         ("timeout", "5", "bash", "-c", "{}"),
         ("{}",),
+        ("bash", "-c", 'eval "$1"', "_", "{}"),
+        ("bash", "-c", "echo $(($1))", "_", "{}"),
     ],
 )
 def test_words_that_an_interpreter_reads_are_refused(argv: tuple[str, ...]) -> None:
@@ -254,6 +451,10 @@ def test_a_line_that_would_be_an_option_of_an_interpreter_is_refused(command: Co
         check(Command(command.argv, command.shell, entries=Lines.of(["a.py", "-cimport os"])))
 
 
+def test_code_of_a_shell_may_use_values_as_data() -> None:
+    check(Command(argv=("bash", "-c", 'x=$(basename "$1"); cp "$1" "out/$x"', "_", "{}"), entries=Lines.of(["x"])))
+
+
 def test_a_command_without_lines_may_hold_anything() -> None:
     check(Command(shell="bash -c 'echo {}'"))
     check(Command(argv=("{}",), script=Script("x.sh", "#!/bin/sh\n"), entries=Lines.of(["-x"])))
@@ -267,20 +468,20 @@ def test_the_line_is_not_run_by_the_words_that_the_issue_names(tmp_path: Path) -
 @pytest.mark.parametrize("shell", ["echo {} %s", "echo {} '%s'", 'echo {} "%s"'])
 def test_a_long_command_is_read_in_few_steps(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = 0
-    take = substitution._Reader._take
+    take = bash_reader.Reader._take
 
     def counted(reader: Any, *arguments: Any) -> None:
         nonlocal steps
         steps += 1
         take(reader, *arguments)
 
-    monkeypatch.setattr(substitution._Reader, "_take", counted)
+    monkeypatch.setattr(bash_reader.Reader, "_take", counted)
     assert substituted(shell % ("x" * 100_000)).shell.count("x") == 100_000
     assert steps < 20
 
 
 def test_a_word_of_many_parts_is_not_copied_for_each() -> None:
-    reader = substitution._Reader("\\a\\b{}")
+    reader = bash_reader.Reader("\\a\\b{}")
     reader._step("\\")
     word = reader._command._word
     reader._step("\\")

@@ -6,7 +6,7 @@ import pytest
 
 from jobyard.errors import NotFound, UserError
 from jobyard.model.job import ArrayRange, Command, GroupSpec
-from jobyard.model.task_ranges import names_one_task, task_ranges
+from jobyard.model.task_ranges import job_and_tasks, names_one_task, task_ranges
 from tests.builders import a_job
 
 STEPS = a_job(groups=(GroupSpec(Command(shell="true"), completions=5, array=ArrayRange(((1, 9, 2),))),))
@@ -44,3 +44,27 @@ def test_a_range_that_ends_before_it_begins_says_how_to_write_it() -> None:
 @pytest.mark.parametrize(("words", "is_one"), [("3", True), ("worker-a/3", True), ("3-4", False), ("3,4", False)])
 def test_one_task_is_neither_a_list_nor_a_range(words: str, is_one: bool) -> None:
     assert names_one_task(words) is is_one
+
+
+@pytest.mark.parametrize(
+    ("word", "job", "tasks"),
+    [
+        ("17", "17", ""),
+        ("17/3", "17", "3"),
+        ("last/3,7-9", "last", "3,7-9"),
+        ("my job/worker-a/1-3", "my job", "worker-a/1-3"),
+    ],
+)
+def test_a_word_names_a_job_and_after_a_slash_some_of_its_tasks(word: str, job: str, tasks: str) -> None:
+    assert job_and_tasks(word) == (job, tasks)
+
+
+def test_tasks_that_flags_name_are_meant_too() -> None:
+    assert job_and_tasks("17/3", ["5", "7-9"]) == ("17", "3,5,7-9")
+    assert job_and_tasks("17", ["5"]) == ("17", "5")
+
+
+@pytest.mark.parametrize(("word", "missing"), [("17/", "no task after"), ("/3", "no job before"), ("/", "no job")])
+def test_a_slash_with_nothing_at_one_side_says_what_is_missing(word: str, missing: str) -> None:
+    with pytest.raises(UserError, match=f"{missing}.*17/3-7"):
+        job_and_tasks(word)

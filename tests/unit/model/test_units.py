@@ -60,6 +60,10 @@ def test_what_is_no_size_is_refused_by_name(text: str) -> None:
         ("01:02:03", 3723),
         ("1-02:03:04", 93784),
         ("1-02:03", 93780),
+        ("2-12", 216000),
+        ("2-12:00:00", 216000),
+        ("1:00:00", 3600),
+        ("90m", 5400),
     ],
 )
 def test_durations(text: str | float, seconds: float) -> None:

@@ -22,6 +22,7 @@ from jobyard.server.history import History
 from jobyard.server.journal import Journal
 from jobyard.server.lifetime import Lifetime
 from jobyard.server.loop import YardLoop
+from jobyard.server.output_files import OutputFiles
 from jobyard.server.rights import CALLER, Caller
 from jobyard.server.snapshots import Snapshots
 from jobyard.wire.requests import CancelJob, SubmitJob
@@ -101,6 +102,7 @@ def a_request(running: RunningYard, caller: Caller | None = None) -> Any:
         heartbeat_seconds=15.0,
         directory=str(running.directory),
         environments=Environments(running.directory / "environments", 60.0),
+        output_files=OutputFiles(running.loop, running.directory),
     )
     state = SimpleNamespace(**{CALLER: caller} if caller else {})
     return SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(yard=yard)), state=state)

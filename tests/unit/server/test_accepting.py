@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 from jobyard.errors import UserError, YardError
 from jobyard.server import accepting
 from jobyard.server import main as server_main
-from jobyard.server.accepting import BoundedServer, Peers
+from jobyard.server.accepting import BoundedServer
 from jobyard.server.bounds import Bounded
 from jobyard.server.limits import Limits, limits_of
 from jobyard.server.problems import problem
@@ -194,15 +194,6 @@ async def test_one_peer_has_no_more_connections_than_its_share(tmp_path: Path) -
         assert (await yard.ask(GET)).endswith(b"0 bytes")
         for _, writer in held:
             writer.close()
-
-
-def test_peers_are_counted_each_and_together() -> None:
-    peers = Peers(Limits(connections_most=5, connections_per_peer=3))
-    assert [bool(peers.enter("a")) for _ in range(4)] == [False, False, False, True]
-    assert [bool(peers.enter("b")) for _ in range(3)] == [False, False, True]
-    assert "the server has 5 open connections" in peers.enter("c")
-    peers.leave("a")
-    assert not peers.enter("c")
 
 
 async def test_one_caller_keeps_a_connection_for_its_commands(tmp_path: Path) -> None:

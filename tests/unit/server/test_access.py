@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from sqlalchemy import Engine
 from starlette.types import Message, Receive, Scope, Send
 
 from jobyard.server.access import NeedsToken, Revocations
+from jobyard.server.connection_table import ON_GOOD_TOKEN
 from jobyard.server.database import open_database
 from jobyard.server.failed_logins import ADDRESSES_MOST, FORGET_SECONDS, FailedLogins, is_worth_a_line
 from jobyard.server.tokens import create_token, holder_of, revoke_token
@@ -57,6 +60,16 @@ async def test_a_good_token_does_not_wait_where_wrong_ones_do(tmp_path: Path, mo
     statuses = [await _status(guarded, token) for token in ["wrong"] * 5 + [good, "wrong", "", good]]
     assert statuses == [401] * 5 + [200, 401, 401, 200]
     assert waited == [0.1, 0.2, 0.4]  # a missing token is no guess
+    engine.dispose()
+
+
+async def test_only_a_good_token_is_told_to_who_keeps_the_connections(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'yard.db'}")
+    good, told = create_token(engine, "laptop").secret, list[str]()
+    guarded = NeedsToken(_app, engine, Revocations(), 0.0)
+    for token in ("wrong", "", good):
+        await _status(guarded, token, on_good_token=partial(told.append, token))
+    assert told == [good]
     engine.dispose()
 
 
@@ -127,7 +140,9 @@ async def _app(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"ok"})
 
 
-async def _status(app: NeedsToken, token: str, method: str = "GET") -> int:
+async def _status(
+    app: NeedsToken, token: str, method: str = "GET", *, on_good_token: Callable[[], None] = lambda: None
+) -> int:
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -137,7 +152,9 @@ async def _status(app: NeedsToken, token: str, method: str = "GET") -> int:
         sent.append(message)
 
     headers: list[Any] = [(b"authorization", f"Bearer {token}".encode())] if token else []
-    scope = {"type": "http", "method": method, "path": "/api/v1/jobs", "headers": headers, "client": ("10.0.0.1", 1)}
+    scope: Scope = {"type": "http", "method": method, "path": "/api/v1/jobs", "headers": headers}
+    scope["client"] = ("10.0.0.1", 1)
+    scope["state"] = {ON_GOOD_TOKEN: on_good_token}
     await app(scope, receive, send)
     status: int = sent[0]["status"]
     return status

@@ -28,7 +28,8 @@ from jobyard.server.clusters import for_cluster, with_cluster
 from jobyard.server.commands import checked_spec
 from jobyard.server.environments import Environments
 from jobyard.server.lifetime import Lifetime
-from jobyard.server.logs import LogRequest, LogStream
+from jobyard.server.log_request import LogRequest
+from jobyard.server.logs import LogStream
 from jobyard.server.machines import Machines
 from jobyard.server.routes import clusters as routes
 from jobyard.server.routes import nodes as node_routes

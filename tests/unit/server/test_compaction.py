@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -73,8 +74,8 @@ class Keeper:
     def restore(self) -> Restored:
         return Snapshots(self.directory / "none", "build", "yard").restore(self.journal)
 
-    def compact(self) -> None:
-        compact(self.journal, self.history, self.restore(), run)
+    def compact(self, unread_after: int = sys.maxsize) -> None:
+        compact(self.journal, self.history, self.restore(), run, unread_after)
 
     def rows(self) -> list[int]:
         with sqlite3.connect(self.directory / "yard.db") as database:
@@ -130,6 +131,17 @@ def test_rows_before_the_last_but_one_are_gone_and_the_events_begin_with_the_old
     seen = [seq for seq, _ in keeper.journal.read(0)]
     assert seen == keeper.rows()
     assert covers < last
+
+
+def test_rows_that_somebody_has_yet_to_read_stay(keeper: Keeper) -> None:
+    for _ in range(4):
+        keeper.add_jobs(4)
+        keeper.compact(unread_after=5)
+    assert keeper.rows()[0] == 6
+    assert_whole(keeper)
+    keeper.add_jobs(4)
+    keeper.compact()
+    assert keeper.rows()[0] > 6
 
 
 def test_a_damaged_base_costs_nothing_but_is_told(keeper: Keeper) -> None:

@@ -25,7 +25,16 @@ def test_whose_it_is_and_which_tree_it_has_is_not_for_the_request_to_say() -> No
     assert submitted_by(ANN, said) == a_job(user="ann", submitted_with="t1")
 
 
-@pytest.mark.parametrize("said", [{"results_dir": "/root"}, {"copy_forward": ("x",)}, {"copy_back": ("x",)}])
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"results_dir": "/root"},
+        {"copy_forward": ("x",)},
+        {"copy_back": ("x",)},
+        {"output": "/srv/%t"},
+        {"error": "/srv/%t"},
+    ],
+)
 def test_files_of_the_servers_machine_are_its_owners(said: dict[str, Any]) -> None:
     assert submitted_by(OWNER, a_job(**said)) == a_job(user="root", **said)
     with pytest.raises(NotAllowed, match="files of the server's machine are its owner's alone"):

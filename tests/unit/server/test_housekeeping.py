@@ -20,6 +20,7 @@ from jobyard.model.effects import Effect, Forget
 from jobyard.model.job import Dependency, State
 from jobyard.server.finding import find_job
 from jobyard.server.housekeeping import Housekeeping, rules_of
+from jobyard.server.logs import open_log
 from jobyard.server.removing import removable
 from jobyard.server.rights import Caller, TokenKind
 from jobyard.settings import KeepKnobs
@@ -71,6 +72,18 @@ async def test_files_of_a_removed_job_go_also_when_the_server_died_before(tmp_pa
         assert [path.exists() for path in paths] == [False, True, True], "of a job that is not known nothing goes"
         assert os.listdir(tmp_path / "mirror" / "trash") == []
         assert yard.job(await yard.submit("true")).number == 3
+
+
+async def test_output_from_other_machines_is_packed_once_its_job_has_ended(tmp_path: Path) -> None:
+    async with a_yard(tmp_path) as yard:
+        over, runs = await yard.submit("true"), await yard.submit("sleep 60")
+        await yard.ended(over)
+        await yard.running(runs)
+        paths = [a_mirrored(yard, over), a_mirrored(yard, runs), a_mirrored(yard, "0f0f0f0f")]
+        await keeps(yard)._do_it()
+        assert [path.exists() for path in paths] == [False, True, True]
+        with open_log(paths[0]) as file:
+            assert file.read() == b"output\n"
 
 
 async def test_a_machine_deletes_what_belongs_to_forgotten_jobs_whenever_it_is_there(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from jobyard.model.job import State
 from jobyard.model.task import AttemptId
 from jobyard.server import logs
 from jobyard.server.lifetime import Lifetime
-from jobyard.server.logs import LogRequest, LogStream, Reader, last_line, open_log, tail_lines
+from jobyard.server.log_request import LogRequest
+from jobyard.server.logs import LogStream, Reader, last_line, open_log, tail_lines
 from jobyard.server.ordered_logs import OrderedLogStream
 from jobyard.server.routes.logs import _pieces
 from jobyard.wire.views import LogChunk

@@ -66,6 +66,17 @@ def test_the_plain_names_are_those_of_the_latest_attempt(tmp_path: Path, job: Su
     assert found(tmp_path) == expected
 
 
+def test_output_that_was_packed_makes_room_for_a_later_attempt_too(tmp_path: Path, job: SubmittedJob) -> None:
+    mirror = Mirror(tmp_path / "mirror")
+    for number in (1, 2):
+        attempt = an_attempt(mirror, number, {}, out=f"said {number}")
+        collect_results(mirror, job, attempt)
+        counts(mirror, attempt)
+        mirror.pack(["7"], lambda job: True)
+    expected = {"7.out": "said 2", "7.err": "", "7.out.attempt1": "said 1", "7.err.attempt1": ""}
+    assert found(tmp_path) == expected
+
+
 @pytest.mark.parametrize("crash", ["set_aside", "set_log_aside", "unpack_results", "copy_log"])
 @pytest.mark.parametrize("is_done", [False, True])
 def test_a_server_that_dies_on_the_way_is_made_up_for(

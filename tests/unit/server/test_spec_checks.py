@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from jobyard.errors import UserError
+from jobyard.model.inputs import Column, Inputs, Source
 from jobyard.model.job import ArrayRange, Command, Dependency, GroupSpec, JobSpec, Lines
 from jobyard.model.limits import STDIN_BYTES_MOST, WORD_BYTES_MOST
 from jobyard.model.resources import Resources
@@ -13,6 +14,10 @@ from jobyard.model.training import Elastic
 from jobyard.server.spec_checks import check_spec, check_submit, check_together
 from jobyard.wire.requests import SubmitJob
 from tests.builders import a_group, a_job
+
+
+def rows(*columns: list[str], name: str = "") -> Inputs:
+    return Inputs((Source(tuple(Column(Lines.of(values), name) for values in columns)),))
 
 
 def an_array(*pieces: tuple[int, int, int], completions: int = 1, **group: Any) -> JobSpec:
@@ -81,6 +86,20 @@ def test_what_makes_sense_is_taken(spec: JobSpec) -> None:
         (commands(lines=Lines("a\nb")), "no newline"),
         (commands(lines=Lines("a\nb\n")), "2 lines for 1 tasks"),
         (commands(lines=Lines.of(["x" * 200_000])), "a line has 200000 characters"),
+        (commands(shell="x", inputs=rows(["a", "b"])), "2 rows of inputs for 1 tasks"),
+        (commands(shell="x", inputs=rows([])), "source 1 of its inputs has no values"),
+        (commands(shell="x", inputs=rows(["a"], ["b", "c"])), "columns of 1 to 2 values"),
+        (commands(shell="x", inputs=rows(["a"], name="a b")), "cannot name a column"),
+        (commands(shell="x", inputs=rows(["a"], ["b"], name="a")), "several columns of its inputs are called 'a'"),
+        (commands(shell="x", inputs=Inputs(rows(["a"]).sources, ((0, 1),))), "rows 0 to 1 of 1 are chosen"),
+        (commands(shell="x", inputs=Inputs(rows(["a"]).sources, ((0, 0), (0, 0)))), "name each once, in order"),
+        (
+            commands(shell="x", inputs=Inputs(8 * rows([*"0123456789"]).sources)),
+            "100,000,000 tasks; at most",
+        ),
+        (commands(shell="x", inputs=rows(["a"]), entries=Lines("a\n")), "inputs beside lines or entries"),
+        (commands(shell="x {2}", inputs=rows(["a"])), "there is no {2} here"),
+        (commands(shell="bash -c 'x {1}'", inputs=rows(["a"])), "bash reads as code"),
         (commands(shell="x", entries=Lines("a\nb\n")), "2 lines for 1 tasks"),
         (a_job(env={"YARD_SPOOL": "/x"}), "YARD_SPOOL is set by the yard"),
         (a_job(groups=(replace(a_group(), env={"YARD_TASK": "7"}),)), "YARD_TASK is set by the yard"),
@@ -89,6 +108,7 @@ def test_what_makes_sense_is_taken(spec: JobSpec) -> None:
         (a_job(3, elastic=Elastic(workers=(1, 3))), "only one training"),
         (a_job(copy_forward=("../secret",)), "'../secret' is not inside"),
         (a_job(copy_back=("/etc",)), "'/etc' is not inside"),
+        (a_job(output="/w/x", error="/w/./x"), "error: '/w/./x' is the file of output by another name"),
         (a_job(manifest="[]"), "manifest: apiVersion, kind, metadata, spec missing"),
         (a_job(manifest='{"apiVersion": "v1", "kind": 3, "metadata": {}, "spec": {}}'), "manifest: kind missing"),
         (a_job(manifest="[" * 100_000), "manifest"),
@@ -172,3 +192,10 @@ def test_standard_input_is_base64_of_a_bounded_size(stdin: str, told: str) -> No
 def test_pods_read_no_standard_input() -> None:
     with pytest.raises(UserError, match="the pods of a cluster read none"):
         check_together(a_job(stdin="YQ==", cluster="lab"))
+
+
+def test_a_slot_is_no_placeholder_on_a_cluster() -> None:
+    job = commands(shell="x {%}", inputs=rows(["a"]))
+    check_together(job)
+    with pytest.raises(UserError, match="the pods of a cluster have no slots"):
+        check_together(replace(job, cluster="c"))

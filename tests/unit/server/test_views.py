@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from jobyard.engine.handling import handle
+from jobyard.engine.intervals import IntervalSet
 from jobyard.engine.planner import Planner
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
@@ -35,10 +36,11 @@ from jobyard.server.views import (
     task_numbers,
     task_view,
 )
-from jobyard.server.why_view import how_many_run, why_view
+from jobyard.server.why_view import how_many_run, task_why_view, why_view
 from jobyard.wire.requests import SubmitJob
 from jobyard.wire.views import AttemptView
 from tests.builders import a_group, a_job, a_node, joined, submitted, with_words
+from tests.unit.engine.driving import Yard, calls_of
 from tests.unit.server.running import a_batch, a_yard
 
 SECRETS = {"API_TOKEN": "hush", "db_password": "hush", "AWS_SECRET_ACCESS_KEY": "hush", "HF_TOKEN": "hush"}
@@ -366,3 +368,52 @@ def test_kubernetes_means_a_cluster_unless_a_machine_has_that_name() -> None:
     state = a_state()
     handle(state, joined(a_node("kubernetes")))
     assert checked_spec(state, spec).cluster == ""
+
+
+def test_why_of_one_task_tells_of_that_task_alone() -> None:
+    planner = a_planner(submitted("a", 1, a_job(groups=(a_group(completions=3, cpus=2),))))
+    first = AttemptId("a", 0, 1)
+    handle(planner.state, AttemptsStarted((Started(first, 1.0),), 1.0))
+    handle(planner.state, AttemptsFinished((Finished(first, Outcome(1.0, 2.0, exit_code=3)),), 2.0))
+    job = planner.state.jobs["a"]
+    failed = task_why_view(planner, job, 0, ("no GPU",))
+    assert (failed.state, failed.reason, failed.first_failure and failed.first_failure.last_lines) == (
+        State.FAILED,
+        Reason.EXIT_CODE,
+        ("no GPU",),
+    )
+    waiting = task_why_view(planner, job, 2)
+    assert waiting.state is State.PENDING
+    assert waiting.first_failure is None
+
+
+def test_tasks_that_are_named_are_listed_in_their_states() -> None:
+    job = a_state(submitted("a", 1, a_job(groups=(a_group(completions=9),))), cpus=2).jobs["a"]
+    named = IntervalSet([(1, 3), (7, 7)])
+    assert task_numbers(job, (), 10, 0, named) == [1, 2, 3, 7]
+    assert task_numbers(job, (), 2, 1, named) == [2, 3]
+    assert task_numbers(job, [State.PENDING], 10, 0, named) == [2, 3, 7]
+
+
+def test_a_range_of_many_tasks_in_a_state_costs_no_look_at_each() -> None:
+    job = a_state(submitted("a", 1, a_job(100_000)), cpus=2).jobs["a"]
+    named = IntervalSet([(0, 99_999)])
+    assert calls_of(lambda: task_numbers(job, [State.FAILED], 100, 0, named)) < 100
+    assert task_numbers(job, [State.STARTING], 100, 0, named) == [0, 1]
+
+
+def test_a_job_says_what_it_waits_for_of_each_other_one() -> None:
+    yard = Yard(a_node(cpus=1))
+    one, two = yard.submit(a_job()), yard.submit(a_job())
+    spec = replace(a_job(), after=(Dependency(one.id), Dependency(two.id, needs_success=False)))
+    job = yard.submit(spec)
+    assert job_view(yard.planner, job).message == f"waits for {one.id} to succeed and for {two.id} to end"
+
+
+def test_one_failure_among_several_tasks_is_told_in_the_singular() -> None:
+    yard = Yard(a_node(cpus=3))
+    job = yard.submit(a_job(3))
+    first, second, third = yard.active(job)
+    yard.finish(second, exit_code=3)
+    yard.finish(first, third, exit_code=0)
+    assert job_view(yard.planner, job).message == "1 of 3 tasks failed: task 1 exited with code 3"

@@ -113,6 +113,7 @@ class Slot:
         self.outliving: Set[str] = set()  # attempts whose lane or agent died: nothing else starts here until they end
         self.has_room = False  # its reservation is made: nothing starts before
         self.is_closing = False
+        self.number = 0  # among those of its job here, from 1: YARD_SLOT; 0: not yet
 
     @property
     def is_empty(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Callable, List, Optional
+from typing import Callable, List, Optional, Set
 
 from jobyard.agent.attempts.attempt import HANDED, Attempt, Slot
 from jobyard.agent.attempts.lifecycle import Lifecycle
@@ -16,6 +16,7 @@ from jobyard.agent.execution.containers import Sweeper
 from jobyard.agent.execution.lane import DEFAULT_GRACE_SECONDS
 from jobyard.agent.execution.lane_notes import close_note, read_note
 from jobyard.agent.files import results
+from jobyard.agent.files.packer import Packer
 from jobyard.agent.system import processes, watch
 from jobyard.agent.system.forking import Background
 from jobyard.agent.system.loop import Loop
@@ -41,7 +42,9 @@ class Follower:
         state_dir: str,
         background: Background,
         sweeper: Sweeper,
+        packer: Packer,
     ) -> None:
+        self._packer = packer
         self._attempts = workload.attempts
         self._slots = workload.slots
         self._lifecycle = lifecycle
@@ -53,16 +56,41 @@ class Follower:
         self._background = background
         self._sweeper = sweeper
         self._boot_id = processes.boot_id()
+        self._unsure: Set[str] = set()  # nobody could tell yet whether they have a record
 
     def look(self, attempt_id: str) -> bool:
-        """Report what the record says, now or when it ends. False: there is no record."""
-        path = records.paths(self._state_dir, attempt_id).record
-        if not os.path.exists(path):
-            return False
+        """Report what the record says, now or when it ends. False: there is no record.
+
+        Where that cannot be told now, somebody looks again: what has no record starts, perhaps for the second time.
+        """
+        try:
+            self._packer.unpack(attempt_id)
+            if not records.is_there(records.paths(self._state_dir, attempt_id).record):
+                return False
+        except OSError:
+            self._look_later(attempt_id)
+            return True
         job = records.split_attempt(attempt_id)[0]
         attempt = self._attempts[attempt_id] = Attempt(attempt_id, Slot("", job, {}))
         self.follow(attempt)
         return True
+
+    def _look_later(self, attempt_id: str) -> None:
+        if attempt_id not in self._unsure:
+            self._unsure.add(attempt_id)
+            self._timers.after(_RETRY_SECONDS, lambda: self._look_again(attempt_id))
+
+    def _look_again(self, attempt_id: str) -> None:
+        self._unsure.discard(attempt_id)
+        if attempt_id in self._attempts:
+            return
+        path = records.paths(self._state_dir, attempt_id).record
+        try:
+            if not self.look(attempt_id) and records.withdraw(path, time.time()):
+                self._outbox.withdrawn(attempt_id)
+        except OSError:
+            self._look_later(attempt_id)
+        self._outbox.flush()
 
     def adopt_all(self) -> None:
         """Take over what lanes of a dead agent have begun; forget lanes that left nothing open."""
@@ -79,6 +107,7 @@ class Follower:
         is_here = noted.get("boot_id") == self._boot_id
         lane_lives = is_here and processes.is_alive(lane_pid, lane_began)
         try:
+            self._packer.unpack(attempt_id, is_new=True)  # its lane may be about to claim it
             record = records.read(records.paths(self._state_dir, attempt_id).record)
         except ValueError:  # it has begun nothing yet
             return lane_lives

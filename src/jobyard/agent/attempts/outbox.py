@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Collection, Dict, List, Optional, Set, Tuple
 
 from jobyard.agent.files.shipping import Shipper
 from jobyard.agent.system.connection import Connection
@@ -29,6 +29,7 @@ class Outbox:
         self._last = 0.0
         self._timer: Optional[Timer] = None
         self.has_undelivered = False  # something ended while nobody listened
+        self.on_told: Callable[[Collection[str]], None] = lambda attempt_ids: None  # that these have ended
 
     @property
     def is_open(self) -> bool:
@@ -38,6 +39,11 @@ class Outbox:
     def has_delivered_all(self) -> bool:
         """Has everything that there is to tell been told, as far as somebody listens?"""
         return not self._finished and (self._shipper is None or not self._shipper.undelivered)
+
+    def untold(self) -> Set[str]:
+        """Those that have ended, and that was not told yet."""
+        told_next = {attempt_id for attempt_id, _ in self._finished}
+        return told_next if self._shipper is None else told_next.union(self._shipper.ending)
 
     def open(self, connection: Connection, shipper: Optional[Shipper] = None) -> None:
         """From now on there is somebody to tell; with a shipper, what attempts wrote goes there before their end."""
@@ -124,3 +130,4 @@ class Outbox:
         self._connection.send(
             {"ev": "attempts", "started": list(started.items()), "finished": finished, "withdrawn": withdrawn}
         )
+        self.on_told([attempt_id for attempt_id, _ in finished])

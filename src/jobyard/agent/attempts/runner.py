@@ -25,6 +25,7 @@ from jobyard.agent.execution.runtimes import Runtimes
 from jobyard.agent.execution.slot_containers import SlotContainers
 from jobyard.agent.execution.task_environment import TaskEnvironment
 from jobyard.agent.files import scratch
+from jobyard.agent.files.packer import Packer
 from jobyard.agent.files.staging import Staging
 from jobyard.agent.sharing.reservations import Reservations
 from jobyard.agent.system.forking import Background
@@ -46,7 +47,9 @@ class Runner:
         staging: Staging,
         environment: TaskEnvironment,
         runtimes: Runtimes,
+        packer: Packer,
     ) -> None:
+        self._packer = packer
         selector, timers = loop.selector, loop.timers
         self.workload = Workload()
         self._timers = timers
@@ -59,13 +62,15 @@ class Runner:
         attempts = self.workload.attempts
         self._lifecycle = life = Lifecycle(timers, attempts, outbox, state_dir, gpus, self.sweeper)
         self.spools = life.spools
-        self.withdrawals = Withdrawals(attempts, outbox, state_dir, life.stop_requests, life.stopper, self.feed)
+        self.withdrawals = Withdrawals(attempts, outbox, state_dir, life.stop_requests, life.stopper, self.feed, packer)
         self._reports = LaneReports(selector, timers, self._on_reports)
         env, writer = inherited.for_tasks(os.environ), self._reports.writer
         self._lanes = LanePool(
             timers, lambda: start_lane(selector, state_dir, writer, env, environment, self._lane_died)
         )
-        self._follower = Follower(self.workload, life, self.feed, loop, outbox, state_dir, background, self.sweeper)
+        self._follower = Follower(
+            self.workload, life, self.feed, loop, outbox, state_dir, background, self.sweeper, packer
+        )
 
     def adopt_all(self) -> None:
         """Take over what lanes of an agent before us still run."""
@@ -91,6 +96,7 @@ class Runner:
         slot.is_closing = False
         for item in items:
             if item["id"] not in attempts:
+                self._packer.unpack(item["id"], is_new=True)  # or it was reconciled, and has a record
                 attempt = attempts[item["id"]] = Attempt(item["id"], slot, item)
                 attempt.is_contained = bool(self.workload.jobs[job].get("container"))
                 slot.queue.append(attempt)
@@ -149,7 +155,13 @@ class Runner:
         for slot in list(self.workload.slots.values()):
             if slot.is_empty:
                 self._close(slot)
+        self.sweep()
         return absent
+
+    def sweep(self) -> None:
+        """Pack what agents before us left, once a server has said what it believes to be live."""
+        if self._outbox.is_open:
+            self._packer.sweep(lambda: self._outbox.is_open)
 
     def _report(self, name: str) -> bool:
         attempt = self.workload.attempts.get(name)
@@ -194,6 +206,7 @@ class Runner:
         if lane is not None:
             job = self.workload.jobs[slot.job]
             container = job.get("container")
+            self.workload.number(slot)
             lane.enter(slot, job, self._containers.describe(container, slot.reserve) if container else None)
         return lane
 

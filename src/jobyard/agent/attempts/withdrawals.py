@@ -11,6 +11,7 @@ from jobyard.agent.attempts.outbox import Outbox
 from jobyard.agent.attempts.stop_requests import StopRequests
 from jobyard.agent.attempts.stopping import Stopper
 from jobyard.agent.execution.lane import DEFAULT_GRACE_SECONDS
+from jobyard.agent.files.packer import Packer
 from jobyard.agent_protocol import records
 
 
@@ -28,7 +29,9 @@ class Withdrawals:
         stop_requests: StopRequests,
         stopper: Stopper,
         feed: Callable[[Slot], None],
+        packer: Packer,
     ) -> None:
+        self._packer = packer
         self._attempts = attempts
         self._outbox = outbox
         self._state_dir = state_dir
@@ -76,7 +79,7 @@ class Withdrawals:
             attempt = self._attempts.get(name)
             if attempt is not None:
                 known.append(attempt)
-            elif self._fence(name):
+            elif self._fence_unknown(name):
                 self._outbox.withdrawn(name)
         return self._withdraw(known)
 
@@ -100,6 +103,10 @@ class Withdrawals:
             self._feed(slot)
         self._outbox.flush()
         return begun
+
+    def _fence_unknown(self, name: str) -> bool:
+        self._packer.unpack(name)
+        return self._fence(name)
 
     def _fence(self, name: str) -> bool:
         return records.withdraw(records.paths(self._state_dir, name).record, time.time())

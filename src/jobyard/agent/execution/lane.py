@@ -38,6 +38,7 @@ class SlotTerms(NamedTuple):
     is_gang: bool
     contained: Optional[Contained]  # set: they run in containers
     limit_mib: int
+    is_joined: bool = False  # what a task writes is one stream
 
 
 class Lane:
@@ -98,6 +99,7 @@ class Lane:
             bool(message.get("gang")),
             Contained(self._state_dir, container, self._environment) if container else None,
             0 if container else reserve.get("memory_limit_mib") or 0,
+            bool(message.get("joined")),
         )
         slot = {"boot_id": self._identity.boot_id, "slot": message["slot"], "job": message["job"], "reserve": reserve}
         lane_notes.write_slot(self._note, slot)
@@ -181,13 +183,13 @@ class Lane:
         argv: List[str] = item.get("argv") or ["bash", "-c", item["shell"]]
         if contained is not None:
             argv, env = contained.call(item["id"], files, directory, argv, env, dict(os.environ))
-        stdin = self._standard_input.path()
+        stdin, errors = self._standard_input.path(), files.out if self._terms.is_joined else files.err
         try:
-            return self._spawner.spawn(argv, env, files, group, stdin)
+            return self._spawner.spawn(argv, env, files.out, errors, group, stdin)
         except CannotEnter:  # then without: its memory is watched
             memory_groups.remove(group)
             os.write(record, records.limit_line(self._terms.limit_mib, ""))
-            return self._spawner.spawn(argv, env, files, stdin=stdin)
+            return self._spawner.spawn(argv, env, files.out, errors, stdin=stdin)
 
     def _not_started(self, error: Exception, files: Paths) -> Ending:
         results.say(files.err, str(error))

@@ -40,7 +40,7 @@ class LaneHandle:
         if self.entered is not slot:
             self.entered = slot
             message = {**job, "job": slot.job, "slot": slot.id, "reserve": slot.reserve}
-            message["env"] = {**job["env"], **_device_env(slot.reserve)}
+            message["env"] = {**job["env"], **_device_env(slot.reserve), "YARD_SLOT": str(slot.number)}
             message["container"] = container
             self._inbox.send(message)
 

@@ -9,7 +9,6 @@ from typing import Any, Dict, List, NoReturn, Tuple
 
 from jobyard.agent.execution import memory_groups
 from jobyard.agent.system import processes
-from jobyard.agent_protocol.records import Paths
 
 _DEFAULTS = processes.default_signals()
 _OPEN = os.POSIX_SPAWN_OPEN
@@ -37,13 +36,16 @@ class Spawner:
         self._found: Dict[Tuple[str, str], str] = {}
 
     def spawn(
-        self, argv: List[str], env: Dict[str, str], files: Paths, group: str = "", stdin: str = "/dev/null"
+        self, argv: List[str], env: Dict[str, str], out: str, err: str, group: str = "", stdin: str = "/dev/null"
     ) -> int:
-        """The pid of the new process, in a cgroup if one is given. Raises CannotStart when there is none."""
+        """The pid of the new process, in a cgroup if one is given. Raises CannotStart when there is none.
+
+        `out` and `err` may be one file: each write goes to its end.
+        """
         actions = [
             (_OPEN, 0, stdin, os.O_RDONLY, 0),
-            (_OPEN, 1, files.out, _APPEND, 0o600),
-            (_OPEN, 2, files.err, _APPEND, 0o600),
+            (_OPEN, 1, out, _APPEND, 0o600),
+            (_OPEN, 2, err, _APPEND, 0o600),
         ]
         key = (argv[0], env.get("PATH", _DEFAULT_PATH))
         try:

@@ -60,6 +60,7 @@ class Shipper:
         self._queue: Deque[Shipment] = deque()
         self._looking: Optional[Timer] = None
         self._resuming: Optional[Timer] = None
+        self.ending: Dict[str, None] = {}  # attempts that have ended, of which not all was sent
         self.undelivered = 0  # ended, and the server does not know it
         connection.on_room = self._resume
 
@@ -81,6 +82,7 @@ class Shipper:
         shipment = self._running.pop(attempt_id, None) or self._shipment(attempt_id)
         shipment.outcome = outcome
         self.undelivered += 1
+        self.ending[attempt_id] = None
         self._enqueue(shipment)
 
     def _shipment(self, attempt_id: str) -> Shipment:
@@ -128,6 +130,7 @@ class Shipper:
             if not is_done:
                 self._queue.append(shipment)
             elif shipment.outcome is not None:
+                self.ending.pop(shipment.id, None)
                 ended.append((shipment.id, {**shipment.outcome, "streams": shipment.sizes()}))
         self._connection.send_bytes(b"".join(lines))
         self.undelivered -= len(ended)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import selectors
 import socket
 from typing import Any, Callable, List, Optional
+
+from jobyard.agent_protocol.lines import lines_of
 
 _CHUNK = 1 << 18
 _LONGEST_LINE = 1 << 28
@@ -37,7 +38,7 @@ class Connection:
 
     def send(self, message: Any) -> None:
         """Queue one message; sent at once as far as the other side takes it. On a closed connection it is dropped."""
-        self.send_bytes(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        self.send_bytes(b"".join(lines_of(message)))
 
     def send_bytes(self, data: bytes) -> None:
         if not self.is_open or not data:

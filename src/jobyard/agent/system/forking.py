@@ -46,8 +46,11 @@ class Background:
         self._timers = timers
         self.count = 0
 
-    def run(self, work: Callable[[], None], then: Callable[[], None]) -> None:
-        """Do `work` in a child; `then` is called from the loop when it has ended, well or not. Raises OSError."""
+    def run(self, work: Callable[[], None], then: Callable[[], None]) -> int:
+        """Do `work` in a child; `then` is called from the loop when it has ended, well or not. Raises OSError.
+
+        Returns the child, which may be killed until `then` is called.
+        """
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
@@ -62,6 +65,7 @@ class Background:
             then()
 
         watch.when_gone(self._selector, self._timers, pid, processes.start_time(pid), gone)
+        return pid
 
 
 def _be_the_child(work: Callable[[], None]) -> None:

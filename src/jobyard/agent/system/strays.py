@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from typing import Any, Dict, List, Set
 
 from jobyard.agent.system import processes
@@ -23,7 +24,7 @@ except ImportError:  # a Python that was built without
 FORKING = "it left processes behind that fork faster than they can be ended"
 LINGER_SECONDS = 1.0  # what `cmd > >(tee log)` leaves behind may still write for so long
 _NAMED_MOST = 3
-_SET_CHILD_SUBREAPER = 36  # of <linux/prctl.h>
+_SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36  # of <linux/prctl.h>
 
 
 def become_subreaper() -> bool:
@@ -35,6 +36,15 @@ def become_subreaper() -> bool:
         return bool(libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
     except (OSError, AttributeError):
         return False
+
+
+def die_with(parent: int) -> None:
+    """From now on the death of our parent is ours. Where the kernel cannot do that, we outlive it."""
+    if ctypes is not None:
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def await_child(pid: int) -> "tuple[int, Any]":

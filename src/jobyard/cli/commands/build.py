@@ -10,7 +10,8 @@ from jobyard.cli.build_flags import BuildWords, build_flags
 from jobyard.cli.building import build_here, check_cluster, options_of
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.text import echo
-from jobyard.cli.session import Session, user_here, with_session
+from jobyard.cli.session import Session, with_session
+from jobyard.manifests.context import user_here
 
 
 @click.command("build")

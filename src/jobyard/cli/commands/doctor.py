@@ -150,6 +150,8 @@ def node_checks(nodes: tuple[NodeView, ...]) -> list[Check]:
         room = f"{show_cpus(node.cpu_millis)} cpus, {show_mib(node.memory_mib)} memory"
         way_out = "" if is_up else "nothing new starts there; see `yard server logs`"
         checks.append(Check("node", OK if is_up else WARN, f"{node.id} is {node.state.value}: {room}", way_out))
+        if node.problem:
+            checks.append(Check("node", WARN, f"{node.id}: {node.problem}", "see `yard server logs`"))
         for device in node.devices:
             name = f"{device.name} (fake)" if device.fake else device.name
             checks.append(Check("gpu", OK, f"{node.id} {device.index}: {name}, {show_mib(device.memory_mib)}"))

@@ -11,7 +11,7 @@ from jobyard.cli.output.json import print_json_line
 from jobyard.cli.output.tasklog import DirectLog, LogWriter, MarkedLog, MergedLog, write_bytes
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import UserError
-from jobyard.model.task_ranges import names_one_task
+from jobyard.model.task_ranges import job_and_tasks, names_one_task
 from jobyard.wire.views import JobView
 
 STREAMS = ("out", "err")
@@ -22,7 +22,7 @@ class LogWords:
     """One `yard logs` as it was typed."""
 
     follow: bool
-    tasks: tuple[str, ...]
+    task: str | None  # all of them as the server reads them: `3,7-9`
     failed: bool
     attempt: int | None
     stream: str | None
@@ -31,18 +31,13 @@ class LogWords:
     timestamps: bool
     raw: bool
 
-    @property
-    def task(self) -> str | None:
-        """All of them as the server reads them: `3,7-9`."""
-        return ",".join(self.tasks) or None
-
     def is_single(self, view: JobView) -> bool:
         return view.counts.total == 1 or (self.task is not None and names_one_task(self.task))
 
 
 @click.command("logs")
 @with_session
-@click.argument("job", metavar="JOB")
+@click.argument("selector", metavar="JOB[/TASKS]")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option(
     "--task", "tasks", multiple=True, metavar="LABELS", help="Only these tasks, as in 3,7-9; may be repeated."
@@ -54,14 +49,15 @@ class LogWords:
 @click.option("--no-prefix", is_flag=True, help="Of several tasks: lines without the task before them.")
 @click.option("--timestamps", is_flag=True, help="With --follow: when each line came.")
 @click.option("--raw", is_flag=True, help="The bytes of one task's stream as they were written; default stdout.")
-def command(session: Session, job: str, **given: object) -> int:
-    """Show what a job's tasks wrote.
+def command(session: Session, selector: str, tasks: tuple[str, ...], **given: object) -> int:
+    """Show what a job's tasks wrote; JOB/TASKS, as in 17/3 or 17/3-7: only those.
 
     Of one task: its stdout on stdout, its stderr on stderr. Of several: all on stdout, each line after its task, as it
     comes; `yard cat` prints them whole, one task after another. With --follow a line on stderr says when a further
     attempt begins.
     """
-    asked = LogWords(**given)  # type: ignore[arg-type]
+    job, task = job_and_tasks(selector, tasks)
+    asked = LogWords(task=task or None, **given)  # type: ignore[arg-type]
     _refuse_contradictions(asked)
     view = session.client.job(job)
     is_single = asked.is_single(view)

@@ -32,7 +32,8 @@ class ListsByDefault(click.Group):
     """Without a verb, `ls`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0].startswith("-") and args[0] not in self.get_help_option_names(ctx)):
+        is_bare = not args or (args[0].startswith("-") and args[0] not in self.get_help_option_names(ctx))
+        if is_bare and not ctx.resilient_parsing:  # a shell that completes wants all its verbs
             args = ["ls", *args]
         return super().parse_args(ctx, args)
 

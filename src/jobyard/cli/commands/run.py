@@ -13,6 +13,7 @@ from jobyard.cli.follow import FollowOptions
 from jobyard.cli.mounted_secrets import mount_secret_flag
 from jobyard.cli.output.joblog import JoblogFile
 from jobyard.cli.results_directory import ResultsDirectory
+from jobyard.cli.resuming import is_same_file, resume_flag
 from jobyard.cli.session import Session, with_session
 from jobyard.cli.submission import SubmissionFlags
 from jobyard.cli.submitting import FileOrCommand, SubmitWords, show_plan, submit_flags
@@ -29,8 +30,12 @@ from jobyard.errors import UserError
 @click.option("-v", "--verbose", is_flag=True, help="With --dry-run: also the command of each task.")
 @click.option("--render", is_flag=True, help="Show what would be sent to the executor.")
 @click.option("--exit-code", "pass_exit_code", is_flag=True, help="Exit with a single task's own code.")
-@click.option("--cat", "is_cat", is_flag=True, help="Print the output of all tasks, one after another, as `yard cat`.")
+@click.option(
+    "-k", "--keep-order", "--cat", "is_cat", is_flag=True, help="Print the output of all tasks, one after another."
+)
+@click.option("--bar", "--eta", "has_bar", is_flag=True, help="Show how far it is on stderr, with --cat too.")
 @click.option("--joblog", metavar="FILE", help="Write a line to FILE as each task ends, in GNU parallel's columns.")
+@resume_flag
 @click.option("--results", metavar="DIR", help="Write DIR/TASK/stdout, stderr and seq as each task ends.")
 @click.option("-d", "--detach", is_flag=True, help="Do not follow: as `yard submit`.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the id.")
@@ -45,7 +50,9 @@ def command(
     verbose: bool,
     pass_exit_code: bool,
     is_cat: bool,
+    has_bar: bool,
     joblog: str | None,
+    resume: str | None,
     results: str | None,
     detach: bool,
     quiet: bool,
@@ -57,25 +64,31 @@ def command(
     plain output to pipe on. Ctrl-C cancels the job, twice kills it; in the live view q leaves, and `yard attach` opens
     it again. Whoever closes the pipe of --cat cancels the job.
 
+    Words after ::: are values, as in GNU parallel: a task for each, which {} stands for. Several ::: multiply, and {1}
+    and {2} stand for theirs.
+
     Exit codes: 0 all succeeded, 1 something failed, 2 bad request, 3 yard not reachable, 130 interrupted.
     """
     tell_if_filling(session)
     if detach:
         _refuse_what_needs_following(is_cat, joblog, results)
-    flags = SubmissionFlags(asked, words, is_built, mount_secret, is_planned=dry_run or render)
+    is_planned = dry_run or render
+    flags = SubmissionFlags(asked, words, is_built, mount_secret, is_planned, resume, joblog)
     submission = flags.submission(session, quiet=quiet)
-    if dry_run or render:
+    if is_planned:
         return show_plan(session, asked, submission.spec, render=render, verbose=verbose)
     if detach:
         return submit_detached(session, submission, quiet=quiet)
+    goes_on = is_same_file(joblog, resume)
     with ExitStack() as open_files:
         options = FollowOptions(
             quiet,
             pass_exit_code,
             is_merged=is_built,
-            joblog=open_files.enter_context(JoblogFile(joblog)) if joblog is not None else None,
+            joblog=open_files.enter_context(JoblogFile(joblog, goes_on=goes_on)) if joblog is not None else None,
             results=ResultsDirectory(results) if results is not None else None,
             is_cat=is_cat,
+            has_bar=has_bar,
             needs_image_soon=is_built,
         )
         return submit_and_follow(session, submission, options)

@@ -10,6 +10,7 @@ from jobyard.cli.follow import FollowOptions, run_to_end
 from jobyard.cli.mounted_secrets import mount_secret_flag
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.text import echo
+from jobyard.cli.resuming import resume_flag
 from jobyard.cli.session import Session, with_session
 from jobyard.cli.submission import Submission, SubmissionFlags
 from jobyard.cli.submitting import FileOrCommand, SubmitWords, say_notes, show_plan, submit_flags
@@ -22,6 +23,7 @@ from jobyard.wire.views import JobView
 @build_flags
 @click.option("--build", "is_built", is_flag=True, help="First build an image of this directory, as `yard build`.")
 @mount_secret_flag
+@resume_flag
 @click.option("-d", "--detach", is_flag=True, help="With --build: do not follow.")
 @click.option("--dry-run", is_flag=True, help="Show what would be submitted and where it would go.")
 @click.option("-v", "--verbose", is_flag=True, help="With --dry-run: also the command of each task.")
@@ -34,6 +36,7 @@ def command(
     words: BuildWords,
     is_built: bool,
     mount_secret: tuple[str, ...],
+    resume: str | None,
     detach: bool,
     dry_run: bool,
     render: bool,
@@ -49,7 +52,7 @@ def command(
     With --build an image of this directory is built and pushed first, and the job is run by its digest and followed to
     its end: one worker as a Kubernetes Job, several as a RayJob. Cores and GPUs that are not asked for are 0 then.
     """
-    flags = SubmissionFlags(asked, words, is_built, mount_secret, is_planned=dry_run or render)
+    flags = SubmissionFlags(asked, words, is_built, mount_secret, dry_run or render, resume)
     submission = flags.submission(session, quiet=quiet)
     if dry_run or render:
         return show_plan(session, asked, submission.spec, render=render, verbose=verbose)

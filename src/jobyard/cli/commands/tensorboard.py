@@ -80,15 +80,22 @@ def _free_port(wanted: int | None) -> int:
 
 def _run(words: list[str]) -> int:
     """Until it ends or Ctrl-C: the child is in our process group, and gets that signal too."""
-    with subprocess.Popen(words) as child:
-        try:
-            code = child.wait()
-        except KeyboardInterrupt:
-            try:
-                child.wait(LEAVE_SECONDS)
-            except (subprocess.TimeoutExpired, KeyboardInterrupt):
-                child.kill()
-            return 0
+    child: subprocess.Popen[bytes] | None = None
+    try:
+        child = subprocess.Popen(words)
+        code = child.wait()
+    except KeyboardInterrupt:  # it may come while the child begins
+        if child is not None:
+            _leave(child)
+        return 0
     if code:
         raise YardError(f"tensorboard ended with code {code}; what it said stands above")
     return 0
+
+
+def _leave(child: subprocess.Popen[bytes]) -> None:
+    try:
+        child.wait(LEAVE_SECONDS)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        child.kill()
+        child.wait()

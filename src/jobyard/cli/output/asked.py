@@ -22,6 +22,8 @@ _PLACES = {
     "copy_forward": "staging.copy_forward",
     "copy_backwards": "staging.copy_back",
     "stdin": "staging.stdin",
+    "output": "staging.output",
+    "error": "staging.error",
 }
 
 

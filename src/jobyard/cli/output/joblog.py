@@ -43,21 +43,23 @@ def _exit_value(ending: EndingView) -> int:
 class JoblogFile:
     """Written as tasks end: each line is in the file at once. A file that is no job log is never overwritten."""
 
-    def __init__(self, name: str) -> None:
-        """Raises UserError where the file cannot be written, or holds something else."""
+    def __init__(self, name: str, *, goes_on: bool = False) -> None:
+        """With `goes_on` its lines stay. Raises UserError where it cannot be written, or holds something else."""
         path = Path(os.path.expanduser(name))
         try:
             with path.open("a+") as file:
                 file.seek(0)
                 if (begin := file.read(len(HEADER))) and begin != HEADER:
                     raise UserError(f"--joblog: {name!r} is there and is no job log; name another file")
-            self._file = path.open("w", encoding="utf-8", buffering=1)
+                is_cut = goes_on and not file.read().endswith("\n")
+            self._begin = "\n" if is_cut and begin else "" if goes_on and begin else f"{HEADER}\n"
+            self._file = path.open("a" if goes_on else "w", encoding="utf-8", buffering=1)
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is no text"
             raise UserError(f"--joblog: {name!r} cannot be written: {why}; name another file") from None
 
     def __enter__(self) -> JoblogFile:
-        print(HEADER, file=self._file)
+        print(self._begin, end="", file=self._file)
         return self
 
     def __exit__(

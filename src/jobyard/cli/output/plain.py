@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 
@@ -99,6 +100,55 @@ class PlainDisplay(QuietDisplay):
         if finished == self._said_finished or not (is_time or tenth > self._said_tenth):
             return
         self._said_at, self._said_finished, self._said_tenth = now, finished, tenth
-        eta = f", eta {show_seconds(view.eta_seconds)}" if view.eta_seconds is not None else ""
-        failed = f", {counts.failed} failed" if counts.failed else ""
-        say(f"{finished}/{counts.total} done, {counts.running} running{failed}{eta}")
+        say(progress_text(view))
+
+
+BAR_COLUMNS = 20
+_CLEAR_LINE = "\r\033[K"
+
+
+class BarDisplay(PlainDisplay):
+    """Beside output that is printed too: on a terminal one line that writes over itself, else lines now and then."""
+
+    def __init__(
+        self, *, progress_seconds: float, is_terminal: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(progress_seconds=progress_seconds, is_streamed=True, clock=clock)
+        self._is_terminal = is_terminal
+        self._shown = ""
+
+    def tick(self) -> None:
+        view = self._view
+        if view is None or view.state.is_final:
+            self._show("")
+        elif self._is_terminal and (view.counts.finished or view.counts.running):
+            self._show(bar_text(view))
+        else:
+            self._say_waiting(view)
+            if not self._is_terminal:
+                self._say_progress(view)
+
+    def summary(self, view: JobView) -> None:
+        self._show("")
+        super().summary(view)
+
+    def _show(self, line: str) -> None:
+        """In place of what stands there; empty: nothing does."""
+        if line != self._shown:
+            self._shown = line
+            sys.stderr.write(f"{_CLEAR_LINE}{line}")
+            sys.stderr.flush()
+
+
+def bar_text(view: JobView) -> str:
+    """`#####--------------- 25% 5/20 done, 4 running, eta 12s`."""
+    share = view.counts.finished / max(1, view.counts.total)
+    full = int(share * BAR_COLUMNS)
+    return f"{'#' * full}{'-' * (BAR_COLUMNS - full)} {int(share * 100)}% {progress_text(view)}"
+
+
+def progress_text(view: JobView) -> str:
+    counts = view.counts
+    eta = f", eta {show_seconds(view.eta_seconds)}" if view.eta_seconds is not None else ""
+    failed = f", {counts.failed} failed" if counts.failed else ""
+    return f"{counts.finished}/{counts.total} done, {counts.running} running{failed}{eta}"

@@ -35,9 +35,18 @@ def summary_lines(view: JobView, *, was_streamed: bool) -> list[str]:
         lines.append(f"yard: {harmless(view.message)}")
     if view.given_more:
         lines.append(f"yard: note: {harmless(view.given_more)}")
-    if view.state is not State.SUCCEEDED:
+    if view.not_written:
+        lines.append(Painted(f"yard: {harmless(view.not_written)}", "red"))
+    if view.state is not State.SUCCEEDED and _has_begun(view):
         lines.append(f"yard: logs: yard logs {view.id}{_task_flag(view)}")
     return lines
+
+
+def output_line(view: JobView) -> str:
+    """Where the output is that nobody has seen. Empty: no task has begun, or files of `--output` have it."""
+    if not _has_begun(view) or "staging.output" in view.asked:
+        return ""
+    return f"output: yard cat {view.id} (or run with --cat)"
 
 
 def failure_lines(failure: FailureView) -> list[str]:
@@ -71,6 +80,10 @@ def _headline(view: JobView) -> str:
     elif how:
         how = f"with {how}"
     return " ".join(filter(None, (title(view), view.state.told, how, "after", took)))
+
+
+def _has_begun(view: JobView) -> bool:
+    return (view.started_at or view.first_started_at) is not None
 
 
 def _task_flag(view: JobView) -> str:

@@ -84,6 +84,11 @@ def state_text(state: State, more: str = "") -> Painted:
     return Painted(f"{state.value}{more}", STATE_COLOURS.get(state))
 
 
+def because(state: State, reason: Reason | None) -> str:
+    """The reason in brackets, unless it is the state once more."""
+    return "" if reason is None or reason.value.upper() == state.value else f" ({reason.value})"
+
+
 def age(since: float | None) -> str:
     return "-" if since is None else show_seconds(max(0.0, time.time() - since))
 

@@ -46,7 +46,7 @@ def object_of(pods: list[Pod]) -> Object:
 
 def refuse(spec: JobSpec) -> None:
     group = spec.groups[0]
-    is_array = group.array is not None or group.command.lines is not None or group.command.entries is not None
+    is_array = group.array is not None or group.command.is_each
     if len(spec.groups) > 1 or is_array or (group.count > 1 and group.completions > 1):
         raise UserError(
             f"job {spec.name!r}: a PyTorchJob is one gang of the same workers, not an array and not several groups;"

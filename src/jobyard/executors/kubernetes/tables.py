@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from jobyard.errors import UserError
 from jobyard.executors.environment import task_command
 from jobyard.executors.kubernetes.names import kind_name
-from jobyard.model.job import GroupSpec, JobSpec
+from jobyard.model.inputs import Inputs
+from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.placeholders import LINE, Variable, made
+from jobyard.model.substitution import own_variables, placeholders_of
 from jobyard.model.units import show_mib
 
 DIRECTORY = "/etc/jobyard"
@@ -21,11 +25,13 @@ class Tables(NamedTuple):
     commands: str | None = None  # what to run, as a line of shell
     entries: str | None = None  # YARD_LINE
     ids: str | None = None  # of an array that is not one simple range
+    rows: str | None = None  # YARD_SEQ, where rows of the inputs are left out
+    values: Mapping[str, str] = MappingProxyType({})  # of each column, and what is made of it: a row per value
 
     def files(self, group: GroupSpec) -> dict[str, str]:
         """By file name in DIRECTORY."""
-        found = {f"{kind_name(group)}.{name}": text for name, text in self._asdict().items()}
-        return {name: text for name, text in found.items() if text is not None}
+        found = {"commands": self.commands, "entries": self.entries, "ids": self.ids, "rows": self.rows, **self.values}
+        return {f"{kind_name(group)}.{name}": text for name, text in found.items() if text is not None}
 
 
 def tables_of(spec: JobSpec, index: int) -> Tables:
@@ -36,9 +42,34 @@ def tables_of(spec: JobSpec, index: int) -> Tables:
     ids = None
     if group.array is not None and len(group.array.pieces) > 1:
         ids = "".join(f"{group.array.id_of(ordinal)}\n" for ordinal in range(group.completions))
+    if command.inputs is not None:
+        return _of_inputs(command, command.inputs)
     if not has_own_commands(group):
         return Tables(entries=entries, ids=ids)
     return Tables("".join(_rows(spec, index)), entries, ids)
+
+
+def _of_inputs(command: Command, inputs: Inputs) -> Tables:
+    """A product has a table for each of its columns, and not a row for each task."""
+    rows = None
+    if inputs.chosen:
+        rows = "".join(f"{number + 1}\n" for first, last in inputs.chosen for number in range(first, last + 1))
+    values = {table_of(each): _made(inputs, each) for each in own_variables(command) if each.column >= 0}
+    if placeholders_of(command).is_one:
+        values[table_of(Variable(LINE, 0))] = inputs.columns[0].values.text
+    for index, source in enumerate(inputs.sources):
+        if source.whole is not None:
+            values[f"whole.{index}"] = source.whole.text
+    return Tables(rows=rows, values=values)
+
+
+def table_of(variable: Variable) -> str:
+    return variable.name.lower()
+
+
+def _made(inputs: Inputs, variable: Variable) -> str:
+    lines = inputs.columns[variable.column].values
+    return "".join(f"{made(value, variable.how)}\n" for value in lines) if variable.how else lines.text
 
 
 def has_own_commands(group: GroupSpec) -> bool:

@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 from jobyard.executors.environment import job_environment, shared_command, task_command, task_environment
 from jobyard.executors.kubernetes import names, storage
 from jobyard.executors.kubernetes.tables import DIRECTORY, Tables, has_own_commands
+from jobyard.executors.kubernetes.value_lines import value_lines
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.kubernetes.labels import INDEX_FAILURES, INDEX_REPLACED
+from jobyard.model.inputs import Inputs
 from jobyard.model.job import GroupSpec, JobSpec
 from jobyard.model.resources import DeviceSlice, Placement
-from jobyard.model.substitution import PLACEHOLDER
+from jobyard.model.substitution import own_variables, placeholders_of, words_of_sh
 
 COMPLETION_INDEX = "metadata.labels['batch.kubernetes.io/job-completion-index']"  # of an Indexed Job's pods
 FAILURES = f"metadata.annotations['{INDEX_FAILURES}']"
@@ -208,20 +210,15 @@ def command_of(pod: Pod, variables: Variables) -> list[str]:
         argv = []
     else:
         argv = list(shared_command(command))
-        if command.entries is not None and any(PLACEHOLDER in word for word in command.argv):
+        if command.is_each and any(map(placeholders_of(command).stands_in, command.argv)):
             before = map(shlex.quote, argv[: len(argv) - len(command.argv)])
-            script.append(" ".join(["exec", *before, *map(_word_with_line, command.argv)]))
+            script.append(" ".join(["exec", *before, *words_of_sh(command)]))
             argv = []
     if script and argv:
         script.append('exec "$@"')
     if script:
         argv = ["sh", "-c", "\n".join(["set -eu", *script]), "jobyard", *argv]
     return [unexpanded(word) for word in argv]
-
-
-def _word_with_line(word: str) -> str:
-    """A word of sh in which the line takes the place of `{}`."""
-    return '"${YARD_LINE}"'.join(map(_quoted, word.split(PLACEHOLDER))) or "''"
 
 
 def _quoted(text: str) -> str:
@@ -278,6 +275,8 @@ def _add_rows(found: Variables, pod: Pod) -> None:
     """The entry and the array id of each task."""
     if pod.tables.entries is not None:
         found.computed("YARD_LINE", f'"{_row("entries", pod)}"')
+    if pod.group.command.inputs is not None:
+        _add_values(found, pod, pod.group.command.inputs)
     if pod.group.array is None:
         return
     first, _, step = pod.group.array.pieces[0]
@@ -289,11 +288,26 @@ def _add_rows(found: Variables, pod: Pod) -> None:
         found.computed("SLURM_ARRAY_TASK_ID", f"$(({first} + {step} * JOB_COMPLETION_INDEX))")
 
 
+def _add_values(found: Variables, pod: Pod, inputs: Inputs) -> None:
+    command = pod.group.command
+    found.leave_out(variable.name for variable in own_variables(command))
+    seq = f'"{_row("rows", pod)}"' if pod.tables.rows is not None else f"$(({_number(pod)} + 1))"
+    found.script.extend(value_lines(command, inputs, seq, _file("", pod)))
+
+
 def _row(table: str, pod: Pod) -> str:
-    """A word of sh: this task's row. Rows are counted over the replicas of the group."""
+    """A word of sh: this task's row."""
+    return f"$(sed -n $(({_number(pod)} + 1))p {shlex.quote(_file(table, pod))})"
+
+
+def _number(pod: Pod) -> str:
+    """Arithmetic of sh: which task of its group is it? Counted over the replicas."""
     replicas = f"JOB_INDEX * {pod.group.completions} + " if pod.group.count > 1 else ""
-    file = shlex.quote(f"{DIRECTORY}/{names.kind_name(pod.group)}.{table}")
-    return f"$(sed -n $(({replicas}JOB_COMPLETION_INDEX + 1))p {file})"
+    return f"{replicas}JOB_COMPLETION_INDEX"
+
+
+def _file(table: str, pod: Pod) -> str:
+    return f"{DIRECTORY}/{names.kind_name(pod.group)}.{table}"
 
 
 def _add_label(found: Variables, pod: Pod) -> None:

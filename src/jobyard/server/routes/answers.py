@@ -22,6 +22,8 @@ COUNT_MOST = 2**53  # JSON numbers above are not whole any more in most readers
 TEXT_MOST = 1000  # the longest name that anything here has, with room
 Selector = Annotated[str, Path(max_length=TEXT_MOST)]
 Label = Annotated[str, Query(max_length=TEXT_MOST)]
+TASK_WORDS_MOST = 8000  # characters of `3,7-9` and the like: a line of HTTP has 64 KiB
+Tasks = Annotated[str, Query(max_length=TASK_WORDS_MOST)]
 
 
 def yard_of(request: Request) -> Yard:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
@@ -17,7 +18,7 @@ from jobyard.model.limits import NAME_MOST
 from jobyard.server import queries
 from jobyard.server.declarations import EventStream, answers
 from jobyard.server.limits import PAGE_MOST, VIEWS_AT_ONCE
-from jobyard.server.routes.answers import COUNT_MOST, Selector, answer, event, event_stream, yard_of
+from jobyard.server.routes.answers import COUNT_MOST, Selector, Tasks, answer, event, event_stream, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import TOTAL
 from jobyard.wire.views import JobView, TaskView
@@ -85,7 +86,12 @@ async def show_job(request: Request, selector: Selector, live: bool = False) -> 
     yard = yard_of(request)
     with yard.lifetime.request():
         view = queries.shown_job(yard.loop, selector, live=live)
-        return answer(replace(view, notes=(*view.notes, *yard.housekeeping.notes_on(view.id))))
+        return answer(replace(_with_missing(yard, view), notes=(*view.notes, *yard.housekeeping.notes_on(view.id))))
+
+
+def _with_missing(yard: Yard, view: JobView) -> JobView:
+    """With what is missing of the files of its output."""
+    return replace(view, not_written=yard.output_files.missing(view.id))
 
 
 @router.get("/jobs/{selector}/tasks")
@@ -97,20 +103,22 @@ async def list_tasks(
     limit: Count = 100,
     offset: Count = 0,
     last_line: bool = False,
+    task: Tasks = "",
+    paths: bool = False,
 ) -> Response:
     """A page of at most 1000. Where there are more, `Yard-Next` is the `offset` of the next page.
 
-    `last_line`: also what each wrote last; a page has at most 100 then, for each is a file to read.
+    `last_line`: also what each wrote last; a page has at most 100 then, for each is a file to read. `task`: only these,
+    as in `3,7-9`. `paths`: also which files of the server have their output.
     """
     yard = yard_of(request)
     with yard.lifetime.request():
         job = queries.submitted_job(yard.loop, selector).id
         limit = min(limit, LAST_LINES_MOST if last_line else PAGE_MOST)
-        numbers = queries.task_numbers(yard.loop, job, _states(state), limit + 1, offset)
+        numbers = queries.task_numbers(yard.loop, job, _states(state), limit + 1, offset, task)
         more = offset + limit if limit and len(numbers) > limit else None
-        return await _page(
-            numbers[:limit], lambda number: queries.shown_task(yard.loop, job, number, with_last_line=last_line), more
-        )
+        shown = partial(queries.shown_task, yard.loop, job, with_last_line=last_line, with_paths=paths)
+        return await _page(numbers[:limit], shown, more)
 
 
 @router.get("/jobs/{selector}/watch")
@@ -128,6 +136,8 @@ async def watch_job(request: Request, selector: Selector) -> Response:
                     view = queries.shown_job(yard.loop, job_id)
                 except NotFound:  # removed as soon as it had ended
                     return
+                if view.state.is_final:
+                    view = replace(view, not_written=await yard.output_files.written(job_id))
                 message = event("job", view)
                 if message != before:
                     yield message

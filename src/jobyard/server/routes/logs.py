@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -12,20 +11,19 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from jobyard.errors import NotFound, UserError
+from jobyard.errors import NotFound, UserError, YardError
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
 from jobyard.server.declarations import EventStream, Media, answers
-from jobyard.server.logs import CHUNK_BYTES, STREAMS, LogStream, log_path, log_request, open_log
+from jobyard.server.log_request import log_request
+from jobyard.server.logs import CHUNK_BYTES, STREAMS, LogStream, damage_of, log_path, log_size, open_log
 from jobyard.server.ordered_logs import OrderedLogStream
 from jobyard.server.queries import submitted_job, task_now
-from jobyard.server.routes.answers import COUNT_MOST, Label, Selector, event, event_stream, yard_of
+from jobyard.server.routes.answers import COUNT_MOST, Label, Selector, Tasks, event, event_stream, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.views import LogChunk
 
 router = APIRouter()
-TASK_WORDS_MOST = 8000  # characters of `3,7-9` and the like: a line of HTTP has 64 KiB
-Tasks = Annotated[str, Query(max_length=TASK_WORDS_MOST)]
 Attempt = Annotated[int | None, Query(ge=1, le=COUNT_MOST)]
 
 
@@ -85,7 +83,9 @@ async def raw_log(
     wanted = log_request(yard.loop, job.id, task or job.spec.label_of(0), attempt, _streams(stream)[:1])
     for each in wanted.attempts_of(number):
         path = log_path(yard.loop, AttemptId(job.id, number, each), wanted.streams[0])
-        if path.is_file():
+        if sentence := damage_of(path):
+            raise YardError(sentence)  # whoever reads it raw takes it for what the task wrote
+        if log_size(path) is not None:
             return StreamingResponse(_pieces(yard, path), media_type="application/octet-stream")
     if task_now(yard.loop, job.id, number).state not in (State.PENDING, State.STARTING):
         return Response(b"", media_type="application/octet-stream")  # an empty stream has no file
@@ -95,7 +95,8 @@ async def raw_log(
 async def _pieces(yard: Yard, path: Path) -> AsyncIterator[bytes]:
     """What is there at the start, without a Content-Length: the file may grow or shrink meanwhile."""
     with yard.lifetime.request(), open_log(path) as file:
-        left = os.fstat(file.fileno()).st_size
+        left = file.seek(0, 2)
+        file.seek(0)
         while piece := await asyncio.to_thread(file.read, min(left, CHUNK_BYTES)):
             left -= len(piece)
             yield piece

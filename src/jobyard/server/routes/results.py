@@ -15,7 +15,7 @@ from typing import BinaryIO, cast
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
-from jobyard.agent_protocol import records
+from jobyard.agent_protocol import packs, records
 from jobyard.agent_protocol.records import Paths
 from jobyard.errors import NotFound
 from jobyard.executors.mirror import tasks_in
@@ -97,15 +97,23 @@ def _add_all(whole: tarfile.TarFile, places: Sequence[Path], attempts: Iterable[
 
 
 def _has_any(files: Paths) -> bool:
-    return any(os.path.lexists(path) for path in (files.out, files.err, files.results, files.record))
+    return any(packs.is_there(path) for path in (files.out, files.err, files.results, files.record))
 
 
 def _add_log(whole: tarfile.TarFile, path: Path, name: str) -> None:
     try:
         with open_log(path) as file:
-            whole.addfile(whole.gettarinfo(arcname=name, fileobj=file), file)
+            whole.addfile(_member(whole, name, file), file)
     except FileNotFoundError:
         whole.addfile(tarfile.TarInfo(name))  # no output
+
+
+def _member(whole: tarfile.TarFile, name: str, file: BinaryIO) -> tarfile.TarInfo:
+    if not isinstance(file, BytesIO):
+        return whole.gettarinfo(arcname=name, fileobj=file)
+    member = tarfile.TarInfo(name)  # it was packed
+    member.size = len(file.getbuffer())
+    return member
 
 
 def _add_results(whole: tarfile.TarFile, results: Path, name: str) -> None:

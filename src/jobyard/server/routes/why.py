@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.server.declarations import answers
 from jobyard.server.queries import submitted_job, why
-from jobyard.server.routes.answers import Selector, answer, yard_of
+from jobyard.server.routes.answers import Label, Selector, answer, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.views import WhyView
 
@@ -18,11 +18,17 @@ router = APIRouter()
 
 @router.get("/jobs/{selector}/why")
 @answers(WhyView)
-async def explain_job(request: Request, selector: Selector) -> Response:
+async def explain_job(request: Request, selector: Selector, task: Label = "") -> Response:
+    """`task`: of this one alone."""
     yard = yard_of(request)
     with yard.lifetime.request():
         job = submitted_job(yard.loop, selector)
-        return answer(_with_problem(yard, job, why(yard.loop, job.id)))
+        number = job.spec.number_of(task) if task else None
+        view = why(yard.loop, job.id, number)
+        missing = yard.output_files.missing(job.id, number)
+        if missing:
+            view = replace(view, sentences=(*view.sentences, missing))
+        return answer(_with_problem(yard, job, view))
 
 
 def _with_problem(yard: Yard, job: SubmittedJob, view: WhyView) -> WhyView:

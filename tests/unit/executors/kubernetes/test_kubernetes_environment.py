@@ -20,6 +20,7 @@ from jobyard.executors.kubernetes.manifest import objects_of, task_objects_of
 from jobyard.executors.kubernetes.variables import unexpanded
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.manifests.arrays import parse_array
+from jobyard.model.inputs import Column, Inputs, Source
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines, Script
 from jobyard.model.resources import DeviceSlice, Placement, Resources
 from jobyard.model.training import Elastic, Size, Training
@@ -30,6 +31,13 @@ ELSEWHERE = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "AICHOR_INPUT_PATH", "
 EXTRA = {"JOB_COMPLETION_INDEX", "JOB_INDEX", "YARD_ERROR_FILE", "YARD_REPLACED", "YARD_RETRY", "YARD_SPOOL"}
 EXTRA |= {"YARD_STOP_FILE", "YARD_OUTPUT_DIR", "YARD_CHECKPOINT_DIR", "PYTHONPATH", "AICHOR_OUTPUT_PATH"}
 OF_THE_SHELL = {"PATH", "PWD", "SHLVL", "_", "OLDPWD"}
+
+
+def a_source(*columns: list[str], name: str = "") -> Source:
+    return Source(tuple(Column(Lines.of(values), name) for values in columns))
+
+
+PAIRS = Inputs((a_source(["it's", "b c/d.e", "$(d)"], ["1", "-2", ""]), a_source(["q.r"], name="x")))
 
 
 def number_of(spec: JobSpec, pod: PlayedPod) -> int:
@@ -217,6 +225,8 @@ def test_kubernetes_finds_nothing_to_expand_in_what_users_wrote(text: str) -> No
         Command(lines=Lines.of(["echo 'a b' | cat", "exit 3 # $(x)", "true"])),
         Command(shell="echo {} > $YARD_LINE", entries=Lines.of(["it's", "b c", "$(d)"])),
         Command(argv=("printf", "%s", "<{}>"), entries=Lines.of(["it's", "b c", "$(d)"])),
+        Command(argv=("printf", "{/.}", "{}", "a{2}b", "{#}", "x{}"), inputs=PAIRS),
+        Command(shell="echo {x/.} '{1}' {} {#} \"{2} {}\"", inputs=PAIRS),
     ],
 )
 def test_each_task_runs_what_it_runs_on_a_machine(command: Command, tmp_path: Path) -> None:
@@ -246,6 +256,15 @@ def test_a_script_and_its_line_reach_a_pod_unharmed(tmp_path: Path) -> None:
         assert seen["ARGS"] == f"<{entries[number]}> $(id)"
         assert seen["FILE"] == "x {}.sh"
         assert "YARD_SCRIPT" not in seen
+
+
+def test_a_product_reaches_its_tasks_as_one_table_for_each_column() -> None:
+    inputs = Inputs((a_source(["a b/c.x", "it's $(id)", "-"], name="x"), a_source(["1", "", "3"], ["y", "{1}"])))
+    assert_the_same(submitted(GroupSpec(Command(argv=("env", "-0"), inputs=inputs), completions=9)))
+    some = replace(inputs, chosen=((1, 2), (7, 7)))
+    assert_the_same(submitted(GroupSpec(Command(argv=("env", "-0"), inputs=some), completions=3)))
+    whole = Inputs((Source((Column(Lines.of(["1", "2"]), "k"),), Lines.of(['{"k": 1}', '{"k":2}'])),))
+    assert_the_same(submitted(GroupSpec(Command(argv=("env", "-0"), inputs=whole), completions=2)))
 
 
 names = st.lists(st.from_regex(re.compile(r"[a-z][a-z0-9]{0,5}", re.ASCII), fullmatch=True), min_size=1, max_size=3)

@@ -1,0 +1,228 @@
+"""Inputs: which rows of values has a job, by what stands after `:::`, in files of lines or JSON, and in a sweep?"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobyard.errors import UserError
+from jobyard.manifests.context import SubmitContext
+from jobyard.manifests.files import lines_of, read_text
+from jobyard.manifests.input_words import InputWords
+from jobyard.manifests.sweep import source_of
+from jobyard.model.inputs import Column, Inputs, Source
+from jobyard.model.limits import COLUMNS_MOST, ROWS_MOST, SOURCES_MOST
+from jobyard.model.lines import Lines
+from jobyard.model.placeholders import NAME
+
+GIVING = ("inputs", "each_line", "each_json", "sweep")  # what has values
+CUTTING = ("colsep", "header", "values_per_task")  # how lines and words are cut into values
+_BREAKS = re.compile(r"[\n\0]")
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """How each line, or word after `:::`, becomes values."""
+
+    colsep: re.Pattern[str] | None = None
+    has_header: bool = False
+    per_task: int = 1
+
+    def columns(self, values: list[str], where: str) -> tuple[Column, ...]:
+        rows = [[value] for value in values] if self.colsep is None else [_split(self.colsep, each) for each in values]
+        names = _names(rows.pop(0), where) if self.has_header else [""] * (len(rows[0]) if rows else 1)
+        if not rows:
+            raise UserError(
+                f"{where}: it has no values{' after its header' if self.has_header else ''}; give one at least"
+            )
+        if self.per_task > 1:
+            return self._grouped([row[0] for row in rows])
+        width = len(names)
+        if odd := next((number for number, row in enumerate(rows, start=1) if len(row) != width), 0):
+            raise UserError(
+                f"{where}: row {odd} has {_columns(len(rows[odd - 1]))}, and the first has {_columns(width)}; "
+                "give each row as many"
+            )
+        return tuple(Column(Lines.of(row[index] for row in rows), name) for index, name in enumerate(names))
+
+    def _grouped(self, values: list[str]) -> tuple[Column, ...]:
+        columns = (values[start :: self.per_task] for start in range(min(self.per_task, len(values))))
+        return tuple(Column(Lines.of(column)) for column in columns)
+
+
+def inputs_of(said: Mapping[str, Any], context: SubmitContext, shown: Callable[[str], str] = str) -> Inputs | None:
+    """What the fields say, by their names; `shown` says how a person wrote a field. Raises UserError."""
+    cut = _Cut(
+        re.compile(said["colsep"]) if said.get("colsep") else None,
+        bool(said.get("header")),
+        1 if said.get("values_per_task") is None else said["values_per_task"],
+    )
+    sources = list(_sources(said, cut, context, shown))
+    lined = any(said.get(name) for name in ("inputs", "each_line"))
+    if not lined and (without := next((name for name in CUTTING if said.get(name) is not None), "")):
+        raise UserError(
+            f"{shown(without)}: it is for values of ::: or {shown('each_line')}; give some, or leave it out"
+        )
+    if not sources:
+        return None
+    if cut.per_task > 1 and (cut.colsep or cut.has_header or len(sources) - len(said.get("sweep") or ()) > 1):
+        raise UserError(
+            f"{shown('values_per_task')}: several values for a task are taken from one source without columns; "
+            "give one ::: or one file"
+        )
+    found = Inputs(tuple(sources))
+    if len(sources) > SOURCES_MOST or found.product > ROWS_MOST:
+        size = " x ".join(str(len(source)) for source in sources[:8])
+        raise UserError(
+            f"inputs: {size}{' x ...' if len(sources) > 8 else ''} are {found.product:,} tasks; "
+            f"at most {ROWS_MOST:,} are possible, split the job"
+        )
+    _refuse_same_names(found)
+    return found
+
+
+def _sources(
+    said: Mapping[str, Any], cut: _Cut, context: SubmitContext, shown: Callable[[str], str]
+) -> Iterator[Source]:
+    if said.get("each_line"):
+        where = shown("each_line")
+        yield Source(cut.columns(_lines(said["each_line"], context, where), f"{where} {said['each_line']}"))
+    if said.get("each_json"):
+        yield _of_json(
+            _lines(said["each_json"], context, shown("each_json")), f"{shown('each_json')} {said['each_json']}"
+        )
+    yield from _of_words(said.get("inputs") or (), cut, context)
+    yield from map(source_of, said.get("sweep") or ())
+
+
+def _of_words(words: Sequence[InputWords], cut: _Cut, context: SubmitContext) -> Iterator[Source]:
+    found: list[Source] = []
+    for each in words:
+        for columns, where in _columns_of(each, cut, context):
+            if each.is_linked:
+                found[-1] = _linked(found[-1], Source(columns), where)
+            else:
+                found.append(Source(columns))
+    yield from found
+
+
+def _columns_of(each: InputWords, cut: _Cut, context: SubmitContext) -> Iterator[tuple[tuple[Column, ...], str]]:
+    """Of a mark: all its values are one source, and each of its files is one."""
+    if not each.are_files:
+        for value in each.words:
+            if _BREAKS.search(value):
+                raise UserError(
+                    f"inputs: {value[:40]!a} has a line break; put such a value into a file, and give its name"
+                )
+        yield cut.columns(list(each.words), each.mark), each.mark
+        return
+    for file in each.words:
+        where = f"{each.mark} {file}"
+        yield cut.columns(_lines(file, context, each.mark), where), where
+
+
+def _linked(before: Source, added: Source, where: str) -> Source:
+    if len(before) != len(added):
+        raise UserError(
+            f"inputs: {where} has {len(added)} values to link with {len(before)}; give as many, one for each"
+        )
+    return Source((*before.columns, *added.columns))
+
+
+def _lines(file: str, context: SubmitContext, where: str) -> list[str]:
+    """Without those that are blank."""
+    lines = [line for line in lines_of(read_text(file, context, where)) if line.strip()]
+    if not lines:
+        raise UserError(f"{where}: {file!r} is empty; it needs one line per task")
+    return lines
+
+
+def _of_json(lines: list[str], where: str) -> Source:
+    """A column for each key of the first object; the line itself is what `{}` stands for."""
+    names: list[str] = []
+    rows: list[list[str]] = []
+    for number, line in enumerate(lines, start=1):
+        row = _object(line, f"{where}: line {number}")
+        names = names or _names(list(row), where)
+        if row.keys() != set(names):
+            odd = sorted(row.keys() ^ set(names))[0]
+            has = "has no" if odd in names else "has a further"
+            raise UserError(f"{where}: line {number} {has} {odd!r:.80}; give each object the same keys")
+        rows.append([row[name] for name in names])
+    columns = (Column(Lines.of(row[index] for row in rows), name) for index, name in enumerate(names))
+    return Source(tuple(columns), Lines.of(lines))
+
+
+def _object(line: str, where: str) -> dict[str, str]:
+    try:
+        found = json.loads(line, parse_float=_Written, parse_int=_Written, parse_constant=_Written)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not found:
+        raise UserError(f'{where}: it is no JSON object; write one on each line, as in {{"lr": 0.1}}')
+    return {key: _text(value, f"{where}: {key!r:.80}") for key, value in found.items()}
+
+
+class _Written(str):
+    """A number as it stands in the file."""
+
+
+def _text(value: Any, where: str) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)
+    if _BREAKS.search(text):
+        raise UserError(f"{where} has a line break; put such a text into a file, and give its name")
+    return str(text)
+
+
+def _plain(value: Any) -> Any:
+    """For `json.dumps`, with numbers."""
+    match value:
+        case _Written():
+            return json.loads(value)
+        case list():
+            return [_plain(item) for item in value]
+        case dict():
+            return {key: _plain(item) for key, item in value.items()}
+        case _:
+            return value
+
+
+def _split(colsep: re.Pattern[str], line: str) -> list[str]:
+    """As `re.split`, without the groups of the pattern."""
+    ends = [(match.start(), match.end()) for match in colsep.finditer(line) if match.end() > match.start()]
+    begins = [0, *(end for _, end in ends)]
+    return [line[begin:end] for begin, end in zip(begins, [*(start for start, _ in ends), len(line)], strict=True)]
+
+
+def _names(words: list[str], where: str) -> list[str]:
+    if len(words) > COLUMNS_MOST:
+        raise UserError(f"{where}: {len(words)} columns; at most {COLUMNS_MOST} are possible")
+    for name in (word.strip() for word in words):
+        if not NAME.fullmatch(name):
+            raise UserError(f"{where}: {name!r:.80} cannot name a column; write letters, digits and _, a letter first")
+    return [word.strip() for word in words]
+
+
+def _refuse_same_names(inputs: Inputs) -> None:
+    names = [column.name for column in inputs.columns if column.name]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise UserError(f"inputs: two columns are called {twice!r}; give each its own name")
+
+
+def _columns(count: int) -> str:
+    return f"{count} column{'' if count == 1 else 's'}"
+
+
+def parse_colsep(text: str, path: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise UserError(f"{path}: {text!r} is no regular expression: {error}") from None
+    if not text:
+        raise UserError(f"{path}: it is empty; write what stands between two columns, such as , or '\\t'")
+    return text

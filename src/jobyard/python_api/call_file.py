@@ -1,0 +1,219 @@
+"""Call file: how do a function and its arguments come to the tasks of a job? As one file of the working directory.
+
+It goes where the tree goes, so nothing has to be installed on another machine; and no server reads it. Tasks run it:
+it is a shell script that looks for a Python, then the arguments, then an archive that this Python runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import py_compile
+import re
+import secrets
+import shlex
+import sys
+import tempfile
+import time
+import zipfile
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import cloudpickle
+
+from jobyard.errors import UserError
+from jobyard.python_api import in_task
+from jobyard.python_api.pickling import ARGUMENTS_BYTES_MOST, RESULT_BYTES_MOST
+
+FOLDER = ".jobyard"  # in the working directory
+_UNUSED_SECONDS = 3600.0  # a file younger than that may belong to a job that is being submitted
+_SWEPT_MOST = 20  # at each submit: each costs a question to the server
+_SCRIPT = """#!/bin/sh
+for python in {candidates}; do
+  command -v "$python" >/dev/null 2>&1 && exec "$python" "$0" "$0"
+done
+echo {refusal} >&2
+exit 127
+"""
+_IGNORE = "# Functions that jobyard sends to tasks.\n*\n"
+
+
+@dataclass(frozen=True)
+class Calls:
+    """A function and what it is called with, pickled. A task makes `chunk` calls, one after another."""
+
+    function: bytes
+    arguments: Iterable[bytes]
+    chunk: int = 1
+    python: str = ""  # the interpreter of the tasks; empty: this one where it is there, else one of the same version
+
+
+@dataclass(frozen=True)
+class CallFile:
+    """A file that was written, and how many calls are in it."""
+
+    path: Path
+    count: int
+    chunk: int
+
+    @property
+    def tasks(self) -> int:
+        return -(-self.count // self.chunk)
+
+    def belongs_to(self, yard: str, job: str) -> None:
+        with suppress(OSError):
+            job_of(self.path).write_text(f"{yard} {job}\n")
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def job_of(path: Path) -> Path:
+    """The file that says which job of which yard a call file belongs to."""
+    return path.with_suffix(".job")
+
+
+def sweep(folder: Path, yard: str, is_known: Callable[[str], bool]) -> None:
+    """Remove files of jobs that this yard has let go, and of none. Those of other yards stay: their tasks run them."""
+    with suppress(OSError):
+        unused = [path for path in folder.glob("*.call") if path.stat().st_mtime < time.time() - _UNUSED_SECONDS]
+        for path in sorted(unused, key=_looked_at)[:_SWEPT_MOST]:
+            owner = job_of(path)
+            if _is_needed(owner, yard, is_known):
+                os.utime(owner)  # the next sweeps look at others first
+            else:
+                path.unlink(missing_ok=True)
+                owner.unlink(missing_ok=True)
+
+
+def _looked_at(path: Path) -> float:
+    owner = job_of(path)
+    return (owner if owner.exists() else path).stat().st_mtime
+
+
+def _is_needed(owner: Path, yard: str, is_known: Callable[[str], bool]) -> bool:
+    """A file without an owner was never submitted."""
+    if not owner.exists():
+        return False
+    its_yard, _, job = owner.read_text().strip().partition(" ")
+    return its_yard != yard or is_known(job)
+
+
+def write(calls: Calls, workdir: Path, name: str, *, in_container: bool) -> CallFile:
+    """`name` is for people: the tasks' command has it. Raises UserError, and then nothing is left."""
+    folder = workdir / FOLDER
+    path = folder / f"{_plain(name)}-{secrets.token_hex(6)}.call"
+    try:
+        folder.mkdir(exist_ok=True)
+        (folder / ".gitignore").write_text(_IGNORE)
+        with open(path, "xb") as file:
+            file.write(_script(calls.python, in_container=in_container).encode())
+            written = _write_arguments(file, calls.arguments)
+            about = {**_about(calls, workdir), **asdict(written)}
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+                archive.writestr("about.json", json.dumps(about))
+                archive.writestr("function.pickle", calls.function)
+                for name, content in _programs():
+                    archive.writestr(name, content)
+    except BaseException as error:
+        with suppress(OSError):
+            path.unlink()
+        if isinstance(error, OSError):
+            why = f"the function cannot be written there ({error.strerror}); name another directory with workdir="
+            raise UserError(f"{folder}: {why}") from None
+        raise
+    return CallFile(path, written.count, calls.chunk)
+
+
+def _plain(name: str) -> str:
+    """As a word of a command that needs no quotes, and never begins with a dash."""
+    return re.sub(r"\W", "_", name, flags=re.ASCII)[:40]
+
+
+def read_counts(path: Path) -> CallFile:
+    """How many calls an existing file has. Raises UserError where it is gone."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            about = json.loads(archive.read("about.json"))
+    except (OSError, zipfile.BadZipFile, KeyError) as error:
+        raise UserError(f"{path}: the file with the job's arguments cannot be read ({error})") from None
+    return CallFile(path, about["count"], about["chunk"])
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Where in the file the arguments begin, and where the list of their ends."""
+
+    count: int
+    arguments_at: int
+    index_at: int
+
+
+def _write_arguments(file: BinaryIO, arguments: Iterable[bytes]) -> _Written:
+    """Raises UserError where they are more than a file may have."""
+    begin, ends = file.tell(), array("Q", [0])
+    for pickled in arguments:
+        file.write(pickled)
+        ends.append(ends[-1] + len(pickled))
+        if ends[-1] > ARGUMENTS_BYTES_MOST:
+            raise UserError(
+                f"the arguments have more than {ARGUMENTS_BYTES_MOST >> 20} MiB pickled; "
+                "write them to files in the working directory, and pass the files' names"
+            )
+    index_at = file.tell()
+    file.write(ends.tobytes())
+    return _Written(len(ends) - 1, begin, index_at)
+
+
+def _about(calls: Calls, workdir: Path) -> dict[str, Any]:
+    return {
+        "python": list(sys.version_info[:2]),
+        "chunk": calls.chunk,
+        "paths": list(_paths(workdir)),
+        "result_limit": RESULT_BYTES_MOST,
+    }
+
+
+def _programs() -> Iterator[tuple[str, bytes]]:
+    """What runs in the task, and cloudpickle, compiled: from an archive Python would compile it in each task."""
+    yield "__main__.py", Path(in_task.__file__).read_bytes()
+    assert cloudpickle.__file__ is not None
+    with tempfile.TemporaryDirectory() as scratch:
+        for source in sorted(Path(cloudpickle.__file__).parent.glob("*.py")):
+            compiled = py_compile.compile(
+                str(source),
+                os.path.join(scratch, source.stem),
+                dfile=f"cloudpickle/{source.name}",
+                invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+            )
+            assert compiled is not None
+            yield f"cloudpickle/{source.stem}.pyc", Path(compiled).read_bytes()
+
+
+def _script(python: str, *, in_container: bool) -> str:
+    """Elsewhere the path of our own interpreter may be another one, so it is looked for in no container."""
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    own = () if in_container else (sys.executable,)
+    candidates = (python,) if python else (*own, f"python{version}", "python3", "python")
+    refusal = (
+        f"no Python is here under any of these names: {', '.join(candidates)}; install Python {version}, "
+        "or name one with python='/path/to/python'"
+    )
+    return _SCRIPT.format(candidates=shlex.join(candidates), refusal=shlex.quote(refusal))
+
+
+def _paths(workdir: Path) -> Iterator[str]:
+    """Where this program finds its own modules: below the working directory as they travel, others as they are."""
+    top = os.path.realpath(workdir)
+    installed = tuple({os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix)})
+    for path in sys.path:
+        place = os.path.realpath(path or os.curdir)
+        if place == top or place.startswith(top + os.sep):
+            if not any(place.startswith(prefix + os.sep) for prefix in installed):
+                yield os.path.relpath(place, top)
+        elif os.path.isdir(place) and not any(place.startswith(prefix + os.sep) for prefix in installed):
+            yield place

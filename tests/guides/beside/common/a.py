@@ -1,0 +1,1 @@
+print("a part of a GPU")

@@ -1,0 +1,3 @@
+import sys
+
+print("fold", sys.argv[2])

@@ -1,0 +1,2 @@
+#!/bin/sh
+echo "$SLURM_ARRAY_TASK_ID is odd"

@@ -1,0 +1,3 @@
+import os
+
+print("point", os.environ["SLURM_ARRAY_TASK_ID"])

@@ -1,0 +1,3 @@
+#!/bin/bash
+echo hello from job.sh
+for word in "$@"; do echo "$word"; done

@@ -1,0 +1,2 @@
+#!/bin/bash
+echo task $SLURM_ARRAY_TASK_ID
