@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
+from hyperqueue_python import python_with_hyperqueue
 from record import REPOSITORY
 from temporary_yard import check, temporary_yard
 
@@ -56,13 +57,12 @@ class HyperQueue:
     """A LocalCluster that stays up between rounds; two files per task."""
 
     name = "hyperqueue"
-    version = "0.27.0"
 
     def __init__(self, parallel: int, scratch: Path, stack: ExitStack) -> None:
         program = Path(__file__).with_name("hyperqueue_rounds.py")
         self.cluster = stack.enter_context(
             subprocess.Popen(
-                [self._python(), program, str(parallel), str(scratch)],
+                [python_with_hyperqueue(), program, str(parallel), str(scratch)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -79,17 +79,6 @@ class HyperQueue:
         if not answer:
             sys.exit("HyperQueue ended before its tasks did.")
         return float(answer)
-
-    def _python(self) -> Path:
-        """A Python that has HyperQueue, kept in the user's cache."""
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        venv = cache / "jobyard/benchmarks" / f"hyperqueue-{self.version}"
-        if not (venv / "ready").exists():
-            print(f"Installing hyperqueue {self.version} into {venv}.", file=sys.stderr)
-            subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
-            subprocess.run([venv / "bin/pip", "install", "-q", f"hyperqueue=={self.version}"], check=True)
-            (venv / "ready").touch()
-        return venv / "bin/python"
 
 
 class YardRun:

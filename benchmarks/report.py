@@ -1,4 +1,4 @@
-"""Write docs/benchmarks.md from the lines of JSON in benchmarks/results/."""
+"""Write docs/benchmarks.md and its chart from the lines of JSON in benchmarks/results/."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
+import chart
 from record import REPOSITORY
 
 RESULTS = REPOSITORY / "benchmarks/results"
 PAGE = REPOSITORY / "docs/benchmarks.md"
+CHART = REPOSITORY / "docs/benchmarks.svg"
 
 HEAD = """\
 # Benchmarks
+
+![{chart}](benchmarks.svg)
+
+Each task is a line that does nothing, or one `echo` over SSH. xargs keeps no status and one file of output for all
+tasks; the others keep both for each.
 
 Written by `benchmarks/report.py` from `benchmarks/results/`; `make bench` measures again. A ratio above 1 means that
 the yard is better; the bar is the least we promise.
@@ -51,6 +58,12 @@ Jobs per second through a real control plane (Kubernetes 1.36) with 1,000 nodes 
 submit until the last Job is done: one `kubectl create` of all Jobs, and the same Jobs through the yard, submitted eight
 at a time, asked about in one dry run for all of a kind, and made when the yard's scheduler lets them in. All share the
 two cores. The API server counts the yard's calls; the bar is six per job.""",
+    "scale": """\
+An array of a million tasks that do nothing, run for as long as the command says: its submit, `yard ls` meanwhile,
+growth of the server's memory, and what is stored (journal and files) once the agent has packed what ended, as bytes for
+each task and for a million of them. Jobs that wait behind one that holds all cores, submitted by eight clients at once:
+the rate, and what one more, `yard ls`, `yard why` and a plan take then. CPU seconds to open a yard with so many starts
+and ends of tasks in its journal. The bar is a limit: it is met where the ratio is 1 or more.""",
     "ssh": """\
 Seconds for 200 `echo` lines on three machines reached by SSH (namespaces with an sshd each, on the same two cores):
 `yard run` and GNU parallel at equal slots, both logged in before; `tree` is the yard with 20 MB sent along and 200
@@ -69,7 +82,10 @@ UNITS = {
 
 def main() -> None:
     records = [json.loads(line) for path in sorted(RESULTS.glob("*.json")) for line in path.read_text().splitlines()]
-    PAGE.write_text("\n".join([HEAD, *("\n".join(section(record)) for record in records)]))
+    found = list(chart.groups(records))
+    CHART.write_text(chart.svg(found))
+    head = HEAD.replace("{chart}", chart.words(found))
+    PAGE.write_text("\n".join([head, *("\n".join(section(record)) for record in records)]))
 
 
 def where(record: dict[str, Any]) -> str:
@@ -88,6 +104,8 @@ def section(record: dict[str, Any]) -> Iterator[str]:
         ratio, bar = (record[part].get(key, "") for part in ("ratios", "bars"))
         yield f"| {key} | {median(values):.4g} | {rounds} | {ratio} | {bar} |"
     yield f"\n`{record['command']}` at commit {record['commit']}, {record['date']}, on {where(record)}.\n"
+    if note := record.get("note"):
+        yield f"{note}\n"
 
 
 if __name__ == "__main__":

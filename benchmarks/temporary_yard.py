@@ -31,6 +31,7 @@ class Yard:
         self.directory = directory
         not_ours = ("YARD_URL", "YARD_TOKEN")
         self.env = {name: value for name, value in os.environ.items() if name not in not_ours}
+        (directory / "yard").mkdir(mode=0o700, exist_ok=True)  # a verb that only looks makes none
         self.env["YARD_DIR"] = str(directory / "yard")
 
     def run(self, *arguments: str) -> None:
