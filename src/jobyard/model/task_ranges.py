@@ -1,4 +1,4 @@
-"""Task ranges: which tasks of a job do words such as `3`, `3,7-9`, `worker/0-3` or, with the job, `17/3-7` name?"""
+"""Task ranges: which tasks of a job do words such as `3`, `3,7-9`, `20-`, `worker/0-3` and `17/3-7` name?"""
 
 from __future__ import annotations
 
@@ -41,9 +41,26 @@ def names_one_task(words: str) -> bool:
 def _range(spec: JobSpec, word: str) -> tuple[int, int]:
     group, slash, index = word.rpartition("/")
     first, dash, last = index.partition("-")
+    if dash and not first:
+        raise UserError(_without_begin(spec, word, f"{group}{slash}", last))
     low = spec.number_of(f"{group}{slash}{first}")
+    if dash and not last:
+        return low, spec.offsets[spec.place_of(low).group + 1] - 1
     high = spec.number_of(f"{group}{slash}{last}") if dash else low
     if high < low:
         way_out = f"write {group}{slash}{last}-{first}, or name each with a comma between"
         raise UserError(f"tasks {word!r}: task {last} of job {spec.name!r} comes before task {first}; {way_out}")
     return low, high
+
+
+def _without_begin(spec: JobSpec, word: str, prefix: str, last: str) -> str:
+    """`-1` is refused: some would mean the last task by it, and others all up to task 1."""
+    if not last:
+        return f"tasks {word!r}: a dash alone names no task; leave the tasks out for all of them"
+    high = spec.number_of(f"{prefix}{last}")
+    begin, end = spec.offsets[spec.place_of(high).group :][:2]
+    first, final = (spec.label_of(number).rpartition("/")[2] for number in (begin, end - 1))
+    return (
+        f"tasks {word!r}: a range begins with a task; write {prefix}{first}-{last} for all up to {last}, "
+        f"or {prefix}{final} for the last one"
+    )

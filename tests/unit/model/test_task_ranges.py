@@ -20,7 +20,14 @@ GROUPS = a_job(
 
 @pytest.mark.parametrize(
     ("words", "ranges"),
-    [("1", [(0, 0)]), ("3-7", [(1, 3)]), ("9, 1-3", [(4, 4), (0, 1)]), ("5-5", [(2, 2)])],
+    [
+        ("1", [(0, 0)]),
+        ("3-7", [(1, 3)]),
+        ("9, 1-3", [(4, 4), (0, 1)]),
+        ("5-5", [(2, 2)]),
+        ("5-", [(2, 4)]),
+        ("1,9-", [(0, 0), (4, 4)]),
+    ],
 )
 def test_ranges_go_by_the_ids_of_an_array(words: str, ranges: list[tuple[int, int]]) -> None:
     assert task_ranges(STEPS, words) == ranges
@@ -30,7 +37,30 @@ def test_a_range_of_a_group_names_the_group_once() -> None:
     assert task_ranges(GROUPS, "worker-a/1-3,head/0") == [(2, 4), (0, 0)]
 
 
-@pytest.mark.parametrize("words", ["2", "1-8", "", "1,", "x-3", "-1", "1-3-5"])
+def test_a_range_without_an_end_goes_to_the_last_task_of_its_group() -> None:
+    assert task_ranges(GROUPS, "head/0-") == [(0, 0)]
+    assert task_ranges(GROUPS, "worker-a/2-") == [(3, 4)]
+    assert not names_one_task("worker-a/3-")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("-3", "write 1-3 for all up to 3, or 9 for the last one"),
+        ("-", "a dash alone names no task"),
+    ],
+)
+def test_a_range_without_a_begin_is_refused_as_it_has_two_meanings(words: str, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        task_ranges(STEPS, words)
+
+
+def test_a_range_without_a_begin_in_a_group_is_shown_with_the_group() -> None:
+    with pytest.raises(UserError, match="write worker-a/0-1 for all up to 1, or worker-a/3 for the last one"):
+        task_ranges(GROUPS, "worker-a/-1")
+
+
+@pytest.mark.parametrize("words", ["2", "1-8", "", "1,", "x-3", "-2", "2-", "1-3-5"])
 def test_a_word_that_names_no_task_is_refused_with_those_there_are(words: str) -> None:
     with pytest.raises(NotFound, match="its tasks are 1 to 9"):
         task_ranges(STEPS, words)
