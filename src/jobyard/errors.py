@@ -5,6 +5,7 @@
     │   ├── NotFound         no such job, task, node, token
     │   ├── KeyInUse         another job has been submitted with this key (exit 2, HTTP 409)
     │   ├── Unwritable       the yard's disk is full or read-only: make room (exit 2, HTTP 507)
+    │   ├── WebhookRefused   a webhook of the cluster does not want the job (exit 2, HTTP 400)
     │   ├── TooLarge         more than one request may have (exit 2, HTTP 413)
     │   ├── TooMany          more at the same time than one caller may have (exit 2, HTTP 429)
     │   ├── Forbidden        no token, or a wrong one (HTTP 401)
@@ -36,6 +37,12 @@ class UserError(YardError):
     http_status = 400
     exit_code = 2
 
+    def __init__(self, sentence: str = "", *, field: str = "") -> None:
+        """`field` is what is wrong: a flag, a key, or a place in a request. It stands before the sentence."""
+        super().__init__(f"{field}: {sentence}" if field else sentence)
+        self.sentence = sentence
+        self.field = field
+
 
 class NotFound(UserError):
     code = "not_found"
@@ -50,6 +57,10 @@ class KeyInUse(UserError):
 class Unwritable(UserError):
     code = "unwritable"
     http_status = 507
+
+
+class WebhookRefused(UserError):
+    code = "webhook_refused"
 
 
 class TooLarge(UserError):

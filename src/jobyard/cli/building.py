@@ -15,7 +15,7 @@ from jobyard.cli.output.harmless import harmless
 from jobyard.cli.output.text import echo, say
 from jobyard.cli.reaching import namespace_named, pods_module
 from jobyard.cli.session import Session
-from jobyard.errors import BuildFailed, NotFound, UserError
+from jobyard.errors import BuildFailed, NotFound, UserError, WebhookRefused
 from jobyard.images.build import BuildOptions, build_image
 from jobyard.images.kaniko import GIT_IMAGE, KANIKO_IMAGE, KanikoBuilder
 from jobyard.images.names import parse_registry, split_image
@@ -119,9 +119,7 @@ def _ask_the_yard(session: Session, spec: JobSpec, *, quiet: bool) -> None:
     add_default_cluster(session, spec, quiet=quiet)
     try:
         session.client.plan(spec)
-    except UserError as error:
-        if "webhook" not in str(error):
-            raise
+    except WebhookRefused as error:
         # A cluster that checks images or their signatures cannot find this one yet.
         say_sentence(f"warning: {error}; it is built nevertheless, for a webhook may ask for the image itself")
 

@@ -117,7 +117,7 @@ class SubmitWords:
             yield
         except UserError as error:
             written = Written(self.overrides, file, SubmitContext(_here()))
-            raise type(error)(written.sentence(str(error), spec)) from error
+            raise type(error)(written.sentence(error, spec)) from error
 
 
 def submit_flags(function: Callable[..., int]) -> Callable[..., int]:

@@ -33,7 +33,7 @@ class Address:
 
 def parse_address(url: str, token: str = "") -> Address:
     """`http://HOST:PORT`, `https://HOST`, or `unix:PATH`, as in YARD_URL."""
-    wrong = UserError(f"YARD_URL: cannot read {url!r}; write http://HOST:PORT, https://HOST or unix:PATH")
+    wrong = UserError(f"cannot read {url!r}; write http://HOST:PORT, https://HOST or unix:PATH", field="YARD_URL")
     if url.startswith("unix:"):
         path = url.removeprefix("unix:").removeprefix("//")
         if not path.startswith("/"):
@@ -47,8 +47,10 @@ def parse_address(url: str, token: str = "") -> Address:
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
         raise wrong
     if parts.username or parts.password:
-        raise UserError("YARD_URL: it must not carry a name or password; put the token in YARD_TOKEN")
+        raise UserError("it must not carry a name or password; put the token in YARD_TOKEN", field="YARD_URL")
     if not token.isascii() or not token.isprintable():
-        raise UserError("YARD_TOKEN: it holds characters that no token has; copy it again from `yard token create`")
+        raise UserError(
+            "it holds characters that no token has; copy it again from `yard token create`", field="YARD_TOKEN"
+        )
     tls = parts.scheme == "https"
     return Address(host=host, port=port or (443 if tls else 80), tls=tls, prefix=parts.path.rstrip("/"), token=token)

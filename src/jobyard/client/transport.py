@@ -164,13 +164,14 @@ def _problem(status: int, content: bytes, address: Address) -> YardError:
     """The error that the server raised; for an answer that is not from a yard, an error that says so."""
     try:
         data = json.loads(content)
-        title, code = str(data["title"]), str(data["code"])
+        title, code, field = str(data["title"]), str(data["code"]), str(data.get("field", ""))
     except (ValueError, KeyError, TypeError, RecursionError):
         shown = f"{address} answered HTTP {status}, not as a yard does; check YARD_URL or see `yard server logs`"
         if status in GATEWAY_STATUSES:
             return Unreachable(shown)
         return (UserError if status < 500 else YardError)(shown)
-    return BY_CODE.get(code, UserError if status < 500 else YardError)(title)
+    kind = BY_CODE.get(code, UserError if status < 500 else YardError)
+    return kind(title.removeprefix(f"{field}: "), field=field) if issubclass(kind, UserError) else kind(title)
 
 
 def _why(error: Exception) -> str:

@@ -28,6 +28,11 @@ class Refused(Rejected):
         return self.status in (401, 403)
 
     @property
+    def is_of_webhook(self) -> bool:
+        """The status and the reason are those that the webhook chose; only the API server's own words tell."""
+        return str(self).startswith("admission webhook ")
+
+    @property
     def is_final(self) -> bool:
         """Would a retry fail too? Yes where the request is wrong; not for missing rights, or a server in trouble."""
         return not self.is_forbidden and self.status < 500 and (self.status != 409 or self.is_there_already)

@@ -20,17 +20,17 @@ def parse_array(text: str, field: str = "--array") -> tuple[ArrayRange, int | No
     limit = None
     if percent:
         if not re.fullmatch(r"[0-9]{1,18}", limit_text) or int(limit_text) < 1:
-            raise UserError(f"{field}: the limit in {text!r} must be 1 or more; {_HELP}")
+            raise UserError(f"the limit in {text!r} must be 1 or more; {_HELP}", field=field)
         limit = int(limit_text)
     pieces = [_piece(piece.strip(), text, field) for piece in ids.split(",")]
     if sum(len(_range(piece)) for piece in pieces) > MAX_TASKS:
-        raise UserError(f"{field}: {text!r} has more than {MAX_TASKS:,} tasks; split it into several jobs")
+        raise UserError(f"{text!r} has more than {MAX_TASKS:,} tasks; split it into several jobs", field=field)
     try:
         twice = first_duplicate(map(_range, pieces))
     except TooManyRanges:
-        raise UserError(f"{field}: the pieces of {text[:40]!r} overlap too often; write them in order") from None
+        raise UserError(f"the pieces of {text[:40]!r} overlap too often; write them in order", field=field) from None
     if twice is not None:
-        raise UserError(f"{field}: {text!r} names {twice} twice; each id may stand once")
+        raise UserError(f"{text!r} names {twice} twice; each id may stand once", field=field)
     return ArrayRange(tuple(_joined(pieces))), limit
 
 
@@ -38,15 +38,15 @@ def _piece(piece: str, text: str, field: str) -> tuple[int, int, int]:
     match = _PIECE.fullmatch(piece)
     if not match:
         if re.match(r"-\s*[0-9]", piece):
-            raise UserError(f"{field}: {text!r} has a negative id; ids start at 0: {_HELP}")
-        raise UserError(f"{field}: cannot read {text!r} as array ids; {_HELP}")
+            raise UserError(f"{text!r} has a negative id; ids start at 0: {_HELP}", field=field)
+        raise UserError(f"cannot read {text!r} as array ids; {_HELP}", field=field)
     first = int(match[1])
     last = int(match[2]) if match[2] else first
     step = int(match[3]) if match[3] else 1
     if last < first:
-        raise UserError(f"{field}: {piece!r} runs backwards; write {last}-{first}")
+        raise UserError(f"{piece!r} runs backwards; write {last}-{first}", field=field)
     if step < 1:
-        raise UserError(f"{field}: the step in {piece!r} must be 1 or more; {_HELP}")
+        raise UserError(f"the step in {piece!r} must be 1 or more; {_HELP}", field=field)
     return first, _range((first, last, step))[-1], step if last > first else 1
 
 

@@ -36,14 +36,15 @@ def _refuse_late_flags(argv: Sequence[str], context: SubmitContext) -> None:
         return
     if not os.path.lexists(os.path.join(context.workdir, argv[0])) and shutil.which(argv[0]) is None:
         raise UserError(
-            f"command: {flag!r:.80} after the command is a word of it; write flags before it: "
-            f"yard run {shlex.join(argv[1:])} {shlex.quote(argv[0])}"
+            f"{flag!r:.80} after the command is a word of it; write flags before it: "
+            f"yard run {shlex.join(argv[1:])} {shlex.quote(argv[0])}",
+            field="command",
         )
 
 
 def command_from_words(argv: Sequence[str], context: SubmitContext) -> Command:
     if not argv or not argv[0].strip():
-        raise UserError("command: nothing to run; write: yard run -- CMD ARGS")
+        raise UserError("nothing to run; write: yard run -- CMD ARGS", field="command")
     if len(argv) == 1 and not PLAIN_WORD.fullmatch(argv[0]) and not _is_program(argv[0], context):
         return Command(shell=argv[0])
     return Command(argv=tuple(argv))

@@ -104,9 +104,9 @@ class Whole(FieldType):
     def from_flag(self, value: Any, flag: str) -> int:
         text = str(value).strip()
         if not _WHOLE.fullmatch(text):
-            raise UserError(f"{flag}: {text!r} is not a whole number; write {self._wanted}")
+            raise UserError(f"{text!r} is not a whole number; write {self._wanted}", field=flag)
         if not self.least <= int(text) <= self.most:
-            raise UserError(f"{flag}: {text} is out of range; write {self._wanted}")
+            raise UserError(f"{text} is out of range; write {self._wanted}", field=flag)
         return int(text)
 
     @property
@@ -161,7 +161,7 @@ class Choice(FieldType):
 
     def from_flag(self, value: Any, flag: str) -> Any:
         if value not in self.names:
-            raise UserError(f"{flag}: unknown value {value!r}; write {' or '.join(self.names)}")
+            raise UserError(f"unknown value {value!r}; write {' or '.join(self.names)}", field=flag)
         return self.made(value)
 
 

@@ -22,14 +22,15 @@ def read_text(path: str | os.PathLike[str], context: SubmitContext, field: str =
     content = _content(shown, context, field)
     if b"\0" in content:
         raise UserError(
-            f"{field}: {shown!r} is a binary file (it holds a NUL byte); to run it write: yard run -- {_program(shown)}"
+            f"{shown!r} is a binary file (it holds a NUL byte); to run it write: yard run -- {_program(shown)}",
+            field=field,
         )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise UserError(
-            f"{field}: {shown!r} is not UTF-8 text (line {line}); convert it, for example with iconv"
+            f"{shown!r} is not UTF-8 text (line {line}); convert it, for example with iconv", field=field
         ) from None
 
 
@@ -38,8 +39,9 @@ def read_stdin(path: str, context: SubmitContext, field: str) -> str:
     content = _content(path, context, field, most=STDIN_BYTES_MOST)
     if len(content) > STDIN_BYTES_MOST:
         raise UserError(
-            f"{field}: {path!r} has more than {STDIN_BYTES_MOST >> 20} MiB, too much to be kept with the job; "
-            "let the command read the file: yard run -- 'CMD < FILE'"
+            f"{path!r} has more than {STDIN_BYTES_MOST >> 20} MiB, too much to be kept with the job; "
+            "let the command read the file: yard run -- 'CMD < FILE'",
+            field=field,
         )
     return base64.b64encode(content).decode()
 
@@ -47,19 +49,19 @@ def read_stdin(path: str, context: SubmitContext, field: str) -> str:
 def _content(shown: str, context: SubmitContext, field: str, most: int = -1) -> bytes:
     """Up to one byte more than `most`; `-` is the standard input of this command. Raises UserError."""
     if not shown:
-        raise UserError(f"{field}: the path is empty; name a file")
+        raise UserError("the path is empty; name a file", field=field)
     place = os.path.join(context.workdir, os.path.expanduser("/dev/stdin" if shown == "-" else shown))
     try:
         _refuse_endless(place, shown, field)
         with open(place, "rb") as file:
             return file.read(most + 1 if most >= 0 else -1)
     except FileNotFoundError:
-        raise UserError(f"{field}: {shown!r} does not exist; looked in {context.workdir}") from None
+        raise UserError(f"{shown!r} does not exist; looked in {context.workdir}", field=field) from None
     except IsADirectoryError:
-        raise UserError(f"{field}: {shown!r} is a directory; name a file in it") from None
+        raise UserError(f"{shown!r} is a directory; name a file in it", field=field) from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise UserError(f"{field}: {shown!r} cannot be read: {why}") from None
+        raise UserError(f"{shown!r} cannot be read: {why}", field=field) from None
 
 
 def _refuse_endless(place: str, shown: str, field: str) -> None:
@@ -67,7 +69,7 @@ def _refuse_endless(place: str, shown: str, field: str) -> None:
     mode = os.stat(place).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or _OPENED_ALREADY.fullmatch(place)):
         raise UserError(
-            f"{field}: {shown!r} is no regular file; name one, or give a pipe as standard input (/dev/stdin)"
+            f"{shown!r} is no regular file; name one, or give a pipe as standard input (/dev/stdin)", field=field
         )
 
 

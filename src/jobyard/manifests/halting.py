@@ -27,15 +27,17 @@ def with_halt(spec: JobSpec, text: str, field: str) -> JobSpec:
         return replace(spec, policy=never)
     match = _WORDS.fullmatch(_NUMBERS.get(text, text))
     if match is None:
-        raise UserError(f"{field}: cannot read {text!r:.80}; write {WANTED}")
+        raise UserError(f"cannot read {text!r:.80}; write {WANTED}", field=field)
     when, why, number, percent = match.groups()
     if why == "done":
-        raise UserError(f"{field}: {text!r}: a job does not end by how many tasks have ended; write fail= or success=")
+        raise UserError(
+            f"{text!r}: a job does not end by how many tasks have ended; write fail= or success=", field=field
+        )
     count = _of_share(int(number), spec.size, text, field) if percent else int(number)
     if count < 1:
-        raise UserError(f"{field}: {text!r} would end the job before it begins; write 1 or more")
+        raise UserError(f"{text!r} would end the job before it begins; write 1 or more", field=field)
     if spec.gang:
-        raise UserError(f"{field}: {text!r}: the tasks of a gang end together; leave it out")
+        raise UserError(f"{text!r}: the tasks of a gang end together; leave it out", field=field)
     policy = replace(never, lets_running_end=when == "soon")
     if why == "fail":
         return replace(spec, policy=replace(policy, max_fails=count - 1))
@@ -50,5 +52,5 @@ def _without_halt(policy: RunPolicy) -> RunPolicy:
 
 def _of_share(percent: int, tasks: int, text: str, field: str) -> int:
     if not 0 < percent <= 100:
-        raise UserError(f"{field}: {text!r}: a share is 1% to 100%")
+        raise UserError(f"{text!r}: a share is 1% to 100%", field=field)
     return max(_LEAST_OF_SHARE, math.ceil(tasks * percent / 100))

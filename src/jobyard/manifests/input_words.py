@@ -40,9 +40,9 @@ def split_inputs(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[InputWord
     for each in found:
         if not each.words:
             what = "file" if each.are_files else "value"
-            raise UserError(f"inputs: there is no {what} after {each.mark}; give one at least")
+            raise UserError(f"there is no {what} after {each.mark}; give one at least", field="inputs")
     if found[0].is_linked:
         raise UserError(
-            f"inputs: there is nothing before {found[0].mark} to link with; begin with {found[0].mark[:-1]}"
+            f"there is nothing before {found[0].mark} to link with; begin with {found[0].mark[:-1]}", field="inputs"
         )
     return tuple(words[: marks[0]]), tuple(found)

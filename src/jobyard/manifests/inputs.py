@@ -64,21 +64,22 @@ def inputs_of(said: Mapping[str, Any], context: SubmitContext, shown: Callable[[
     lined = any(said.get(name) for name in ("inputs", "each_line"))
     if not lined and (without := next((name for name in CUTTING if said.get(name) is not None), "")):
         raise UserError(
-            f"{shown(without)}: it is for values of ::: or {shown('each_line')}; give some, or leave it out"
+            f"it is for values of ::: or {shown('each_line')}; give some, or leave it out", field=shown(without)
         )
     if not sources:
         return None
     if cut.per_task > 1 and (cut.colsep or cut.has_header or len(sources) - len(said.get("sweep") or ()) > 1):
         raise UserError(
-            f"{shown('values_per_task')}: several values for a task are taken from one source without columns; "
-            "give one ::: or one file"
+            "several values for a task are taken from one source without columns; give one ::: or one file",
+            field=shown("values_per_task"),
         )
     found = Inputs(tuple(sources))
     if len(sources) > SOURCES_MOST or found.product > ROWS_MOST:
         size = " x ".join(str(len(source)) for source in sources[:8])
         raise UserError(
-            f"inputs: {size}{' x ...' if len(sources) > 8 else ''} are {found.product:,} tasks; "
-            f"at most {ROWS_MOST:,} are possible, split the job"
+            f"{size}{' x ...' if len(sources) > 8 else ''} are {found.product:,} tasks; "
+            f"at most {ROWS_MOST:,} are possible, split the job",
+            field="inputs",
         )
     _refuse_same_names(found)
     return found
@@ -115,7 +116,7 @@ def _columns_of(each: InputWords, cut: _Cut, context: SubmitContext) -> Iterator
         for value in each.words:
             if _BREAKS.search(value):
                 raise UserError(
-                    f"inputs: {value[:40]!a} has a line break; put such a value into a file, and give its name"
+                    f"{value[:40]!a} has a line break; put such a value into a file, and give its name", field="inputs"
                 )
         yield cut.columns(list(each.words), each.mark), each.mark
         return
@@ -127,7 +128,7 @@ def _columns_of(each: InputWords, cut: _Cut, context: SubmitContext) -> Iterator
 def _linked(before: Source, added: Source, where: str) -> Source:
     if len(before) != len(added):
         raise UserError(
-            f"inputs: {where} has {len(added)} values to link with {len(before)}; give as many, one for each"
+            f"{where} has {len(added)} values to link with {len(before)}; give as many, one for each", field="inputs"
         )
     return Source((*before.columns, *added.columns))
 
@@ -136,7 +137,7 @@ def _lines(file: str, context: SubmitContext, where: str) -> list[str]:
     """Without those that are blank."""
     lines = [line for line in lines_of(read_text(file, context, where)) if line.strip()]
     if not lines:
-        raise UserError(f"{where}: {file!r} is empty; it needs one line per task")
+        raise UserError(f"{file!r} is empty; it needs one line per task", field=where)
     return lines
 
 
@@ -211,7 +212,7 @@ def _names(words: list[str], where: str) -> list[str]:
 def _refuse_same_names(inputs: Inputs) -> None:
     names = [column.name for column in inputs.columns if column.name]
     if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise UserError(f"inputs: two columns are called {twice!r}; give each its own name")
+        raise UserError(f"two columns are called {twice!r}; give each its own name", field="inputs")
 
 
 def _columns(count: int) -> str:
@@ -222,7 +223,7 @@ def parse_colsep(text: str, path: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise UserError(f"{path}: {text!r} is no regular expression: {error}") from None
+        raise UserError(f"{text!r} is no regular expression: {error}", field=path) from None
     if not text:
-        raise UserError(f"{path}: it is empty; write what stands between two columns, such as , or '\\t'")
+        raise UserError("it is empty; write what stands between two columns, such as , or '\\t'", field=path)
     return text

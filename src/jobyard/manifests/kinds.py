@@ -17,7 +17,7 @@ def parse_kind(text: str, field: str) -> str:
     kind = KINDS.get(text.lower())
     if kind is None:
         known = " or ".join(KINDS)
-        raise UserError(f"{field}: unknown kind {text!r}; write {known}, or leave it out for a Job or JobSet")
+        raise UserError(f"unknown kind {text!r}; write {known}, or leave it out for a Job or JobSet", field=field)
     return kind
 
 
@@ -28,13 +28,14 @@ def with_kind(spec: JobSpec, field: str = "kind") -> JobSpec:
         return spec
     if not spec.on:
         on = "--on kubernetes" if field.startswith("--") else "on: kubernetes"
-        raise UserError(f"{field}: a {kind} runs on a Kubernetes cluster only; add {on}")
+        raise UserError(f"a {kind} runs on a Kubernetes cluster only; add {on}", field=field)
     group = spec.groups[0]
     is_array = group.array is not None or group.command.is_each
     if len(spec.groups) > 1 or is_array or (group.count > 1 and group.completions > 1):
         raise UserError(
-            f"{field}: a {kind} has one command and workers of one kind; this job is an array or has groups:"
-            f" leave {field} out, or say how many with workers"
+            f"a {kind} has one command and workers of one kind; this job is an array or has groups:"
+            f" leave {field} out, or say how many with workers",
+            field=field,
         )
     if kind == "RayJob":
         return _ray(spec, group, field)
@@ -45,7 +46,7 @@ def _ray(spec: JobSpec, group: GroupSpec, field: str) -> JobSpec:
     """The command runs once, on the head, and uses the workers through Ray; Ray itself scales within a range."""
     workers = spec.elastic.workers if spec.elastic is not None else None
     if spec.elastic is not None and spec.elastic.gpus:
-        raise UserError(f"{field}: the GPUs of a RayJob's workers cannot be a range; give a plain number")
+        raise UserError("the GPUs of a RayJob's workers cannot be a range; give a plain number", field=field)
     memory = max(HEAD_MEMORY_MIB, group.resources.memory_mib) if group.resources.memory_mib else 0
     head = GroupSpec(group.command, "head", resources=Resources(1000, memory), env=group.env)
     worker = replace(group, name="worker", count=group.size, completions=1, parallelism=None)

@@ -129,9 +129,8 @@ def spec_from_native(document: Part, overrides: Overrides, context: SubmitContex
 
 def _with_line(document: Part, error: UserError) -> UserError:
     """The same with file and line, if it is about a key of the manifest and not about a flag."""
-    key, _, message = str(error).partition(": ")
-    part = document.get(key)
-    return part.error(key, message) if part is not None else error
+    part = document.get(error.field)
+    return part.error(error.field, error.sentence) if part is not None else error
 
 
 def _groups(document: Part, given: Mapping[str, Any], context: SubmitContext) -> tuple[GroupSpec, ...]:
@@ -210,8 +209,7 @@ def _resources(inherited: Resources, own: Mapping[str, Any], document: Part, pat
     try:
         return resources_with(inherited, own, shown=str)
     except UserError as error:
-        field, _, message = str(error).partition(": ")
-        raise document.at(*path.split("."), field).error(f"{path}.{field}", message) from None
+        raise document.at(*path.split("."), error.field).error(f"{path}.{error.field}", error.sentence) from None
 
 
 def _workdir(document: Part, text: str | None, context: SubmitContext) -> str:
@@ -255,8 +253,7 @@ def _spread(document: Part, spec: JobSpec, given: Mapping[str, Any], context: Su
         return spread(spec, given, context)
     except UserError as error:
         key = next((name for name in FIELDS if name in given), "command")
-        named = str(error).partition(":")[0]
-        part = document.at(named if named in FIELDS else key)
+        part = document.at(error.field if error.field in FIELDS else key)
         raise UserError(f"{document.file}: line {part.line}: {error}") from None
 
 

@@ -34,9 +34,9 @@ def parse_copied(text: str, workdir: str, field: str, *, must_exist: bool = True
     ):  # an absolute path, while the working directory was reached through a link
         inside = os.path.relpath(path, os.path.realpath(workdir or "."))
     if not text or "\0" in text or inside == ".." or inside.startswith("../"):
-        raise UserError(f"{field}: {text!r} is not inside the working directory {workdir}; name a path below it")
+        raise UserError(f"{text!r} is not inside the working directory {workdir}; name a path below it", field=field)
     if must_exist and not os.path.lexists(path):
-        raise UserError(f"{field}: {text!r} does not exist; create it or name another (looked for {path})")
+        raise UserError(f"{text!r} does not exist; create it or name another (looked for {path})", field=field)
     return inside
 
 
@@ -44,7 +44,7 @@ def parse_output(text: str, context: SubmitContext, field: str) -> str:
     """A pattern for the file of each task's output; a relative one starts at the submit directory."""
     pattern = os.path.join(context.workdir, os.path.expanduser(text))
     if not text or "\0" in text:
-        raise UserError(f"{field}: {text!r} names no file; write one as in logs/%j_%t.out")
+        raise UserError(f"{text!r} names no file; write one as in logs/%j_%t.out", field=field)
     if pattern == DISCARD:
         return pattern
     check_pattern(pattern, field, 1)
@@ -52,7 +52,7 @@ def parse_output(text: str, context: SubmitContext, field: str) -> str:
     while not os.path.lexists(there):
         there = os.path.dirname(there)
     if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
-        raise UserError(f"{field}: {text!r} cannot be written: {there} is no directory of yours; name another")
+        raise UserError(f"{text!r} cannot be written: {there} is no directory of yours; name another", field=field)
     return pattern
 
 
@@ -65,7 +65,7 @@ def parse_on(text: str, field: str) -> str:
     names = [name.strip() for name in text.split(",")]
     if not all(names):
         raise UserError(
-            f"{field}: a name is missing in {text!r}; write a node, a label or an executor, as in gpu1,gpu2"
+            f"a name is missing in {text!r}; write a node, a label or an executor, as in gpu1,gpu2", field=field
         )
     return ",".join(dict.fromkeys(names))
 
@@ -78,19 +78,22 @@ def parse_limit(text: str, field: str) -> int:
     if number is not None and least <= number <= most:
         return number
     if number == 0:
-        raise UserError(f"{field}: 0 would run nothing; leave it out: as many tasks run as there is room for by --cpus")
+        raise UserError(
+            "0 would run nothing; leave it out: as many tasks run as there is room for by --cpus", field=field
+        )
     if re.fullmatch(r"[+-]\d+%?|\d+%", text):
         raise UserError(
-            f"{field}: {text} is of the cores of one machine; write how many, or leave it out: "
-            "as many tasks run as there is room for by --cpus"
+            f"{text} is of the cores of one machine; write how many, or leave it out: "
+            "as many tasks run as there is room for by --cpus",
+            field=field,
         )
-    raise UserError(f"{field}: {text!r:.80} is not a whole number from {least:.0f} to {most:.0f}")
+    raise UserError(f"{text!r:.80} is not a whole number from {least:.0f} to {most:.0f}", field=field)
 
 
 def parse_image(text: str, field: str) -> str:
     """A container image's name; whether there is one is for the cluster to say."""
     if not text or not text.isprintable() or any(character.isspace() for character in text):
-        raise UserError(f"{field}: {text!r} is not an image; write one as in registry.lab/team/train:1")
+        raise UserError(f"{text!r} is not an image; write one as in registry.lab/team/train:1", field=field)
     return text
 
 
@@ -100,8 +103,9 @@ def parse_volume(text: str, field: str) -> Volume:
     path, _, mode = rest.partition(":")
     if not _CLAIM.fullmatch(claim) or not path.startswith("/") or mode not in ("", "ro", "rw"):
         raise UserError(
-            f"{field}: {text!r} is not a volume; write CLAIM:PATH or CLAIM:PATH:ro, with the name of a "
-            "PersistentVolumeClaim and an absolute path"
+            f"{text!r} is not a volume; write CLAIM:PATH or CLAIM:PATH:ro, with the name of a "
+            "PersistentVolumeClaim and an absolute path",
+            field=field,
         )
     return Volume(claim, path, read_only=mode == "ro")
 
@@ -110,9 +114,9 @@ def parse_name(text: str, field: str) -> str:
     """A job's name: any printable text up to 200 characters; a slash would read as a task's address."""
     name = text.strip()
     if not name or len(name) > 200 or "/" in name or not name.isprintable():
-        raise UserError(f"{field}: {text!r} is not a name; write 1 to 200 printable characters without a slash")
+        raise UserError(f"{text!r} is not a name; write 1 to 200 printable characters without a slash", field=field)
     if meaning := other_meaning(name):
-        raise UserError(f"{field}: {text!r} {meaning}; choose another name")
+        raise UserError(f"{text!r} {meaning}; choose another name", field=field)
     return name
 
 
@@ -120,7 +124,7 @@ def parse_prefix(text: str, field: str) -> str:
     """What begins the name of a job and of its objects."""
     if not _PREFIX.fullmatch(text) or len(text) > PREFIX_MOST:
         raise UserError(
-            f"{field}: {text!r} cannot begin a name; write up to {PREFIX_MOST} of a-z, 0-9 and -, a letter first"
+            f"{text!r} cannot begin a name; write up to {PREFIX_MOST} of a-z, 0-9 and -, a letter first", field=field
         )
     return text
 
@@ -129,7 +133,7 @@ def parse_workdir(text: str, context: SubmitContext, field: str) -> str:
     """An absolute path of a directory that exists; a relative one starts at the submit directory."""
     path = os.path.normpath(os.path.join(context.workdir, os.path.expanduser(text)))
     if not text or "\0" in text or not os.path.isdir(path):
-        raise UserError(f"{field}: {text!r} is not a directory; create it or name another (looked for {path})")
+        raise UserError(f"{text!r} is not a directory; create it or name another (looked for {path})", field=field)
     return path
 
 
@@ -141,7 +145,7 @@ def parse_env(entries: tuple[str, ...], environ: Mapping[str, str], field: str =
         check_variable(name, field)
         if not equals:
             if name not in environ:
-                raise UserError(f"{field}: {name} is not set in this shell; write {name}=VALUE or export it first")
+                raise UserError(f"{name} is not set in this shell; write {name}=VALUE or export it first", field=field)
             value = environ[name]
         env[name] = value
     return env
@@ -164,9 +168,9 @@ def env_of(document: Part, at: Sequence[str], env: Mapping[str, str | None], con
 
 def check_variable(name: str, field: str) -> None:
     if not _VARIABLE.fullmatch(name):
-        raise UserError(f"{field}: {name!r} is not a variable's name; write letters, digits and _, as in SEED=42")
+        raise UserError(f"{name!r} is not a variable's name; write letters, digits and _, as in SEED=42", field=field)
     if name in RESERVED_NAMES:
-        raise UserError(f"{field}: {name} is set by the yard itself; choose another name")
+        raise UserError(f"{name} is set by the yard itself; choose another name", field=field)
 
 
 def parse_after(texts: tuple[str, ...], field: str = "--after") -> tuple[Dependency, ...]:
@@ -178,17 +182,17 @@ def parse_after(texts: tuple[str, ...], field: str = "--after") -> tuple[Depende
             if not colon:
                 kind, rest = "afterok", kind
             if kind not in ("afterok", "afterany"):
-                raise UserError(f"{field}: unknown kind {kind!r} in {text!r}; write ID, afterok:ID or afterany:ID")
+                raise UserError(f"unknown kind {kind!r} in {text!r}; write ID, afterok:ID or afterany:ID", field=field)
             for job in rest.split(":"):
                 if not job.strip():
-                    raise UserError(f"{field}: no job is named in {text!r}; write ID, afterok:ID or afterany:ID")
+                    raise UserError(f"no job is named in {text!r}; write ID, afterok:ID or afterany:ID", field=field)
                 dependencies.append(Dependency(job.strip(), needs_success=kind == "afterok"))
     return tuple(dependencies)
 
 
 def parse_switch(text: str, field: str) -> bool:
     if text not in ("on", "off"):
-        raise UserError(f"{field}: {text!r} is neither on nor off; write one of them")
+        raise UserError(f"{text!r} is neither on nor off; write one of them", field=field)
     return text == "on"
 
 
@@ -196,5 +200,5 @@ def parse_device_mib(text: str, field: str) -> int:
     """GiB without a unit, as data sheets have it; or with one."""
     mib = parse_size_mib(f"{text}GiB" if whole_number(str(text)) is not None else text, field, "GiB")
     if mib < 1:
-        raise UserError(f"{field}: {text!r} is no memory of a GPU; write GiB, as in 40")
+        raise UserError(f"{text!r} is no memory of a GPU; write GiB, as in 40", field=field)
     return mib

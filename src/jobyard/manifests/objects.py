@@ -116,7 +116,7 @@ def _refuse_flags(document: Part, overrides: Overrides) -> None:
     for name in overrides:
         if name not in _TAKEN:
             raise UserError(
-                f"{spelled(name)}: the {kind} in {document.file} says itself what its pods are; change it there"
+                f"the {kind} in {document.file} says itself what its pods are; change it there", field=spelled(name)
             )
 
 

@@ -113,10 +113,10 @@ def _with_sizes(spec: JobSpec, overrides: Overrides) -> JobSpec:
     if "workers" in overrides:
         spec = with_workers(spec, _meant(overrides, "workers"))
         if problem := workers_problem(spec):
-            raise UserError(f"--workers: {problem}")
+            raise UserError(f"{problem}", field="--workers")
     if contradiction := size_problem(spec):
         name, sentence = contradiction
-        raise UserError(f"{f'--{name}' if name in overrides else name}: {sentence}")
+        raise UserError(sentence, field=f"--{name}" if name in overrides else name)
     return spec
 
 
@@ -140,7 +140,9 @@ def _with_flags(group: GroupSpec, overrides: Overrides, env: Mapping[str, str]) 
         group = replace(group, least_device_mib=_meant(overrides, "min_gpu_mem"))
         if not resources.gpus:
             if "gpus" in overrides:
-                raise UserError(f"--min-gpu-mem: {overrides['min_gpu_mem']!r} of no GPU; leave it out or ask for a GPU")
+                raise UserError(
+                    f"{overrides['min_gpu_mem']!r} of no GPU; leave it out or ask for a GPU", field="--min-gpu-mem"
+                )
             resources = replace(resources, gpus=1)
     own_env = {name: value for name, value in group.env.items() if name not in env}  # a flag wins over a group too
     return replace(group, resources=resources, env=own_env)
@@ -160,7 +162,9 @@ def _refuse_nul(spec: JobSpec) -> None:
     """No program can be started with a NUL character in its arguments or variables; entries come from a text file."""
     for group in spec.groups:
         if any("\0" in text for text in (*group.command.argv, group.command.shell)):
-            raise UserError("command: it holds a NUL character, which no program can be given; remove it")
+            raise UserError("it holds a NUL character, which no program can be given; remove it", field="command")
         for name, value in (*group.env.items(), *spec.env.items()):
             if "\0" in value:
-                raise UserError(f"env: the value of {name} holds a NUL character, which no program can be given")
+                raise UserError(
+                    f"the value of {name} holds a NUL character, which no program can be given", field="env"
+                )

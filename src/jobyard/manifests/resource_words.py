@@ -29,7 +29,9 @@ def _with_memory(resources: Resources, said: Mapping[str, Any], shown: Callable[
     if "memory_limit" in said:
         if said["memory_limit"] and not resources.memory_mib:
             name = shown("memory_limit")
-            raise UserError(f"{name}: no amount of memory was asked for that could be a limit; say how much, as in 4G")
+            raise UserError(
+                "no amount of memory was asked for that could be a limit; say how much, as in 4G", field=name
+            )
         resources = replace(resources, memory_limit=said["memory_limit"])
     return resources
 
@@ -52,4 +54,4 @@ def _with_gpus(resources: Resources, said: Mapping[str, Any], shown: Callable[[s
 def _refuse_shares_of_none(said: Mapping[str, Any], shown: Callable[[str], str]) -> None:
     for key in ("gpu_memory", "gpu_utilization"):
         if key in said:
-            raise UserError(f"{shown(key)}: {said[key]!r} of no GPU; leave it out or ask for a GPU")
+            raise UserError(f"{said[key]!r} of no GPU; leave it out or ask for a GPU", field=shown(key))

@@ -96,9 +96,8 @@ class Meaning:
 
     def as_written(self, refusal: UserError) -> UserError:
         """A refusal of a flag that a directive sets, in its words and with its line."""
-        flag, _, sentence = str(refusal).partition(": ")
-        name = flag.removeprefix("--").replace("-", "_")
-        return next((each.error(sentence) for each in self.asked if _SETS.get(each.option) == name), refusal)
+        name = refusal.field.removeprefix("--").replace("-", "_")
+        return next((each.error(refusal.sentence) for each in self.asked if _SETS.get(each.option) == name), refusal)
 
 
 def options_of(line: str, where: str = "") -> Iterator[Asked]:

@@ -19,14 +19,16 @@ def without_existing(spec: JobSpec, pattern: str, field: str) -> JobSpec:
     """Without the tasks whose file is there; `pattern` names it by placeholders, seen from the working directory."""
     inputs = spec.groups[0].command.inputs
     if inputs is None:
-        raise UserError(f"{field}: its tasks have no values to name a file by; give some, as with ::: or --each-line")
+        raise UserError(
+            "its tasks have no values to name a file by; give some, as with ::: or --each-line", field=field
+        )
     known = Placeholders.of(inputs)
     parts = list(known.found(pattern))
     if unknown := known.unknown(pattern):
-        raise UserError(f"{field}: there is no {unknown[0]} here; known: {known.told}")
+        raise UserError(f"there is no {unknown[0]} here; known: {known.told}", field=field)
     holes = [part for part in parts if isinstance(part, Placeholder)]
     if not holes or any(hole.inside[0].name == SLOT for hole in holes):
-        raise UserError(f"{field}: {pattern!r:.80} names no file of one task; use its values, as in out/{{}}.npz")
+        raise UserError(f"{pattern!r:.80} names no file of one task; use its values, as in out/{{}}.npz", field=field)
 
     def is_left(number: int) -> bool:
         row = inputs.row(inputs.number_of(number))
@@ -40,7 +42,7 @@ def only(spec: JobSpec, is_left: Callable[[int], bool], field: str, why: str) ->
     """The job with the tasks that are left, and a note of the others. Raises NothingLeft, and UserError."""
     group = spec.groups[0]
     if len(spec.groups) > 1 or group.name or group.array is not None or (spec.size > 1 and not group.command.is_each):
-        raise UserError(f"{field}: its tasks all have the same command; it is for lists, and for values as of :::")
+        raise UserError("its tasks all have the same command; it is for lists, and for values as of :::", field=field)
     left = [number for number in range(spec.size) if is_left(number)]
     if len(left) == spec.size:
         return spec
@@ -59,7 +61,7 @@ def only(spec: JobSpec, is_left: Callable[[int], bool], field: str, why: str) ->
 def _chosen(inputs: Inputs, left: list[int], field: str) -> Inputs:
     chosen = tuple(_ranges(inputs.number_of(number) for number in left))
     if len(chosen) > CHOSEN_MOST:
-        raise UserError(f"{field}: {len(chosen):,} ranges of tasks are left; at most {CHOSEN_MOST:,} are possible")
+        raise UserError(f"{len(chosen):,} ranges of tasks are left; at most {CHOSEN_MOST:,} are possible", field=field)
     return replace(inputs, chosen=chosen)
 
 

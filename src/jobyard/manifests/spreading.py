@@ -37,10 +37,10 @@ def spread(
     group = spec.groups[0]
     if group.command.lines is not None:
         raise UserError(
-            f"{asked}: a batch file has one task per line already; leave {asked} out, or run: yard run -- CMD"
+            f"a batch file has one task per line already; leave {asked} out, or run: yard run -- CMD", field=asked
         )
     if group.name:
-        raise UserError(f"{asked}: the job has groups, whose count and completions say how many tasks; leave it out")
+        raise UserError("the job has groups, whose count and completions say how many tasks; leave it out", field=asked)
     if inputs is None:
         ids, limit = parse_array(said["array"], asked)
         command = replace(group.command, entries=None, inputs=None)

@@ -25,7 +25,7 @@ def parse_parameter(text: str, field: str) -> tuple[str, list[str]]:
     """Of `NAME=VALUES`. Raises UserError that begins with the field."""
     name, equals, values = text.partition("=")
     if not equals:
-        raise UserError(f"{field}: {text!r:.80} has no values; {_HELP}")
+        raise UserError(f"{text!r:.80} has no values; {_HELP}", field=field)
     _check_name(name.strip(), field)
     return name.strip(), parse_values(values, field)
 
@@ -35,37 +35,40 @@ def parse_values(text: str, field: str) -> list[str]:
     found: list[str] = []
     for piece in text.split(","):
         if not piece.strip():
-            raise UserError(f"{field}: {text!r:.80} has an empty value; {_HELP}")
+            raise UserError(f"{text!r:.80} has an empty value; {_HELP}", field=field)
         match = _RANGE.fullmatch(piece.strip())
         if match is None and _LIKE_RANGE.fullmatch(piece.strip()):
             raise UserError(
-                f"{field}: {piece.strip()!r:.80} is no range of plain numbers, as in 0..4 or 0..1:0.1; "
-                "list the values, as in lr=1e-4,1e-3,1e-2"
+                f"{piece.strip()!r:.80} is no range of plain numbers, as in 0..4 or 0..1:0.1; "
+                "list the values, as in lr=1e-4,1e-3,1e-2",
+                field=field,
             )
         found += [piece.strip()] if match is None else _of_range(match, field)
         if len(found) > ROWS_MOST:
-            raise UserError(f"{field}: {text!r:.80} has more than {ROWS_MOST:,} values; split it into several jobs")
+            raise UserError(f"{text!r:.80} has more than {ROWS_MOST:,} values; split it into several jobs", field=field)
     return found
 
 
 def _of_range(match: re.Match[str], field: str) -> list[str]:
     first, last = Decimal(match[1]), Decimal(match[2])
     if match[3] is None and "." in f"{match[1].replace('..', '')}{match[2]}":
-        raise UserError(f"{field}: {match[0]!r} needs a step, as in {match[0]}:0.1")
+        raise UserError(f"{match[0]!r} needs a step, as in {match[0]}:0.1", field=field)
     step = Decimal(match[3] or 1)
     if last < first:
-        raise UserError(f"{field}: {match[0]!r} runs backwards; write {match[2]}..{match[1]}")
+        raise UserError(f"{match[0]!r} runs backwards; write {match[2]}..{match[1]}", field=field)
     if step <= 0:
-        raise UserError(f"{field}: the step in {match[0]!r} must be more than 0; {_HELP}")
+        raise UserError(f"the step in {match[0]!r} must be more than 0; {_HELP}", field=field)
     count = int((last - first) / step) + 1
     if count > ROWS_MOST:
-        raise UserError(f"{field}: {match[0]!r} has {count:,} values; at most {ROWS_MOST:,} are possible")
+        raise UserError(f"{match[0]!r} has {count:,} values; at most {ROWS_MOST:,} are possible", field=field)
     return [f"{first + step * index:f}" for index in range(count)]
 
 
 def _check_name(name: str, field: str) -> None:
     if not NAME.fullmatch(name):
-        raise UserError(f"{field}: {name!r:.80} cannot name a parameter; write letters, digits and _, a letter first")
+        raise UserError(
+            f"{name!r:.80} cannot name a parameter; write letters, digits and _, a letter first", field=field
+        )
 
 
 def source_of(parameter: tuple[str, list[str]]) -> Source:

@@ -25,21 +25,21 @@ def parse_span(text: str | int, field: str, size: Number) -> Span:
     match = _SPAN.fullmatch(str(text))
     if not match:
         raise UserError(
-            f"{field}: cannot read {text!r} as a number or a range; write 2, 1..8, or 1.. (as many as there are)"
+            f"cannot read {text!r} as a number or a range; write 2, 1..8, or 1.. (as many as there are)", field=field
         )
     low, is_range = int(match[1]), bool(match[2])
     if not size.least <= low <= size.most:
         raise UserError(
-            f"{field}: {low} is out of range; write a whole number from {size.least} to {size.most},"
-            " or a range such as 1..8"
+            f"{low} is out of range; write a whole number from {size.least} to {size.most}, or a range such as 1..8",
+            field=field,
         )
     if not is_range:
         return low, low
     high = min(ALL, int(match[3])) if match[3] else ALL
     if high < low:
-        raise UserError(f"{field}: {text!r} runs backwards; write {high}..{low}")
+        raise UserError(f"{text!r} runs backwards; write {high}..{low}", field=field)
     if low < 1:
-        raise UserError(f"{field}: {text!r} begins with none; the smallest size is at least one: write 1..{high}")
+        raise UserError(f"{text!r} begins with none; the smallest size is at least one: write 1..{high}", field=field)
     return low, high
 
 
@@ -102,5 +102,5 @@ def workers_problem(spec: JobSpec) -> str:
 def parse_log_dir(text: str, field: str) -> str:
     """A directory that may not exist yet; a relative one is below the working directory, wherever the job runs."""
     if not text.strip() or "\0" in text:
-        raise UserError(f"{field}: {text!r} is not a directory; write where the job puts what TensorBoard reads")
+        raise UserError(f"{text!r} is not a directory; write where the job puts what TensorBoard reads", field=field)
     return os.path.expanduser(text)

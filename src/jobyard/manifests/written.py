@@ -1,6 +1,6 @@
 """Written words: what did the user call the field that a refusal names, and where does it stand?
 
-The server knows neither flags nor files: it refuses `SubmitJob.spec.groups[0].command.argv[2]`, or `--after 7` though a
+The server knows neither flags nor files: it refuses `SubmitJob.spec.groups[0].command.argv[2]`, or `--after` though a
 manifest said so. Only asked for a sentence that is printed, so that no submit pays for it.
 """
 
@@ -21,8 +21,7 @@ from jobyard.manifests.parts import Part
 from jobyard.manifests.sbatch import sets
 from jobyard.model.job import JobSpec
 
-_PLACE = re.compile(r"(?P<before>a name in |)SubmitJob\.spec\.(?P<place>.+?): (?P<rest>.*)", re.DOTALL)
-_FLAG = re.compile(r"(?<!\S)--[a-z][a-z-]*")
+_SPEC = "SubmitJob.spec."  # how a refused place begins
 _KEYS: dict[str, tuple[JobField, str]] = {
     (field.option.name if field.option else "") or key: (field, f"{inside}{key}")
     for table, inside in (*((table, "") for table in TOP_LEVEL), (RESOURCES, "resources."), (TRAINING, "training."))
@@ -58,34 +57,32 @@ class Written:
     file: str = ""
     context: SubmitContext | None = None
 
-    def sentence(self, refusal: str, spec: JobSpec) -> str:
+    def sentence(self, refusal: UserError, spec: JobSpec) -> str:
         """The refusal in words of the user, with file and line where a file says what it names."""
-        if match := _PLACE.fullmatch(refusal):
-            return self._about_place(match["before"], match["place"], match["rest"], spec)
-        about, _, _way_out = refusal.partition(";")
-        for flag in _FLAG.findall(about)[:1]:  # a further one is not what is refused
-            name = flag[2:].replace("-", "_")
-            if name in FLAGGED and name not in self.overrides:
-                return self._about_flag(flag, name, refusal)
-        return refusal
+        if refusal.field.startswith(_SPEC):
+            return self._about_place(refusal.field.removeprefix(_SPEC), refusal.sentence, spec)
+        name = refusal.field.removeprefix("--").replace("-", "_")
+        if refusal.field.startswith("--") and name in FLAGGED and name not in self.overrides:
+            return self._about_flag(refusal, name)
+        return str(refusal)
 
-    def _about_place(self, before: str, place: str, rest: str, spec: JobSpec) -> str:
+    def _about_place(self, place: str, sentence: str, spec: JobSpec) -> str:
         called, key = _called(place, spec)
         document = self._content()
         if isinstance(document, Part) and key and (found := _part(document, key)):
-            return str(found.error(f"{before}{key}", rest))
-        return f"{before}{called}: {rest}"
+            return str(found.error(key, sentence))
+        return f"{called}: {sentence}"
 
-    def _about_flag(self, flag: str, name: str, refusal: str) -> str:
+    def _about_flag(self, refusal: UserError, name: str) -> str:
         content = self._content()
         if isinstance(content, Part):
             key = _KEYS[name][1] if name in _KEYS else ""
             part = _part(content, key) if key else None
-            return f"{part.file}: line {part.line}: {refusal.replace(flag, key)}" if part else refusal
+            return str(part.error(key, refusal.sentence)) if part else str(refusal)
         for number, line in enumerate(lines_of(content), start=1):
-            if ("#YARD" in line and re.search(rf"\s{flag}(?:[\s=]|$)", line)) or sets(line, name):
+            if ("#YARD" in line and re.search(rf"\s{refusal.field}(?:[\s=]|$)", line)) or sets(line, name):
                 return f"{self.file}: line {number}: {refusal}"
-        return refusal
+        return str(refusal)
 
     def _content(self) -> Part | str:
         """The first document of the file, or its text; nothing of a file that cannot be read twice, as a pipe."""

@@ -30,6 +30,7 @@ _VARIABLE = Text(NAME_MOST, 1, is_line=True)
 _VALUE = Text(WORD_BYTES_MOST)
 _SHELL_VARIABLE = Text(WORD_BYTES_MOST, 1, is_path=True)
 _SHELL_VALUE = Text(WORD_BYTES_MOST, is_path=True)
+_OF_A_NAME = "a name in it: "
 
 
 def check(noun: Any) -> None:
@@ -86,10 +87,10 @@ def _many_check(args: tuple[Any, ...], limit: Items) -> Check:
                 each(item, f"{where}[{index}]")
             return
         if not limit.least <= len(items) <= limit.most:
-            raise UserError(f"{where}: {len(items)} items; give {_span(limit.least, limit.most)}")
+            raise UserError(f"{len(items)} items; give {_span(limit.least, limit.most)}", field=where)
         if isinstance(items, Mapping):
             for name, value in items.items():
-                _text(name, f"a name in {where}", _VARIABLE)
+                _text(name, where, _VARIABLE, _OF_A_NAME)
                 checks[-1](value, f"{where}.{name}")
         else:
             for index, item in enumerate(items):
@@ -103,43 +104,44 @@ def _number(value: float, where: str, limit: Number) -> None:
     is_within = limit.least < value <= limit.most if limit.is_more else limit.least <= value <= limit.most
     if not is_within:
         at_least = f"{'more than' if limit.is_more else 'at least'} {limit.least:.16g}"
-        raise UserError(f"{where}: {value!r:.40} is out of range; give {at_least} and at most {limit.most:.16g}")
+        raise UserError(f"{value!r:.40} is out of range; give {at_least} and at most {limit.most:.16g}", field=where)
 
 
-def _text(value: str, where: str, limit: Text) -> None:
+def _text(value: str, where: str, limit: Text, what: str = "") -> None:
     if not limit.least <= len(value) <= limit.most:
         span = _span(limit.least, limit.most)
-        raise UserError(f"{where}: {len(value)} characters ({value[:40]!a}); give {span}")
+        raise UserError(f"{what}{len(value)} characters ({value[:40]!a}); give {span}", field=where)
     if limit.is_line and limit.least and value.isspace():
-        raise UserError(f"{where}: {value[:40]!a} is blank; write a name")
+        raise UserError(f"{what}{value[:40]!a} is blank; write a name", field=where)
     if "\0" in value:
-        raise UserError(f"{where}: {_around(value, value.index(chr(0)))} has a NUL byte, which nothing can take")
+        shown = _around(value, value.index("\0"))
+        raise UserError(f"{what}{shown} has a NUL byte, which nothing can take", field=where)
     try:
         size = len(value.encode("utf-8", "surrogateescape" if limit.is_path else "strict"))
     except UnicodeEncodeError as error:
         shown = _around(value, error.start)
-        raise UserError(f"{where}: {shown} is not UTF-8; write it as UTF-8, or put it into a file") from None
+        raise UserError(f"{what}{shown} is not UTF-8; write it as UTF-8, or put it into a file", field=where) from None
     if limit.bytes_most is not None and size > limit.bytes_most:
-        raise UserError(f"{where}: {size} bytes; at most {limit.bytes_most} are possible, put it into a file")
+        raise UserError(f"{what}{size} bytes; at most {limit.bytes_most} are possible, put it into a file", field=where)
     if limit.is_line and (found := CONTROL.search(value)):
-        raise UserError(f"{where}: {_around(value, found.start())} has a control character; leave it out")
+        raise UserError(f"{what}{_around(value, found.start())} has a control character; leave it out", field=where)
 
 
 def _variables(variables: Mapping[str, str], where: str, *, of_shell: bool) -> None:
     if len(variables) > VARIABLES_MOST:
-        raise UserError(f"{where}: {len(variables)} variables; at most {VARIABLES_MOST} are possible")
+        raise UserError(f"{len(variables)} variables; at most {VARIABLES_MOST} are possible", field=where)
     total = 0
     for name, value in variables.items():
-        _text(name, f"a name in {where}", _SHELL_VARIABLE if of_shell else _VARIABLE)
+        _text(name, where, _SHELL_VARIABLE if of_shell else _VARIABLE, _OF_A_NAME)
         if "=" in name:
-            raise UserError(f"{where}: {name[:40]!a} is not a variable's name; write letters, digits and _")
+            raise UserError(f"{name[:40]!a} is not a variable's name; write letters, digits and _", field=where)
         _text(value, f"{where}.{name}", _SHELL_VALUE if of_shell else _VALUE)
         size = len(f"{name}={value}\0".encode("utf-8", "surrogateescape"))
         if size > WORD_BYTES_MOST:
             raise UserError(f"{where}.{name}: {size} bytes; at most {WORD_BYTES_MOST} are possible, put it into a file")
         total += size
     if total > ENVIRONMENT_BYTES_MOST:
-        raise UserError(f"{where}: {total} bytes in all; at most {ENVIRONMENT_BYTES_MOST} are possible")
+        raise UserError(f"{total} bytes in all; at most {ENVIRONMENT_BYTES_MOST} are possible", field=where)
 
 
 def _around(text: str, index: int) -> str:

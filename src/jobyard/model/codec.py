@@ -99,7 +99,7 @@ def _expect(kind: type, data: Any, where: str) -> Any:
     if kind is int and type(data) is float and data.is_integer() and abs(data) < LARGEST_INT:
         return int(data)  # JSON has one kind of number: 2.0 is a whole one
     if type(data) is not kind:
-        raise UserError(f"{where}: expected {kind.__name__}, got {_SHORT.repr(data)}")
+        raise UserError(f"expected {kind.__name__}, got {_SHORT.repr(data)}", field=where)
     return data
 
 
@@ -108,7 +108,7 @@ def _enum_member(kind: type[Enum], data: Any, where: str) -> Enum:
         return kind(data)
     except ValueError:
         known = ", ".join(str(member.value) for member in kind)
-        raise UserError(f"{where}: {_SHORT.repr(data)} is none of {known}") from None
+        raise UserError(f"{_SHORT.repr(data)} is none of {known}", field=where) from None
 
 
 def _tuple_decoder(args: tuple[Any, ...]) -> Decoder:
@@ -121,7 +121,7 @@ def _tuple_decoder(args: tuple[Any, ...]) -> Decoder:
 
     def decode_fixed(data: Any, where: str) -> tuple[Any, ...]:
         if len(_expect(list, data, where)) != len(decoders):
-            raise UserError(f"{where}: expected {len(decoders)} items, got {len(data)}")
+            raise UserError(f"expected {len(decoders)} items, got {len(data)}", field=where)
         return tuple(each(item, f"{where}[{i}]") for i, (each, item) in enumerate(zip(decoders, data, strict=True)))
 
     return decode_fixed
@@ -150,11 +150,11 @@ def _dataclass(kind: type, data: Any, where: str) -> Any:
     fields = _fields(kind)
     for key in data:
         if key not in fields:
-            raise UserError(f"{where}: unknown field {_SHORT.repr(key)}; known: {', '.join(fields)}")
+            raise UserError(f"unknown field {_SHORT.repr(key)}; known: {', '.join(fields)}", field=where)
     try:
         return kind(**{key: fields[key].decode(value, f"{where}.{key}") for key, value in data.items()})
     except TypeError as error:
         missing = [name for name, f in fields.items() if name not in data and f.default is dataclasses.MISSING]
         if not missing:
             raise
-        raise UserError(f"{where}: missing {', '.join(missing)}") from error
+        raise UserError(f"missing {', '.join(missing)}", field=where) from error

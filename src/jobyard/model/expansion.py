@@ -20,8 +20,8 @@ def check_expansion(words: Sequence[str], inputs: Inputs, known: Placeholders, *
     """Raises UserError where there are too many values in these words, or too long ones for a program to start."""
     if (uses := sum(map(known.uses, words))) > WORDS_MOST:
         raise UserError(
-            f"command: its placeholders stand for {uses:,} values; at most {WORDS_MOST:,} are possible: "
-            "write them fewer times"
+            f"its placeholders stand for {uses:,} values; at most {WORDS_MOST:,} are possible: write them fewer times",
+            field="command",
         )
     if _bound(inputs) * (uses + 1) + sum(map(_length, words)) <= WORD_BYTES_MOST:
         return
@@ -35,7 +35,9 @@ def check_expansion(words: Sequence[str], inputs: Inputs, known: Placeholders, *
 
 def _refuse(what: str, size: int, most: int) -> None:
     if size > most:
-        raise UserError(f"command: {what} can have {size:,} bytes with its values; at most {most:,} fit: {_WAY_OUT}")
+        raise UserError(
+            f"{what} can have {size:,} bytes with its values; at most {most:,} fit: {_WAY_OUT}", field="command"
+        )
 
 
 def _size(word: str, known: Placeholders, lengths: _Lengths) -> int:

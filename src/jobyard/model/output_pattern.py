@@ -47,14 +47,14 @@ def check_pattern(pattern: str, field: str, tasks: int) -> None:
         return
     letters = [match[2] for match in _PART.finditer(pattern)]
     if unknown := [letter for letter in letters if letter not in _MEANINGS]:
-        raise UserError(f"{field}: %{unknown[0]} has no meaning in {pattern!r:.80}; known: {KNOWN}")
+        raise UserError(f"%{unknown[0]} has no meaning in {pattern!r:.80}; known: {KNOWN}", field=field)
     if not pattern or pattern.endswith("/"):
-        raise UserError(f"{field}: {pattern!r:.80} names no file; write one as in logs/%j_%t.out")
+        raise UserError(f"{pattern!r:.80} names no file; write one as in logs/%j_%t.out", field=field)
     if tasks > 1 and _OF_ONE_TASK.isdisjoint(match[2] for match in _PART.finditer(normpath(pattern))):
-        raise UserError(f"{field}: all {tasks} tasks would write {pattern!r:.80}; put %t, the task, into it")
+        raise UserError(f"all {tasks} tasks would write {pattern!r:.80}; put %t, the task, into it", field=field)
     if (longest := max(len(_bytes(_PART.sub("", part))) for part in pattern.split("/"))) > _NAME_BYTES_MOST:
         what = f"a name of {longest} bytes in {pattern!r:.80}"
-        raise UserError(f"{field}: {what}; a file has at most {_NAME_BYTES_MOST}, write a shorter one")
+        raise UserError(f"{what}; a file has at most {_NAME_BYTES_MOST}, write a shorter one", field=field)
 
 
 def check_apart(spec: JobSpec, field: str) -> None:
@@ -67,7 +67,9 @@ def check_apart(spec: JobSpec, field: str) -> None:
         output, error = (normpath(expand(pattern, names)) for pattern in patterns)
         if output.lstrip("/") == error.lstrip("/"):
             both = "one file for both streams is what output alone means"
-            raise UserError(f"{field}: {patterns[1]!r:.80} is the file of output by another name; leave it out: {both}")
+            raise UserError(
+                f"{patterns[1]!r:.80} is the file of output by another name; leave it out: {both}", field=field
+            )
 
 
 def names_node(pattern: str) -> bool:

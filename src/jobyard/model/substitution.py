@@ -117,8 +117,9 @@ def _refuse_dashes(inputs: Inputs, variables: Sequence[Variable], no_dash: str) 
         for number, value in enumerate(variable.all_values(inputs), start=1):
             if value.startswith(("-", "+")):
                 raise UserError(
-                    f"command: line {number} begins with {value[0]!r}, and {no_dash} would take it for an option; "
-                    f"write ./{PLACEHOLDER} for a file, or change the line"
+                    f"line {number} begins with {value[0]!r}, and {no_dash} would take it for an option; "
+                    f"write ./{PLACEHOLDER} for a file, or change the line",
+                    field="command",
                 )
 
 
@@ -139,7 +140,7 @@ def _refuse_unknown_words(argv: Sequence[str], known: Placeholders, *, is_data: 
 
 
 def _unknown(text: str, known: Placeholders) -> UserError:
-    return UserError(f"command: there is no {text} here; known: {known.told}")
+    return UserError(f"there is no {text} here; known: {known.told}", field="command")
 
 
 def variables_in(words: Sequence[str], known: Placeholders) -> tuple[Variable, ...]:

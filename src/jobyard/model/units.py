@@ -31,13 +31,13 @@ def parse_size_mib(text: str | float, field: str = "size", bare: str = "MiB") ->
     """
     match = _SIZE.match(str(text))
     if not match:
-        raise UserError(f"{field}: cannot read {text!r} as a size; write 512M, 24GB, 24GiB or a number of {bare}")
+        raise UserError(f"cannot read {text!r} as a size; write 512M, 24GB, 24GiB or a number of {bare}", field=field)
     amount, letter, binary = float(match[1]), (match[2] or "").lower(), match[3]
     decimal = not binary and str(text).strip().lower().endswith("b")
     unit: int = (1000 if decimal else 1024) ** _POWERS[letter] if letter else 1024**2
     mib = amount * unit / 1024**2
     if mib > MIB_MOST:
-        raise UserError(f"{field}: {str(text)!r:.40} is too much; at most {MIB_MOST >> 30}P is possible")
+        raise UserError(f"{str(text)!r:.40} is too much; at most {MIB_MOST >> 30}P is possible", field=field)
     return math.ceil(mib)
 
 
@@ -50,7 +50,9 @@ def parse_duration_seconds(text: str | float, field: str = "duration", *, or_non
     else:
         seconds = _seconds_of(str(text).strip(), field)
     if not 0 < seconds <= SECONDS_MOST and not (or_none and seconds == 0):
-        raise UserError(f"{field}: {text!r} must be {'0 or more' if or_none else 'more than 0'} and at most ten years")
+        raise UserError(
+            f"{text!r} must be {'0 or more' if or_none else 'more than 0'} and at most ten years", field=field
+        )
     return seconds
 
 
@@ -68,7 +70,9 @@ def _seconds_of(text: str, field: str) -> float:
         return (days or 0) * 86400.0 + first * 3600.0 + second * 60.0 + (third or 0)
     match = _DURATION.match(text)
     if not text or not match:
-        raise UserError(f"{field}: cannot read {text!r} as a duration; write 90s, 1h30m, 2d, 02:30:00 or 2-12:00:00")
+        raise UserError(
+            f"cannot read {text!r} as a duration; write 90s, 1h30m, 2d, 02:30:00 or 2-12:00:00", field=field
+        )
     days_, hours, minutes, seconds = (float(part) if part else 0.0 for part in match.groups())
     return days_ * 86400 + hours * 3600 + minutes * 60 + seconds
 
@@ -79,9 +83,9 @@ def parse_cpu_millis(text: str | float, field: str = "cpus") -> int:
     try:
         millis = float(shown[:-1]) if shown.endswith("m") else float(shown) * 1000
     except ValueError:
-        raise UserError(f"{field}: cannot read {text!r} as a number of cores; write 2, 0.5 or 500m") from None
+        raise UserError(f"cannot read {text!r} as a number of cores; write 2, 0.5 or 500m", field=field) from None
     if not 0 <= millis <= CPU_MILLIS_MOST:
-        raise UserError(f"{field}: {str(text)!r:.40} must be 0 or more, and at most {CPU_MILLIS_MOST // 1000}")
+        raise UserError(f"{str(text)!r:.40} must be 0 or more, and at most {CPU_MILLIS_MOST // 1000}", field=field)
     return math.ceil(round(millis, 6))
 
 
@@ -89,10 +93,10 @@ def parse_percent(text: str | float, field: str = "share") -> int:
     """`0.5` or `50%` of a whole, in percent, rounded up. A bare number is a fraction: `50` is refused, not guessed."""
     match = _SHARE.match(str(text))
     if not match:
-        raise UserError(f"{field}: cannot read {text!r} as a share; write 0.5 or 50%")
+        raise UserError(f"cannot read {text!r} as a share; write 0.5 or 50%", field=field)
     percent = math.ceil(round(float(match[1]) * (1 if match[2] else 100), 6))
     if not 0 < percent <= 100:
-        raise UserError(f"{field}: {text!r} must be more than 0 and at most all of it; write 0.5 or 50%")
+        raise UserError(f"{text!r} must be more than 0 and at most all of it; write 0.5 or 50%", field=field)
     return percent
 
 

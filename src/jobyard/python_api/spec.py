@@ -50,7 +50,7 @@ def refused_as_said(spec: JobSpec) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        sentence = Written(Overrides()).sentence(str(error), spec)
+        sentence = Written(Overrides()).sentence(error, spec)
         raise type(error)(_FLAG.sub(_keyword, sentence)) from None
 
 

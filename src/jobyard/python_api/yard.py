@@ -27,6 +27,7 @@ from jobyard.wire.views import NodeView
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_ARGUMENTS = {"YARD_URL": "url", "YARD_TOKEN": "token"}  # whose variables an address is refused by
 JOBS_MOST = 100  # that `jobs` asks for, unless the caller says how many
 
 
@@ -146,4 +147,4 @@ def _address(url: str, token: str) -> Address:
     try:
         return parse_address(url, token)
     except UserError as error:
-        raise UserError(str(error).replace("YARD_URL:", "url:").replace("YARD_TOKEN:", "token:")) from None
+        raise UserError(error.sentence, field=_ARGUMENTS[error.field]) from None

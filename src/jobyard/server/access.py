@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from jobyard.errors import Forbidden, NotAllowed, UserError, YardError
 from jobyard.server.connection_table import ON_GOOD_TOKEN
 from jobyard.server.failed_logins import WAITING_MOST, FailedLogins, is_worth_a_line
-from jobyard.server.problems import problem
+from jobyard.server.problems import problem_of
 from jobyard.server.rights import CALLER, Caller
 from jobyard.server.tokens import holder_of
 from jobyard.wire.requests import API
@@ -183,7 +183,7 @@ def refusal_of(method: str, headers: Headers) -> YardError | None:
 
 
 async def _refuse(error: YardError, scope: Scope, receive: Receive, send: Send) -> None:
-    answer = problem(error.code, str(error), error.http_status)
+    answer = problem_of(error)
     if isinstance(error, Forbidden):
         answer.headers["WWW-Authenticate"] = "Bearer"
     await answer(scope, receive, send)

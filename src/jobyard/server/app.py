@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from jobyard import __version__
 from jobyard.errors import YardError
 from jobyard.server.declarations import declaring
-from jobyard.server.problems import problem
+from jobyard.server.problems import problem, problem_of
 from jobyard.server.routes import ALL_ROUTERS
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import API
@@ -38,7 +38,7 @@ def make_app(yard: Yard) -> FastAPI:
 
 async def _on_yard_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, YardError)
-    return problem(error.code, str(error), error.http_status)
+    return problem_of(error)
 
 
 async def _on_bad_request(_: Request, error: Exception) -> Response:

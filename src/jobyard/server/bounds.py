@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jobyard.errors import TooLarge, TooMany, YardError
 from jobyard.server.limits import Limits
-from jobyard.server.problems import problem
+from jobyard.server.problems import problem_of
 from jobyard.server.rights import CALLER
 
 STREAMS = ("/watch", "/logs", "/events")  # how the path of an answer ends that may go on for hours
@@ -84,4 +84,4 @@ def _too_large(most: int) -> TooLarge:
 
 
 async def _answer(error: YardError, scope: Scope, receive: Receive, send: Send) -> None:
-    await problem(error.code, str(error), error.http_status)(scope, receive, send)
+    await problem_of(error)(scope, receive, send)

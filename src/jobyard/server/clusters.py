@@ -39,9 +39,11 @@ def cluster_named(state: YardState, on: str) -> str:
         return ""
     first = next(iter(found))
     if first != found[first] and "/" in first:
-        raise UserError(f"--on {first}: Kubernetes chooses the node; name the cluster alone: --on {found[first]}")
+        raise UserError(f"Kubernetes chooses the node; name the cluster alone: --on {found[first]}", field="--on")
     if len(names) > 1:
-        raise UserError(f"--on {on}: {first} is a cluster, and a job goes to one cluster or to machines; name only one")
+        raise UserError(
+            f"{first} is a cluster, and a job goes to one cluster or to machines; name only one", field="--on"
+        )
     return found[first]
 
 
@@ -68,7 +70,9 @@ def for_cluster(spec: JobSpec, cluster: str) -> JobSpec:
     """As a cluster runs it. No code is sent, because the code is in the image."""
     for flag, paths in (("--copy-forward", spec.staging.copy_forward), ("--copy-backwards", spec.staging.copy_back)):
         if paths:
-            raise UserError(f"{flag}: nothing is copied to or from a cluster; put it into the image, or on a --volume")
+            raise UserError(
+                "nothing is copied to or from a cluster; put it into the image, or on a --volume", field=flag
+            )
     for secret in spec.kubernetes.secrets:
         if not secret.is_made_for_a_job:
             raise UserError(f"secret {secret.name!r} is not this job's; mount a file with --mount-secret FILE=PATH")

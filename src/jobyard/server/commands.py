@@ -106,11 +106,12 @@ def _resolve(state: YardState, dependency: Dependency) -> Dependency:
     try:
         needed = find_job(state, dependency.job)
     except NotFound:
-        raise UserError(f"--after {dependency.job}: there is no such job; `yard ls -a` lists them") from None
+        raise UserError(f"there is no job {dependency.job}; `yard ls -a` lists them", field="--after") from None
     if dependency.needs_success and needed.is_final and needed.state is not State.SUCCEEDED:
         raise UserError(
-            f"--after {dependency.job}: job {needed.id} {needed.state.told}, so this one would never start; "
-            f"`yard retry {needed.id}` first, or wait for its end alone with afterany:{dependency.job}"
+            f"job {needed.id} {needed.state.told}, so this one would never start; "
+            f"`yard retry {needed.id}` first, or wait for its end alone with afterany:{dependency.job}",
+            field="--after",
         )
     return replace(dependency, job=needed.id)
 

@@ -17,7 +17,7 @@ NOTHING_TO_SAY = "--container has no effect on a cluster: every task is in a con
 def check_container(spec: JobSpec) -> None:
     """Raises UserError for what no runtime could run."""
     if not spec.container.image:
-        raise UserError(f"job {spec.name!r}: --container needs an image; name one with --image IMAGE")
+        raise UserError("it needs an image; name one with --image IMAGE", field="--container")
     if spec.container.image.startswith("-"):
         raise UserError(f"image {spec.container.image!r}: a name begins with a letter or a digit")
     if spec.workdir == "/" and not spec.staging.snapshot:
@@ -35,7 +35,7 @@ def check_runtime(state: YardState, spec: JobSpec) -> None:
     if not spec.container.on_machines or any(may_match(config, spec.on) for config in state.places.unreached):
         return
     if why := why_no_container(state.places.nodes.values(), where_of(spec, spec.groups[0])):
-        raise UserError(f"--container: {why}; install or start one there, or leave --container out")
+        raise UserError(f"{why}; install or start one there, or leave --container out", field="--container")
 
 
 def without_container(spec: JobSpec) -> JobSpec:

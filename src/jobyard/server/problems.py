@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi.responses import JSONResponse, Response
 
+from jobyard.errors import UserError, YardError
 from jobyard.model.codec import encode
 from jobyard.wire.views import Problem
 
@@ -18,5 +19,9 @@ class PlainJSON(JSONResponse):
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
-def problem(code: str, title: str, status: int) -> Response:
-    return PlainJSON(encode(Problem(code, title, status)), status, media_type="application/problem+json")
+def problem(code: str, title: str, status: int, field: str = "") -> Response:
+    return PlainJSON(encode(Problem(code, title, status, field)), status, media_type="application/problem+json")
+
+
+def problem_of(error: YardError) -> Response:
+    return problem(error.code, str(error), error.http_status, error.field if isinstance(error, UserError) else "")

@@ -28,9 +28,9 @@ OBJECT_FIELDS = {"apiVersion": str, "kind": str, "metadata": dict, "spec": dict}
 
 def check_submit(request: SubmitJob) -> None:
     if request.render and not request.dry_run:
-        raise UserError("render: it shows what would be sent, and nothing is submitted; say dry_run as well")
+        raise UserError("it shows what would be sent, and nothing is submitted; say dry_run as well", field="render")
     if request.key and request.dry_run:
-        raise UserError("key: a dry run makes no job, so a key has no effect; leave it out")
+        raise UserError("a dry run makes no job, so a key has no effect; leave it out", field="key")
     check_spec(request.spec)
 
 
@@ -39,7 +39,7 @@ def check_spec(spec: JobSpec) -> None:
     _check_yards_own(spec)
     _check_effects(spec)
     if meaning := other_meaning(spec.name):
-        raise UserError(f"name: {spec.name!r} {meaning}; choose another name")
+        raise UserError(f"{spec.name!r} {meaning}; choose another name", field="name")
     names = Counter(group.name for group in spec.groups)
     if twice := [name for name, count in names.items() if count > 1]:
         raise UserError(f"job {spec.name!r} has several groups with the name {twice[0]!r}; give each its own")
@@ -68,10 +68,12 @@ def check_spec(spec: JobSpec) -> None:
             check_pattern(pattern, name, spec.size)
             if names_node(pattern) and spec.size > REMEMBER_ALL_UP_TO:
                 raise UserError(
-                    f"{name}: %N, the node, is only kept for jobs of up to {REMEMBER_ALL_UP_TO} tasks; leave it out"
+                    f"%N, the node, is only kept for jobs of up to {REMEMBER_ALL_UP_TO} tasks; leave it out", field=name
                 )
             if not os.path.isabs(pattern):
-                raise UserError(f"{name}: {pattern!r:.80} is no absolute path; the yard does not know where you are")
+                raise UserError(
+                    f"{pattern!r:.80} is no absolute path; the yard does not know where you are", field=name
+                )
     check_apart(spec, "error")
     if spec.kubernetes.manifest:
         _check_manifest(spec.kubernetes.manifest)
@@ -85,25 +87,29 @@ def _check_yards_own(spec: JobSpec) -> None:
         "staging.snapshot": spec.staging.snapshot,
     }
     if found := [name for name, value in said.items() if value]:
-        raise UserError(f"{found[0]}: the yard sets it by itself; leave it out")
+        raise UserError("the yard sets it by itself; leave it out", field=found[0])
 
 
 def _check_effects(spec: JobSpec) -> None:
     """Whoever asks for what would have no effect is told, and need not find out."""
     if spec.on and not all(name.strip() for name in spec.on.split(",")):
-        raise UserError(f"on: a name is missing in {spec.on!r:.80}; write nodes, labels or executors, as in gpu1,gpu2")
+        raise UserError(
+            f"a name is missing in {spec.on!r:.80}; write nodes, labels or executors, as in gpu1,gpu2", field="on"
+        )
     if spec.gang and spec.policy.limit is not None:
-        raise UserError("policy.limit: a gang starts all its tasks together; leave limit or gang out")
+        raise UserError("a gang starts all its tasks together; leave limit or gang out", field="policy.limit")
     if spec.gang and spec.policy.start_delay_seconds:
-        raise UserError("policy.start_delay_seconds: a gang starts all its tasks together; leave delay or gang out")
+        raise UserError(
+            "a gang starts all its tasks together; leave delay or gang out", field="policy.start_delay_seconds"
+        )
     if spec.gang and spec.policy.enough_successes is not None:
-        raise UserError("policy.enough_successes: the tasks of a gang end together; leave it or gang out")
+        raise UserError("the tasks of a gang end together; leave it or gang out", field="policy.enough_successes")
     staging = spec.staging
     for name in ("copy_forward", "copy_back", "results_dir"):
         if staging.no_copy and getattr(staging, name):
             raise UserError(f"staging.{name}: with no_copy nothing is copied; leave one of the two out")
     if "" in (*staging.copy_forward, *staging.copy_back):
-        raise UserError("staging: an empty path names nothing; write . for all of the working directory")
+        raise UserError("an empty path names nothing; write . for all of the working directory", field="staging")
 
 
 def _check_amounts(group: GroupSpec, named: str, *, is_gang: bool) -> None:
@@ -191,9 +197,11 @@ def _check_stdin(text: str) -> None:
     try:
         size = len(base64.b64decode(text, validate=True))
     except ValueError:
-        raise UserError("stdin: it is no base64; encode the bytes that each task shall read") from None
+        raise UserError("it is no base64; encode the bytes that each task shall read", field="stdin") from None
     if size > STDIN_BYTES_MOST:
-        raise UserError(f"stdin: it has {size} bytes; at most {STDIN_BYTES_MOST} are possible, let tasks read a file")
+        raise UserError(
+            f"it has {size} bytes; at most {STDIN_BYTES_MOST} are possible, let tasks read a file", field="stdin"
+        )
 
 
 def check_together(spec: JobSpec) -> None:
@@ -240,4 +248,4 @@ def _check_manifest(text: str) -> None:
         name for name, kind in OBJECT_FIELDS.items() if not isinstance(found, dict) or type(found.get(name)) is not kind
     ]
     if wrong:
-        raise UserError(f"manifest: {', '.join(wrong)} missing or odd; give a Kubernetes object as JSON")
+        raise UserError(f"{', '.join(wrong)} missing or odd; give a Kubernetes object as JSON", field="manifest")

@@ -15,11 +15,15 @@ from jobyard.wire.kept import KeptView
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a request failed: one sentence for people, and a code that stays the same (RFC 9457)."""
+    """Why a request failed: one sentence for people, and a code that stays the same (RFC 9457).
+
+    `field` is what is wrong, where it is one thing: a place in the request or a flag. The title begins with it.
+    """
 
     code: str
     title: str
     status: int
+    field: str = ""
 
 
 @dataclass(frozen=True)

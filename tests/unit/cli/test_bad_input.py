@@ -173,6 +173,6 @@ def test_no_verb_shows_the_help(yard: Yard, words: list[str]) -> None:
 @pytest.mark.parametrize("words", [("run",), ("submit",), ("submit", "--dry-run")])
 def test_a_refusal_of_the_server_names_what_was_written(yard: Yard, stand_in: StandIn, words: tuple[str, ...]) -> None:
     Path("job.yaml").write_text("command: x\nafter: 7\n")
-    stand_in.on("POST /jobs", problem(400, "bad_request", "--after 7: there is no such job"))
+    stand_in.on("POST /jobs", problem(400, "bad_request", "--after: there is no job 7", "--after"))
     result = yard(*words, "job.yaml")
-    assert (result.code, result.err) == (2, "yard: job.yaml: line 2: after 7: there is no such job\n")
+    assert (result.code, result.err) == (2, "yard: job.yaml: line 2: after: there is no job 7\n")

@@ -354,7 +354,7 @@ def test_a_webhook_may_refuse_an_image_that_is_not_there_yet(
     yard: Yard, stand_in: StandIn, built: list[BuildOptions], submitted: list[JobSpec]
 ) -> None:
     said = 'cluster lab refuses the Job: admission webhook "verify" denied the request: no such image'
-    stand_in.on("POST /jobs", problem(400, "bad_request", said), Said(status=201, data=a_job_view()))
+    stand_in.on("POST /jobs", problem(400, "webhook_refused", said), Said(status=201, data=a_job_view()))
     result = yard("submit", "-d", "--build", "--registry", "lab", "--on", "lab", "--", "true")
     assert result.code == 0, result.err
     assert f"warning: {said}; it is built nevertheless" in result.err

@@ -140,8 +140,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
 
-def problem(status: int, code: str, title: str) -> Said:
-    return Said(status, {"code": code, "title": title, "status": status})
+def problem(status: int, code: str, title: str, field: str = "") -> Said:
+    return Said(status, {"code": code, "title": title, "status": status, "field": field})
 
 
 @contextmanager

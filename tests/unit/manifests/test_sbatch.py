@@ -200,4 +200,5 @@ def test_a_bad_line_is_named_and_nothing_is_guessed(option: str, says: str, load
 def test_a_refusal_of_the_server_names_the_line(load: Load, tmp_path: Path) -> None:
     spec = load(script("-J x", "--dependency=afterok:99"), "x.sh")
     written = Written(Overrides(), "x.sh", SubmitContext(str(tmp_path)))
-    assert written.sentence("--after 99: there is no such job; x", spec).startswith("x.sh: line 3: --after 99: there")
+    refused = UserError("there is no job 99", field="--after")
+    assert written.sentence(refused, spec) == "x.sh: line 3: --after: there is no job 99"

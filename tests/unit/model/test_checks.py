@@ -59,7 +59,7 @@ def test_the_names_of_files_need_not_be_utf8_and_come_back_as_they_were(spec: Jo
         (a_command(lines=Lines.of(["true", BYTES])), "command.lines"),
         (a_command(shell="true", entries=Lines.of([BYTES])), "command.entries"),
         (a_job(env={"A": BYTES}), "spec.env.A"),
-        (a_job(env={BYTES: "1"}), "a name in SubmitJob.spec.env"),
+        (a_job(env={BYTES: "1"}), "SubmitJob.spec.env: a name in it: "),
         (a_job(name=BYTES), "spec.name"),
         (a_job(groups=(a_group(BYTES),)), "groups[0].name"),
         (a_job(name="\ud800"), "is not UTF-8"),

@@ -85,10 +85,10 @@ def test_a_refusal_names_the_keyword_and_no_file(said: dict[str, Any], sentence:
 def test_the_servers_refusals_name_keywords_too() -> None:
     spec = asked(after="7")
     with (
-        pytest.raises(UserError, match=r"^after 7: there is no such job; `yard ls -a` lists them$"),
+        pytest.raises(UserError, match=r"^after: there is no job 7; `yard ls -a` lists them$"),
         refused_as_said(spec),
     ):
-        raise UserError("--after 7: there is no such job; `yard ls -a` lists them")
+        raise UserError("there is no job 7; `yard ls -a` lists them", field="--after")
 
 
 def test_the_package_costs_nothing_until_the_yard_is_touched() -> None:

@@ -35,7 +35,7 @@ class PlayedClient:
         return SimpleNamespace(last_event=3, yard_id="mine")
 
     def submit(self, spec: object) -> Any:
-        raise UserError("--after 7: there is no such job")
+        raise UserError("there is no job 7", field="--after")
 
 
 def a_yard(url: str) -> Yard:
@@ -60,7 +60,7 @@ def a_yard(url: str) -> Yard:
         ("unix:/s", {"array": "0-3"}, r"array: map\(\) makes an array of the arguments; leave it out"),
         ("unix:/s", {"chunk": 0}, "chunk: 0 is not a number of calls for each task; write 1 or more"),
         ("unix:/s", {"cpus": "many"}, "cpus: cannot read 'many'"),
-        ("unix:/s", {"after": 7}, "after 7: there is no such job"),
+        ("unix:/s", {"after": 7}, "after: there is no job 7"),
     ],
 )
 def test_what_a_function_cannot_be_asked_is_refused_and_no_file_is_left(

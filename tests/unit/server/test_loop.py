@@ -267,7 +267,7 @@ async def test_a_job_after_one_that_failed_is_refused(tmp_path: Path) -> None:
     async with a_yard(tmp_path) as yard:
         failed = await yard.submit("exit 1")
         assert await yard.ended(failed) is State.FAILED
-        with pytest.raises(UserError, match=f"--after {failed}: job {failed} failed, so this one would never start"):
+        with pytest.raises(UserError, match=f"--after: job {failed} failed, so this one would never start"):
             await yard.submit("true", after=(Dependency(failed),))
         assert list(yard.loop.state.jobs) == [failed]
         assert await yard.ended(await yard.submit("true", after=(Dependency(failed, needs_success=False),)))

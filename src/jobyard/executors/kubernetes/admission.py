@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from jobyard.errors import Unavailable, UserError
+from jobyard.errors import Unavailable, UserError, WebhookRefused
 from jobyard.executors.kubernetes import secrets
 from jobyard.executors.kubernetes.forbidden import own_things, refuse_forbidden
 from jobyard.executors.kubernetes.kinds import Kind, kind_of
@@ -73,7 +73,8 @@ class Admission:
                 raise UserError(f"cluster {cluster}: {await sentence(api, missing)}")
             await api.create(kind.collection(api.namespace), first, dryRun="All", fieldValidation="Strict")
         except Refused as refused:
-            raise UserError(f"cluster {cluster} refuses the {kind.name}: {refused}") from refused
+            error_class = WebhookRefused if refused.is_of_webhook else UserError
+            raise error_class(f"cluster {cluster} refuses the {kind.name}: {refused}") from refused
         except Unavailable as error:
             raise UserError(f"cluster {cluster}: {error}") from error
 
