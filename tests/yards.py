@@ -131,7 +131,7 @@ class TemporaryYard:
 
     def submit(self, *words: str, **options: Any) -> str:
         """The id of a new job."""
-        return self.ok("submit", "-q", *words, **options).out.strip()
+        return str(self.ok("submit", "-o", "json", *words, **options).json["id"])
 
     def start(self, *words: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> subprocess.Popen[bytes]:
         """A call of `yard` that goes on beside the test; close it with `with`."""

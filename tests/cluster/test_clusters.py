@@ -51,8 +51,11 @@ def test_the_first_run_needs_no_configuration_at_all(yard: TemporaryYard, namesp
 def test_a_task_is_entered_and_followed_by_its_name(yard: TemporaryYard) -> None:
     job = yard.submit(*on_cluster("-n", "train", "-a", "0-1", "--", "sh", "-c", "echo $YARD_TASK; tail -f /dev/null"))
     until(lambda: yard.job(job)["counts"]["running"] == 2)
+    number = yard.job(job)["number"]
     assert yard.ok("exec", "train/1", "--", "sh", "-c", "echo $YARD_TASK").out == "1\n"
-    assert yard.run("exec", "train", "--", "true").err.startswith(f"yard: job {job} has 2 tasks; name one: {job}/0")
+    assert yard.run("exec", "train", "--", "true").err.startswith(
+        f"yard: job {number} has 2 tasks; name one: {number}/0"
+    )
     with yard.start("logs", "-f", job) as following:
         assert following.stdout is not None
         lines = {following.stdout.readline().decode().split()[-1] for _ in range(2)}
@@ -68,7 +71,7 @@ def test_an_image_that_cannot_be_had_is_told_by_why_show_and_ls(yard: TemporaryY
     job = yard.submit("--on", "kubernetes", "--image", "jobyard.test/none:1", "-c", "0.1", "--", "true")
     said = "jobyard.test/none:1"
     why = until(lambda: found if said in (found := yard.ok("why", job).out) else None)
-    assert why.splitlines()[0].startswith(f"job {job} is STARTING (")
+    assert why.splitlines()[0].startswith(f"job {yard.job(job)['number']} is STARTING (")
     assert said in yard.job(job)["message"]
     assert said in yard.json("show", job, "--tasks")["tasks"][0]["message"]
     assert said in yard.ok("ls").out

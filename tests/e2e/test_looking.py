@@ -23,11 +23,11 @@ def two_jobs(shared_yard: TemporaryYard) -> tuple[str, str]:
 
 def test_ls_lists_the_newest_first(yard: TemporaryYard, two_jobs: tuple[str, str]) -> None:
     lines = yard.ok("ls").out.splitlines()
-    assert lines[0].split() == ["JOB", "ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT"]
-    ids = [line.split()[1] for line in lines[1:]]
-    assert ids.index(two_jobs[1]) < ids.index(two_jobs[0])
-    (row,) = [line for line in lines if two_jobs[0] in line]
-    assert re.match(rf"{yard.job(two_jobs[0])['number']} +{two_jobs[0]}  mixed +FAILED +3/3 +1 ", row)
+    assert lines[0].split() == ["JOB", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT"]
+    numbers = [line.split()[0] for line in lines[1:]]
+    assert numbers.index(two_jobs[1]) < numbers.index(two_jobs[0])
+    (row,) = [line for line in lines if line.split()[0] == two_jobs[0]]
+    assert re.match(rf"{two_jobs[0]} +mixed +FAILED +3/3 +1 ", row)
     assert two_jobs[1] in yard.ok("ls", "-q").out.split()
     assert two_jobs[0] in yard.ok("ls", "-q", "--state", "failed").out.split()
     assert two_jobs[1] not in yard.ok("ls", "-q", "--state", "failed").out.split()
@@ -55,12 +55,13 @@ def test_a_task_that_ended_keeps_the_node_it_ran_on(yard: TemporaryYard, two_job
 
 @pytest.mark.parametrize("how", ["id", "prefix", "name", "number", "last"])
 def test_a_job_is_named_in_several_ways(yard: TemporaryYard, how: str) -> None:
-    job = yard.ok("run", "-q", "-n", "chosen", "--", "true").out.strip()
+    number = yard.ok("run", "-q", "-n", "chosen", "--", "true").out.strip()
+    job = yard.job(number)["id"]
     selector = {
         "id": job,
         "prefix": job[:7],
         "name": "chosen",
-        "number": str(yard.job(job)["number"]),
+        "number": number,
         "last": "last",
     }[how]
     assert yard.json("show", selector)["id"] == job
@@ -238,7 +239,7 @@ def test_the_output_of_tasks_on_this_machine_can_be_fetched(yard: TemporaryYard)
     line = "echo out $YARD_TASK; echo err >&2; echo kept > $YARD_OUTPUT_DIR/kept"
     job = yard.ok("run", "-q", "-a", "0-1", "--", line).out.strip()
     yard.ok("fetch", job, "--to", "here")
-    home = yard.work / "here" / job
+    home = yard.work / "here" / yard.job(job)["id"]
     files = {str(path.relative_to(home)): path.read_text() for path in home.rglob("*") if path.is_file()}
     per_task = {"{}.out": "out {}\n", "{}.err": "err\n", "{}/output/kept": "kept\n"}
     assert files == {name.format(task): text.format(task) for task in (0, 1) for name, text in per_task.items()}

@@ -50,7 +50,7 @@ def test_functions_run_as_tasks_and_their_results_errors_and_deaths_come_back(la
     assert isinstance(found[2], ValueError)
     assert "two is wrong" in str(found[2].__cause__)
     assert isinstance(found[3], TaskFailed)
-    assert str(found[3]).startswith(f"task 3 of job {job.id} (call) failed: killed by signal 9")
+    assert str(found[3]).startswith(f"task 3 of job {job.number} (call) failed: killed by signal 9")
     assert str(found[3]).endswith("its output ends with:\ncalled with 3")
     assert job.wait() is State.FAILED
     assert [task.state for task in job.tasks()] == [State.SUCCEEDED, State.SUCCEEDED, State.FAILED, State.FAILED]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -84,9 +85,9 @@ class LiveYard:
 
     def submit(self, *words: str) -> str:
         """The id of the new job: acknowledged."""
-        done = self.yard("submit", "-q", *words)
+        done = self.yard("submit", "-o", "json", *words)
         assert done.returncode == 0, done
-        return done.stdout.strip()
+        return str(json.loads(done.stdout)["id"])
 
     def wait(self, job: str) -> JobView:
         """The job at its end."""

@@ -123,13 +123,13 @@ def say_stopped(job: JobView, stopped: Stopped) -> int:
     """The exit code of a job that was not followed to its end."""
     match stopped:
         case HungUp(number):
-            say(f"detached; {title(job)} goes on: yard attach {job.id}")
+            say(f"detached; {title(job)} goes on: yard attach {job.number}")
             return 128 + number
         case Killed():
             say(f"{title(job)} was killed")
         case Left(seen):
             how = progress_text(seen) if seen.counts.total > 1 else seen.state.lower()
-            say(f"{title(job)} goes on ({how}); to look again: yard attach {job.id}")
+            say(f"{title(job)} goes on ({how}); to look again: yard attach {job.number}")
     return INTERRUPTED
 
 
@@ -229,7 +229,7 @@ class JobFollower:
                         self._take(item)
                         self._give_up_without_image()
                 if reading and "job" not in reading and time.monotonic() - self._last_output_at > LAST_OUTPUT_SECONDS:
-                    verbs = " and ".join(f"`yard {VERBS[source]} {self._job.id}`" for source in sorted(reading))
+                    verbs = " and ".join(f"`yard {VERBS[source]} {self._job.number}`" for source in sorted(reading))
                     warn(f"the last of the output did not arrive; see {verbs}")
                     break
             self._log.close()

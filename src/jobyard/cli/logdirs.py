@@ -34,7 +34,8 @@ def find_log_dir(view: JobView, agent_files: Path | None) -> str:
             return path
     looked = ", ".join([*roots, *(os.path.join(view.workdir, name) for name in USUAL_NAMES)])
     raise UserError(
-        f"job {view.id} has no logs for TensorBoard here yet (looked in {looked}); --log-dir DIR at submit says where"
+        f"job {view.number} has no logs for TensorBoard here yet (looked in {looked}); "
+        "--log-dir DIR at submit says where"
     )
 
 
@@ -47,7 +48,7 @@ def _told(view: JobView, log_dir: str) -> str:
         if os.path.isdir(path):
             return os.path.normpath(path)
     raise UserError(
-        f"job {view.id} has nothing in its log dir yet: there is no directory {candidates[0]} on this machine; "
+        f"job {view.number} has nothing in its log dir yet: there is no directory {candidates[0]} on this machine; "
         "try again when it has written there"
     )
 

@@ -44,6 +44,18 @@ class OneOf(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2 o
             raise UserError(f"{_option(param)}: unknown value {value!r:.40}; {hint}") from None
 
 
+class ListOf(OneOf):
+    """Some of a few words, with commas between, in any case: a tuple of them."""
+
+    def __init__(self, choices: Sequence[str]) -> None:
+        super().__init__(choices, case_sensitive=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        return tuple(super(ListOf, self).convert(word.strip(), param, ctx) for word in value.split(","))
+
+
 def _option(param: click.Parameter | None) -> str:
     return max(param.opts, key=len) if param is not None else "a value"
 

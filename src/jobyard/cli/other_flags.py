@@ -31,7 +31,7 @@ _OURS = {
     "--dry-run": "--dryrun --just-print --test-only --noop --dry",
     "--bar, which shows how far it is": "--progress --progressbar",
     "--detach (-d), or `yard submit`": "--background --bg --no-wait --detached --immediate",
-    "-q, which prints only the id": "--parsable --print-task-id",
+    "-q, which prints only the number": "--parsable --print-task-id",
     "--whole-node": "--exclusive-node --one-task-per-node",
     "--preemptible, or nothing: what reports its checkpoints can be stopped at them": "--spot",
 }

@@ -29,7 +29,7 @@ class Target(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"task {self.unit.task} of job {self.unit.job}"
+        return f"task {self.unit.task} of job {self.unit.number or self.unit.job}"
 
 
 def target_of(session: Session, text: str, identity: ClusterWords | None = None) -> Target:
@@ -81,7 +81,7 @@ def identity_flags(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def _way_to_machine(unit: UnitView) -> str:
-    there = f"task {unit.task} of job {unit.job} is a process on {unit.node}, not a pod"
+    there = f"task {unit.task} of job {unit.number or unit.job} is a process on {unit.node}, not a pod"
     if unit.host:
         return f"{there}; go there: ssh {shlex.quote(unit.host)}"
     return f"{there}; go to its directory: cd {shlex.quote(unit.workdir)}"

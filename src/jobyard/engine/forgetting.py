@@ -11,18 +11,18 @@ from jobyard.model.events import JobsForgotten
 def why_it_stays(state: YardState, job: JobRecord) -> str:
     """What still needs this job, as a sentence with the way out. Empty: nothing does."""
     if not job.is_final:
-        return f"job {job.id} is {job.state}; end it first: yard cancel {job.id}"
+        return f"job {job.number} is {job.state}; end it first: yard cancel {job.number}"
     if job.slots:
-        return f"job {job.id} has only just ended; try again in a moment"
+        return f"job {job.number} has only just ended; try again in a moment"
     for waiting in waiting_for(state, job):
-        return f"job {waiting} waits for job {job.id} (`--after`); cancel it first, or wait until it has begun"
+        return f"job {waiting} waits for job {job.number} (`--after`); cancel it first, or wait until it has begun"
     return ""
 
 
-def waiting_for(state: YardState, job: JobRecord) -> list[str]:
-    """The jobs that were submitted with `--after` this one and have not begun."""
+def waiting_for(state: YardState, job: JobRecord) -> list[int]:
+    """The numbers of the jobs that were submitted with `--after` this one and have not begun."""
     dependents = (state.unfinished.get(each) for each in state.dependents.get(job.id, ()))
-    return [each.id for each in dependents if each is not None and each.times.started_at is None]
+    return [each.number for each in dependents if each is not None and each.times.started_at is None]
 
 
 def forget(state: YardState, event: JobsForgotten) -> list[Effect]:

@@ -81,6 +81,6 @@ def check_dependencies(state: YardState, job: JobRecord, at: float) -> list[Effe
     for dependency in job.spec.after:
         needed = state.jobs.get(dependency.job)
         if needed and dependency.needs_success and needed.is_final and needed.state is not State.SUCCEEDED:
-            message = f"job {needed.id} {needed.state.told}, and this one runs only after its success"
+            message = f"job {needed.number} {needed.state.told}, and this one runs only after its success"
             return stop_job(state, job, Reason.DEPENDENCY, message, at)
     return []

@@ -337,6 +337,7 @@ def _running(job: JobRecord, trainings: Trainings, bounds_of: Callable[[str], Bo
         is_last_epoch(job),
         job.is_yielding,
         where_of(job.spec, job.spec.groups[0]),
+        number=job.number,
     )
 
 

@@ -85,7 +85,15 @@ class Wants:
             return None
         overcommit = spec.policy.overcommit and not spec.cluster  # Kubernetes never gives more than there is
         request = Request(
-            job.id, job.priority, job.age, tuple(members), starts_together, spec.on, overcommit, cluster=spec.cluster
+            job.id,
+            job.priority,
+            job.age,
+            tuple(members),
+            starts_together,
+            spec.on,
+            overcommit,
+            cluster=spec.cluster,
+            number=job.number,
         )
         return self._adapted(job, request, now) if job.is_adaptive else request
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -155,11 +155,24 @@ class Command:
 
     def __str__(self) -> str:
         if self.script is not None:
-            return shlex.join((self.script.name, *self.argv))
+            return _shown_words((self.script.name, *self.argv))
         if self.lines is not None:
             first = f"{len(self.lines)} lines, first: " if len(self.lines) > 1 else ""
             return first + self.lines[0] if len(self.lines) else "no lines"
-        return self.shell or shlex.join(self.argv)
+        return self.shell or _shown_words(self.argv)
+
+
+# What bash takes as it stands: braces are only expanded around a comma or two dots.
+_PLACEHOLDER = re.compile(r"\{(?!\w*\.\.)[\w#%/.]*\}", re.ASCII)
+
+
+def _shown_words(words: Sequence[str]) -> str:
+    """As a person types them: quoted for bash, where it needs that; `{}` and `{1/.}` do not."""
+    return " ".join(word if _is_plain(_PLACEHOLDER.sub("x", word)) else shlex.quote(word) for word in words)
+
+
+def _is_plain(word: str) -> bool:
+    return shlex.quote(word) == word
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,10 @@ class AsyncJob(Generic[J]):
         return self._job.id
 
     @property
+    def number(self) -> int:
+        return self._job.number
+
+    @property
     def name(self) -> str:
         return self._job.name
 
@@ -107,7 +111,7 @@ class AsyncJob(Generic[J]):
         await awaited(self._job.retry)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id} {self.name!r}>"
+        return f"<{type(self).__name__} {self.number} {self.name!r}>"
 
     def _repr_html_(self) -> str:
         return self._job._repr_html_()

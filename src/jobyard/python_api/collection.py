@@ -97,7 +97,8 @@ def _without_result(client: YardClient, job: JobView, task: TaskView, futures: S
         return
     error = failure_of_task(client, job, task)
     if task.state is State.SUCCEEDED:
-        error = TaskFailed(f"task {task.label} of job {job.id} ({job.name}) succeeded, and sent no result; return one")
+        which = f"task {task.label} of job {job.number} ({job.name})"
+        error = TaskFailed(f"{which} succeeded, and sent no result; return one")
     _finish(futures, [Outcome(error=error)])
 
 

@@ -69,7 +69,7 @@ class TaskTable(_Table, tuple[TaskView, ...]):
 
 def html_of_job(job: JobView) -> str:
     rows = (
-        ("job", f"{job.id} ({job.name})"),
+        ("job", f"{job.number} ({job.name})"),
         ("state", job.state),
         ("tasks", progress_text(job)),
         ("command", job.command),
@@ -94,7 +94,7 @@ def progress_text(job: JobView) -> str:
 def progress_line(job: JobView) -> str:
     """For a terminal."""
     filled = BAR * job.counts.finished // max(1, job.counts.total)
-    return f"{plain(job.name)} {job.id} [{'#' * filled}{'.' * (BAR - filled)}] {job.state} {progress_text(job)}"
+    return f"{plain(job.name)} {job.number} [{'#' * filled}{'.' * (BAR - filled)}] {job.state} {progress_text(job)}"
 
 
 def _took(task: TaskView) -> str:

@@ -34,6 +34,11 @@ class Job:
         return self._view.id
 
     @property
+    def number(self) -> int:
+        """As `yard ls` names it."""
+        return self._view.number
+
+    @property
     def name(self) -> str:
         return self._view.name
 
@@ -133,14 +138,14 @@ class Job:
         try:
             yield
         except KeyboardInterrupt as interrupt:
-            interrupt.add_note(f"{self} goes on; to cancel it: job.cancel(), or `yard cancel {self.id}`")
+            interrupt.add_note(f"{self} goes on; to cancel it: job.cancel(), or `yard cancel {self.number}`")
             raise
 
     def __str__(self) -> str:
-        return f"job {self.id} ({self.name})"
+        return f"job {self.number} ({self.name})"
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id} {self.name!r} {self._view.state}>"
+        return f"<{type(self).__name__} {self.number} {self.name!r} {self._view.state}>"
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -151,12 +156,13 @@ def failure_of(client: YardClient, job: JobView) -> TaskFailed:
     """Why a job that has ended did not succeed: its first failed task, or that it was cancelled."""
     if job.first_failure is not None:
         return failure_of_task(client, job, job.first_failure.task)
-    return TaskFailed(f"job {job.id} ({job.name}) {job.state.told}{f': {job.message}' if job.message else ''}")
+    return TaskFailed(f"job {job.number} ({job.name}) {job.state.told}{f': {job.message}' if job.message else ''}")
 
 
 def failure_of_task(client: YardClient, job: JobView, task: TaskView) -> TaskFailed:
     """With the reason, and with the end of what the task wrote."""
-    what = f"job {job.id} ({job.name})" if job.counts.total == 1 else f"task {task.label} of job {job.id} ({job.name})"
+    of_task = f"task {task.label} of " if job.counts.total > 1 else ""
+    what = f"{of_task}job {job.number} ({job.name})"
     why = f": {task.message}" if task.message else ""
     lines = "".join(chunk.data for chunk in client.logs(job.id, task=task.label, tail=LAST_LINES)).rstrip()
     return TaskFailed(f"{what} {task.state.told}{why}" + (f"; its output ends with:\n{lines}" if lines else ""))

@@ -212,7 +212,7 @@ class _Cycle:
             return
         if self.waits[request.job].reason is not Reason.NEVER_FITS and self._keep_quota(request, missing):
             return  # it does not wait for nodes
-        self._ahead = self._ahead or request.job
+        self._ahead = self._ahead or request.called
         self.missing += missing
         for each in missing:
             self._wanted[each.ask] += each.lacking
@@ -227,7 +227,7 @@ class _Cycle:
         least = lacking if is_together else amounts_of([(missing[0].member.resources, 1)])
         is_over = bool(allowance.lacking(least))
         if allowance.could_ever(least):
-            allowance.keep(lacking, request.job)
+            allowance.keep(lacking, request.called)
             self.over_quota += missing if is_over else []
         return is_over
 

@@ -33,6 +33,10 @@ class Member:
         return Where(self.on or on, cluster, self.labels, self.tolerations, self.in_container, self.with_token)
 
 
+def called(job: str, number: int | None) -> str:
+    return job if number is None else str(number)
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What one job would open now. A gang wants all of its members in full or nothing."""
@@ -47,6 +51,11 @@ class Request:
     smaller: tuple[tuple[Member, ...], ...] = ()  # of an elastic job: what it also starts with, largest first
     gpu_seconds: float | None = None  # the estimated rest, where that is known and reliable
     cluster: str = ""  # it goes to nodes of this cluster alone; empty: to machines alone
+    number: int | None = None  # as people call the job, in sentences about it
+
+    @property
+    def called(self) -> str:
+        return called(self.job, self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,11 @@ class Running:
     where: Where = ANYWHERE
     stops_for: str = ""  # the job that it makes room for, where the scheduler asked
     becomes: Size | None = None  # when it is back
+    number: int | None = None  # as people call the job, in sentences about it
+
+    @property
+    def called(self) -> str:
+        return called(self.job, self.number)
 
 
 @dataclass(frozen=True, slots=True)

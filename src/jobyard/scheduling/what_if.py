@@ -39,9 +39,9 @@ def stop_for(change: Change, request: Request, purpose: str) -> CheckpointStop:
     """To stop, or to become smaller, for a request; `purpose` is what for, as in "make room for"."""
     job, now, size = change.running.job, change.running.size, change.size
     if size is None:
-        sentence = f"stops at its next checkpoint to {purpose} job {request.job} of higher priority"
+        sentence = f"stops at its next checkpoint to {purpose} job {request.called} of higher priority"
         return CheckpointStop(job, Reason.PREEMPTED, sentence, stops_for=request.job)
-    sentence = f"goes from {now} to {size} at its next checkpoint to {purpose} job {request.job}"
+    sentence = f"goes from {now} to {size} at its next checkpoint to {purpose} job {request.called}"
     return CheckpointStop(job, Reason.RESIZING, sentence, size, stops_for=request.job)
 
 
@@ -116,7 +116,7 @@ def loss(change: Change) -> float:
 
 
 def who_makes_room(helpers: Sequence[Running]) -> str:
-    names = [helper.job for helper in sorted(helpers, key=rank)[:3]]
+    names = [helper.called for helper in sorted(helpers, key=rank)[:3]]
     if len(names) == 1:
         return f"job {names[0]} stops at its next checkpoint to make room"
     more = f" and {len(helpers) - 3} more" if len(helpers) > 3 else ""

@@ -109,8 +109,8 @@ def _resolve(state: YardState, dependency: Dependency) -> Dependency:
         raise UserError(f"there is no job {dependency.job}; `yard ls -a` lists them", field="--after") from None
     if dependency.needs_success and needed.is_final and needed.state is not State.SUCCEEDED:
         raise UserError(
-            f"job {needed.id} {needed.state.told}, so this one would never start; "
-            f"`yard retry {needed.id}` first, or wait for its end alone with afterany:{dependency.job}",
+            f"job {needed.number} {needed.state.told}, so this one would never start; "
+            f"`yard retry {needed.number}` first, or wait for its end alone with afterany:{dependency.job}",
             field="--after",
         )
     return replace(dependency, job=needed.id)
@@ -155,7 +155,7 @@ def cancel(selector: str, request: CancelJob, by: str = "") -> Command[str]:
         if job.is_final:
             return [], job.id  # cancelling twice is not an error
         if ranges and job.spec.gang:
-            raise UserError(f"job {job.id} is a gang: its tasks stop together; cancel the whole job")
+            raise UserError(f"job {job.number} is a gang: its tasks stop together; cancel the whole job")
         cancelled = f"cancelled by {by or 'the user'}"
         message = f"{cancelled}: {request.message}" if request.message else cancelled
         return [CancelRequested(job.id, now, (), request.force, message, by, ranges)], job.id
@@ -167,7 +167,7 @@ def retry(selector: str, request: RetryJob, by: str = "") -> Command[str]:
     def command(state: YardState, now: float) -> tuple[list[RetryRequested], str]:
         job = find_job(state, selector)
         if job.stop is not None and not job.is_final:
-            raise UserError(f"job {job.id} is stopping; wait for it (`yard wait {job.id}`), then retry")
+            raise UserError(f"job {job.number} is stopping; wait for it (`yard wait {job.number}`), then retry")
         ranges: Sequence[tuple[int, int]]
         if request.tasks or request.states:
             ranges = chosen_tasks(job, request)
@@ -176,11 +176,11 @@ def retry(selector: str, request: RetryJob, by: str = "") -> Command[str]:
             delayed = [(number, number) for number in job.tasks.delayed]
             ranges = job.tasks.numbers_in(State.FAILED) + job.tasks.numbers_in(State.CANCELLED) + delayed
         if not ranges:
-            raise UserError(f"job {job.id} has no failed or cancelled task to retry; name one with --task")
+            raise UserError(f"job {job.number} has no failed or cancelled task to retry; name one with --task")
         if job.spec.gang and not (job.is_final or len(job.tasks.delayed)):
-            raise UserError(f"job {job.id} is a gang and {job.state.told}; retry it when it has ended")
+            raise UserError(f"job {job.number} is a gang and {job.state.told}; retry it when it has ended")
         if job.spec.gang and (request.tasks or request.states):
-            raise UserError(f"job {job.id} is a gang: its tasks run together; retry the whole job")
+            raise UserError(f"job {job.number} is a gang: its tasks run together; retry the whole job")
         if job.spec.gang:
             ranges = [(0, job.spec.size - 1)]
         return [RetryRequested(job.id, tuple(sorted(ranges)), now, by)], job.id
@@ -206,7 +206,7 @@ def annotate(selector: str, annotations: Mapping[str, str | None], by: str = "")
         total = len({*job.annotations, *new}) - taken
         if total > ANNOTATIONS_MOST:
             most = f"at most {ANNOTATIONS_MOST} are possible"
-            raise UserError(f"job {job.id} would have {total} annotations; {most}, null takes one away")
+            raise UserError(f"job {job.number} would have {total} annotations; {most}, null takes one away")
         return [JobAnnotated(job.id, new, now, by)] if new else [], job.id
 
     return command

@@ -114,7 +114,7 @@ class Environments:
         if job.spec.submitter.environment and not self._path(job.spec.submitter.environment).exists():
             age = f"{show_seconds(self._kept_seconds)} after its end"
             raise UserError(
-                f"job {job.id}: the environment that it was submitted with is kept until {age}; submit it again"
+                f"job {job.number}: the environment that it was submitted with is kept until {age}; submit it again"
             )
 
     def sweep(self, state: YardState, now: float, *, orphans: bool) -> None:

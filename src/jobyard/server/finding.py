@@ -69,7 +69,7 @@ def _by_number(state: YardState, selector: str) -> JobRecord:
         if job.number == number:
             return job
     named = [job for job in state.jobs.values() if job.spec.name == selector]
-    hint = f"; the job of that name has the id {named[-1].id}" if named else ""
+    hint = f"; the job of that name has the number {named[-1].number}" if named else ""
     if 0 < number <= state.last_number:
         raise NotFound(f"job {selector} is gone: it was removed, or was older than is kept{hint}")
     raise NotFound(f"no job has the number {selector}{hint}; `yard ls -a` lists them")

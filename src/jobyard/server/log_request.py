@@ -38,7 +38,7 @@ class LogRequest:
         single = next(iter(self._asked)) if self._asked is not None and len(self._asked) == 1 else None
         newest = job.tasks.most_attempts if single is None else job.task(single).attempt
         if attempt is not None and not 1 <= attempt <= newest:
-            whose = f"job {job.id} has" if single is None else f"task {tasks} of job {job.id} has"
+            whose = f"job {job.number} has" if single is None else f"task {tasks} of job {job.number} has"
             times = f"{newest} time{'s' if newest != 1 else ''}"
             raise NotFound(f"{whose} no attempt {attempt}; it was tried {times}")
 

@@ -20,7 +20,7 @@ def removable(state: YardState, selectors: Sequence[str], caller: Caller) -> lis
     found = list({job.id: job for job in (find_job(state, selector) for selector in selectors)}.values())
     for job in found:
         if caller.kind is not TokenKind.ADMIN and job.spec.submitter.submitted_with != caller.token:
-            raise NotAllowed(f"job {job.id} was not submitted with the token of {caller.name!r}; ask an admin")
+            raise NotAllowed(f"job {job.number} was not submitted with the token of {caller.name!r}; ask an admin")
         if why := why_it_stays(state, job):
             raise UserError(why)
     return found

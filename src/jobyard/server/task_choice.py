@@ -21,7 +21,7 @@ def chosen_tasks(job: JobRecord, request: CancelJob | RetryJob) -> Ranges:
     chosen = job.tasks.among(named if request.tasks else IntervalSet([(0, job.spec.size - 1)]), request.states)
     if not len(chosen):
         states = " or ".join(dict.fromkeys(state.value.lower() for state in request.states))
-        raise UserError(f"job {job.id} has no {states} task{' among these' if request.tasks else ''}")
+        raise UserError(f"job {job.number} has no {states} task{' among these' if request.tasks else ''}")
     return tuple(chosen.ranges())
 
 
@@ -33,4 +33,6 @@ def refuse_unended(job: JobRecord, ranges: Ranges) -> None:
         if found:
             task = job.task(min(found))
             label = job.spec.label_of(task.number)
-            raise UserError(f"task {label} of job {job.id} {task.state.told}; only a task that ended can be retried")
+            raise UserError(
+                f"task {label} of job {job.number} {task.state.told}; only a task that ended can be retried"
+            )

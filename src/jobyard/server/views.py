@@ -75,7 +75,9 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         source=spec.submitter.source,
         gang=spec.gang,
         groups=_groups(spec) if detail else (),
-        after=tuple(f"{'afterok' if d.needs_success else 'afterany'}:{d.job}" for d in spec.after) if detail else (),
+        after=tuple(f"{'afterok' if d.needs_success else 'afterany'}:{called(state, d.job)}" for d in spec.after)
+        if detail
+        else (),
         retries=spec.policy.retries,
         max_fails=spec.policy.max_fails,
         limit=spec.policy.limit,
@@ -173,7 +175,7 @@ def shown(name: str, value: str) -> str:
 def reason_of_job(planner: Planner, job: JobRecord) -> tuple[Reason | None, str]:
     """Why it is as it is, and the sentence for it."""
     if held := planner.state.quarantined.get(job.id):
-        return Reason.HELD, f"{held}; nothing of it is begun or ended until `yard cancel {job.id}`"
+        return Reason.HELD, f"{held}; nothing of it is begun or ended until `yard cancel {job.number}`"
     if job.stop is not None and (job.state is not State.SUCCEEDED or job.stop[0] is Reason.ENOUGH):
         first = job.tasks.first_failure
         if job.stop[0] is Reason.SIBLING_FAILED and first is not None:
@@ -190,7 +192,7 @@ def reason_of_job(planner: Planner, job: JobRecord) -> tuple[Reason | None, str]
     if job.is_yielding:
         return next((task.reason, task.message) for task in job.active_tasks() if task.is_yielding)
     if (idle := idle_seconds(job, time.time())) is not None:
-        return None, f"its GPUs have been idle for {show_seconds(idle)}; `yard cancel {job.id}` gives them back"
+        return None, f"its GPUs have been idle for {show_seconds(idle)}; `yard cancel {job.number}` gives them back"
     state = planner.state
     if (said := held_up(state, job)) and not job.tasks.counts[State.RUNNING]:
         return said
@@ -368,12 +370,18 @@ def node_view(state: YardState, node: Node, held: Held | None = None) -> NodeVie
     )
 
 
+def called(state: YardState, job_id: str) -> str:
+    """As people call it: by its number, or by its id where it is forgotten."""
+    return str(state.jobs[job_id].number) if job_id in state.jobs else job_id
+
+
 def awaited_jobs(state: YardState, job: JobRecord) -> str:
-    """`waits for j1 to succeed and for j2 to end`; empty where it waits for no other job."""
+    """`waits for job 1 to succeed and for job 2 to end`; empty where it waits for no other job."""
     waiting = set(state.waits_for(job))
     parts = []
     for needs_success, how in ((True, "succeed"), (False, "end")):
-        named = [each.job for each in job.spec.after if each.job in waiting and each.needs_success is needs_success]
-        if named:
-            parts.append(f"for {', '.join(named)} to {how}")
+        wanted = [each.job for each in job.spec.after if each.job in waiting and each.needs_success is needs_success]
+        if wanted:
+            named = ", ".join(called(state, each) for each in wanted)
+            parts.append(f"for job{'s' if len(wanted) > 1 else ''} {named} to {how}")
     return f"waits {' and '.join(parts)}" if parts else ""

@@ -91,17 +91,19 @@ def why_view(planner: Planner, job: JobRecord, last_lines: tuple[str, ...] = ())
             given = f"{job.tasks.active} of {job.spec.size} tasks"
             placing = f"cluster {job.spec.cluster} was given {given} and starts them"
         sentences.append(f"the job {job.state.told}{ago}" if job.is_final else placing)
-    return WhyView(job.id, job.state, reason, tuple(sentences), failure_view(job, last_lines))
+    return WhyView(job.id, job.state, reason, tuple(sentences), failure_view(job, last_lines), job.number)
 
 
 def task_why_view(planner: Planner, job: JobRecord, number: int, last_lines: tuple[str, ...] = ()) -> WhyView:
     """The same of one task. What waits, waits with its job, and for the same reasons."""
     task = awaited_view(planner.state, job, number)
     if task.state is State.FAILED:
-        return WhyView(job.id, task.state, task.reason, (task.message,), FailureView(task, last_lines))
+        return WhyView(job.id, task.state, task.reason, (task.message,), FailureView(task, last_lines), job.number)
     if task.state is State.PENDING and not job.is_final:
         whole = why_view(planner, job)
         sentences = dict.fromkeys(filter(None, (task.message, *whole.sentences)))
-        return WhyView(job.id, task.state, task.reason or whole.reason, tuple(sentences))
+        return WhyView(job.id, task.state, task.reason or whole.reason, tuple(sentences), number=job.number)
     where = f" on {task.node}" if task.node else ""
-    return WhyView(job.id, task.state, task.reason, (task.message or f"it {task.state.told}{where}",))
+    return WhyView(
+        job.id, task.state, task.reason, (task.message or f"it {task.state.told}{where}",), number=job.number
+    )

@@ -217,6 +217,7 @@ class WhyView:
     reason: Reason | None
     sentences: tuple[str, ...]
     first_failure: FailureView | None = None
+    number: int = 0  # of the job
 
 
 @dataclass(frozen=True)
@@ -305,6 +306,7 @@ class UnitView:
     context: str = ""
     host: str = ""  # of the machine, as SSH reaches it; empty: the server's own machine
     workdir: str = ""
+    number: int = 0  # of the job
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def test_attach_shows_what_runs_and_what_failed_until_q_is_pressed(
     assert (result.code, job.cancels) == (0, [])
     for text in ("python fold.py 1", "loss 0.25", "first failure: task 0", "q leaves, c cancels"):
         assert text in result.err
-    assert "job j1 (train) goes on (1/3 done, 2 running, 1 failed); to look again: yard attach j1" in result.err
+    assert "job 1 (train) goes on (1/3 done, 2 running, 1 failed); to look again: yard attach 1" in result.err
     assert person.is_echoed is person.was_echoed is True
     asked = stand_in.calls("GET /jobs/j1/tasks")[0].query
     assert asked == {"state": "RUNNING,STOPPING", "limit": "50", "last_line": "true"}, "not what is about to start"
@@ -118,7 +118,7 @@ def test_c_cancels_only_after_y_and_any_other_key_is_a_no(typed: Yard, stand_in:
 def test_wait_of_a_pipe_says_only_how_it_ended(yard: Yard, stand_in: StandIn) -> None:
     RunningJob(stand_in, lambda: None).ended.set()
     result = yard("wait", "j1")
-    assert result.err.splitlines() == ["yard: job j1 (train) was cancelled after 2.5s", "yard: logs: yard logs j1"]
+    assert result.err.splitlines() == ["yard: job 1 (train) was cancelled after 2.5s", "yard: logs: yard logs 1"]
     assert stand_in.calls("GET /jobs/j1/tasks") == []
 
 

@@ -108,7 +108,7 @@ def test_the_first_job_for_kubernetes_adds_the_callers_cluster(yard: Yard, stand
     stand_in.on("POST /clusters", added)
     stand_in.on("POST /jobs", Said(201, a_job_view()))
     result = yard("submit", "--on", "kubernetes", "--image", "demo", "--volume", "data:/data:ro", "--", "true")
-    assert result.out == "j1\n"
+    assert result.out == "1\n"
     assert "note: cluster kubernetes added: https://lab:6443 (ctx), namespace team" in result.err
     spec = stand_in.calls("POST /jobs")[0].body["spec"]
     assert spec["container"] == {"image": "demo"}
@@ -131,7 +131,7 @@ def test_without_a_kubeconfig_a_job_for_kubernetes_is_not_submitted_but_rendered
 def test_a_machine_that_is_called_kubernetes_is_meant_first(yard: Yard, stand_in: StandIn) -> None:
     stand_in.on("GET /nodes", Said(data=(replace(NODE, labels=("kubernetes",)),)))
     stand_in.on("POST /jobs", Said(201, a_job_view()))
-    assert yard("submit", "-q", "--on", "kubernetes", "--", "true").out == "j1\n"
+    assert yard("submit", "-q", "--on", "kubernetes", "--", "true").out == "1\n"
 
 
 @pytest.mark.parametrize("text", ["data", "data:relative", "data:/x:rx", "Data:/x", ":/x"])

@@ -32,7 +32,16 @@ def drawn(picture: Picture, columns: int = 100) -> str:
 def test_the_live_display_shows_progress_rate_eta_and_failures() -> None:
     view = a_job_view(counts=HALF, first_failure=a_failure(), eta_seconds=25.0)
     shown = drawn(Picture(view, rate=2.0))
-    for text in ("train", "j1", "50/100 50%", "8 running", "5 failed", "2.0/s", "eta 25s", "ValueError: no such file"):
+    for text in (
+        "train",
+        "job 1",
+        "50/100 50%",
+        "8 running",
+        "5 failed",
+        "2.0/s",
+        "eta 25s",
+        "ValueError: no such file",
+    ):
         assert text in shown
 
 
@@ -85,7 +94,7 @@ def test_a_terminal_that_became_narrower_keeps_no_lines_of_the_last_frame() -> N
     display = LiveDisplay(console)
     display.submitted(a_job_view(counts=HALF))
     display._draw()
-    console.width = 30  # the bar's line of 79 columns has two more lines now, the first has none
+    console.width = 35  # the bar's line of 79 columns has two more lines now, the first has none
     display._draw()
     assert stream.getvalue() == "\x1b[2K\x1b[1A" * 2
 
@@ -220,7 +229,7 @@ def test_a_bar_beside_output_writes_over_itself_and_goes_before_the_summary(caps
     display.summary(a_job_view(State.SUCCEEDED, counts=Counts(total=100, succeeded=100)))
     shown = capsys.readouterr().err.split("\r\033[K")
     assert shown[1:-1] == ["##########---------- 50% 50/100 done, 8 running, 5 failed, eta 25s"]
-    assert shown[-1].startswith("yard: job j1 (train) succeeded")
+    assert shown[-1].startswith("yard: job 1 (train) succeeded")
 
 
 def test_while_nothing_runs_there_is_a_reason_and_no_bar(capsys: pytest.CaptureFixture[str]) -> None:

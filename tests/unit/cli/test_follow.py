@@ -35,7 +35,7 @@ def test_a_single_task_looks_as_if_it_ran_here(yard: Yard, stand_in: StandIn) ->
     assert result.code == 0
     assert result.out == "loss 0.1\n"
     assert "warning\n" in result.err
-    assert "job j1 (train) succeeded after 2.5s" in result.err
+    assert "job 1 (train) succeeded after 2.5s" in result.err
     assert stand_in.calls("GET /jobs/j1/logs")[0].query == {"follow": "true"}
 
 
@@ -73,10 +73,10 @@ def test_many_tasks_are_summed_up_with_the_first_failure(yard: Yard, stand_in: S
     result = yard("run", "-a", "0-99", "--", "true")
     assert result.code == 1
     assert result.out == ""
-    assert "job j1 (train) failed after 2.5s: 97 succeeded, 3 failed of 100" in result.err
+    assert "job 1 (train) failed after 2.5s: 97 succeeded, 3 failed of 100" in result.err
     assert "first failure: task 7 on here, exit code 3" in result.err
     assert "    ValueError: no such file" in result.err
-    assert "yard logs j1 --task 7" in result.err
+    assert "yard logs 1 --task 7" in result.err
     assert stand_in.calls("GET /jobs/j1/logs") == []
 
 
@@ -98,7 +98,7 @@ def test_where_the_output_of_several_tasks_is_that_no_terminal_showed(
     offer(stand_in, ended, submitted=a_job_view(State.PENDING, counts=Counts(total=2, pending=2)))
     result = yard("run", *flags, "-a", "0-1", "--", "true")
     assert result.code == 0, result.err
-    assert result.err.count("yard: output: yard cat j1 (or run with --cat)\n") == is_told
+    assert result.err.count("yard: output: yard cat 1 (or run with --cat)\n") == is_told
 
 
 def test_json_is_one_object_at_the_end_and_output_goes_to_stderr(yard: Yard, stand_in: StandIn) -> None:
@@ -110,17 +110,17 @@ def test_json_is_one_object_at_the_end_and_output_goes_to_stderr(yard: Yard, sta
     assert "loss\n" in result.err
 
 
-def test_quiet_prints_only_the_id(yard: Yard, stand_in: StandIn) -> None:
+def test_quiet_prints_only_the_number(yard: Yard, stand_in: StandIn) -> None:
     offer(stand_in, FAILED, a_chunk("loss\n"))
     result = yard("run", "-q", "--", "true")
-    assert (result.code, result.out, result.err) == (1, "j1\n", "")
+    assert (result.code, result.out, result.err) == (1, "1\n", "")
 
 
 @pytest.mark.parametrize("words", [["submit"], ["run", "-d"]])
-def test_a_detached_submit_prints_the_id_and_returns(yard: Yard, stand_in: StandIn, words: list[str]) -> None:
+def test_a_detached_submit_prints_the_number_and_returns(yard: Yard, stand_in: StandIn, words: list[str]) -> None:
     stand_in.on("POST /jobs", Said(201, a_job_view(State.PENDING, notes=("runs as plain processes",))))
     result = yard(*words, "--", "true")
-    assert (result.code, result.out) == (0, "j1\n")
+    assert (result.code, result.out) == (0, "1\n")
     assert "note: runs as plain processes" in result.err
 
 
@@ -175,7 +175,7 @@ def test_ctrl_c_cancels_the_job_and_waits_for_its_end(yard: Yard, stand_in: Stan
     result = yard("run", "--", "sleep", "99")
     assert result.code == 130
     assert [cancel.get("force", False) for cancel in job.cancels] == [False]
-    assert "job j1 (train) was cancelled" in result.err
+    assert "job 1 (train) was cancelled" in result.err
 
 
 def test_a_second_ctrl_c_kills_the_job(yard: Yard, stand_in: StandIn) -> None:
@@ -190,7 +190,7 @@ def test_a_hang_up_leaves_the_job_running(yard: Yard, stand_in: StandIn, number:
     result = yard("run", "--", "sleep", "99")
     assert result.code == 128 + number
     assert job.cancels == []
-    assert "goes on: yard attach j1" in result.err
+    assert "goes on: yard attach 1" in result.err
 
 
 def test_a_ctrl_c_during_the_submit_cancels_what_was_submitted(yard: Yard, stand_in: StandIn) -> None:

@@ -26,16 +26,16 @@ def test_ls_is_a_table_for_people_and_a_list_for_programs(yard: Yard, stand_in: 
     evil = a_job_view(State.FAILED, name="\x1b[31mevil\nname", counts=Counts(total=10, succeeded=9, failed=1))
     stand_in.on("GET /jobs", Said(data=(evil,)))
     lines = yard("ls", "--all", "--state", "failed", "-n", "5").out.splitlines()
-    assert lines[0].split() == ["JOB", "ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT"]
-    assert lines[1].split()[:6] == ["1", "j1", "evil", "name", "FAILED", "10/10"]
+    assert lines[0].split() == ["JOB", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT"]
+    assert lines[1].split()[:5] == ["1", "evil", "name", "FAILED", "10/10"]
     assert stand_in.calls("GET /jobs")[0].query == {"all": "true", "state": "FAILED", "limit": "5"}
     assert json.loads(yard("ls", "-o", "json").out)[0]["counts"]["pending"] == 0
-    assert yard("ls", "-q").out == "j1\n"
+    assert yard("ls", "-q").out == "1\n"
 
 
 def test_a_task_that_was_cancelled_is_not_done(yard: Yard, stand_in: StandIn) -> None:
     stand_in.on("GET /jobs", Said(data=(a_job_view(State.CANCELLED, started_at=None),)))
-    assert yard("ls").out.splitlines()[1].split()[4] == "0/1"
+    assert yard("ls").out.splitlines()[1].split()[3] == "0/1"
 
 
 def test_ls_has_the_server_look_for_the_jobs_that_are_wanted(yard: Yard, stand_in: StandIn) -> None:
@@ -44,8 +44,35 @@ def test_ls_has_the_server_look_for_the_jobs_that_are_wanted(yard: Yard, stand_i
     (asked,) = stand_in.calls("GET /jobs")
     assert 0 < float(asked.query.pop("since")) < 1e12
     assert asked.query == {"all": "true", "user": "ben", "name": "train*", "limit": "50"}
-    refused = yard("ls", "--since", "yesterday")
-    assert (refused.code, "--since: cannot read 'yesterday'" in refused.err) == (2, True)
+    refused = yard("ls", "--since", "yesteryear")
+    assert (refused.code, "--since: cannot read 'yesteryear'" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("word", "states"),
+    [
+        ("ended", "SUCCEEDED,FAILED,CANCELLED"),
+        ("active", "STARTING,RUNNING,STOPPING"),
+        ("unfinished", "PENDING,STARTING,RUNNING,STOPPING,SUSPENDED"),
+        ("Failed,cancelled", "FAILED,CANCELLED"),
+        ("failed, ended", "FAILED,SUCCEEDED,CANCELLED"),
+    ],
+)
+def test_a_word_may_stand_for_several_states(yard: Yard, stand_in: StandIn, word: str, states: str) -> None:
+    stand_in.on("GET /jobs", Said(data=()))
+    assert yard("ls", "--state", word).code == 0
+    assert stand_in.calls("GET /jobs")[0].query["state"] == states
+    refused = yard("ls", "--state", "failed,endde")
+    assert (refused.code, "unknown value 'endde'; did you mean ended?" in refused.err) == (2, True)
+
+
+def test_a_pipe_gets_the_beginning_of_a_long_command_and_json_all_of_it(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs", Said(data=(a_job_view(name="n" * 100, command="python " + "x" * 4000),)))
+    row = yard("ls").out.splitlines()[1]
+    assert len(row) < 250
+    assert row.endswith("x…")
+    assert "n" * 100 in row, "only what a job runs is cut"
+    assert "x" * 4000 in yard("ls", "-o", "json").out
 
 
 def test_ls_keeps_recent_failures_in_sight(yard: Yard, stand_in: StandIn) -> None:
@@ -53,7 +80,7 @@ def test_ls_keeps_recent_failures_in_sight(yard: Yard, stand_in: StandIn) -> Non
     failed = [a_job_view(State.FAILED, id="s90", number=90), a_job_view(State.FAILED, id="f4", number=4)]
     stand_in.on("GET /jobs", lambda asked: Said(data=failed if asked.query.get("state") else newer[:50]))
     shown = yard("ls").out.splitlines()
-    assert [line.split()[1] for line in shown[-2:]] == ["s41", "f4"]
+    assert [line.split()[0] for line in shown[-2:]] == ["41", "4"]
     assert len(shown) == 52
     assert len(yard("ls", "-a").out.splitlines()) == 51, "all are asked for: nothing is hidden"
 

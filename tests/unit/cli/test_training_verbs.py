@@ -89,7 +89,7 @@ def test_ls_shows_how_far_training_is(yard: Yard, stand_in: StandIn) -> None:
     lines = yard("ls").out.splitlines()
     assert "epoch 3/6" in lines[1]
     assert lines[1].split()[-3:] == ["12m06s", "python", "train.py"]
-    assert lines[2].split()[4] == "0/1"
+    assert lines[2].split()[3] == "0/1"
     assert lines[3].split()[-3] == "-"
 
 
@@ -142,7 +142,7 @@ def test_cancel_at_a_checkpoint_says_what_happens(yard: Yard, stand_in: StandIn)
     stand_in.on("GET /jobs/j1", Said(data=a_job_view()))
     stand_in.on("POST /jobs/j1/yield", Said(data=a_job_view(State.STOPPING)))
     result = yard("cancel", "--checkpoint", "j1")
-    assert (result.code, result.out) == (0, "job j1 (train) stops at its next checkpoint and waits again\n")
+    assert (result.code, result.out) == (0, "job 1 (train) stops at its next checkpoint and waits again\n")
     assert stand_in.calls("POST /jobs/j1/cancel") == []
 
 
@@ -153,7 +153,7 @@ def test_a_job_that_cannot_stop_at_a_checkpoint_is_told_and_the_others_are_asked
     stand_in.on("POST /jobs/j2/yield", Said(data=a_job_view(State.STOPPING, id="j2")))
     result = yard("cancel", "--checkpoint", "j1", "j2")
     assert (result.code, result.err) == (2, "yard: job j1 has not said that it stops at a checkpoint\n")
-    assert "job j2 (train) stops" in result.out
+    assert "job 2 (train) stops" in result.out
 
 
 @pytest.mark.parametrize("words", [("--force", "j1"), ("--all",)])

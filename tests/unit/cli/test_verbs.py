@@ -29,14 +29,14 @@ ARRAY = a_job_view(State.RUNNING, counts=Counts(total=2, running=2))
 @pytest.mark.parametrize(
     ("state", "failure", "says"),
     [
-        (State.SUCCEEDED, None, "job j1 (train) succeeded after 2.5s"),
-        (State.CANCELLED, None, "job j1 (train) was cancelled after 2.5s"),
-        (State.FAILED, a_failure("0"), "job j1 (train) failed with exit code 3 after 2.5s"),
-        (State.FAILED, a_failure("0", exit_code=None), "job j1 (train) failed after 2.5s"),
+        (State.SUCCEEDED, None, "job 1 (train) succeeded after 2.5s"),
+        (State.CANCELLED, None, "job 1 (train) was cancelled after 2.5s"),
+        (State.FAILED, a_failure("0"), "job 1 (train) failed with exit code 3 after 2.5s"),
+        (State.FAILED, a_failure("0", exit_code=None), "job 1 (train) failed after 2.5s"),
         (
             State.FAILED,
             a_failure("0", exit_code=None, reason=Reason.UNKNOWN),
-            "job j1 (train) failed (Unknown) after 2.5s",
+            "job 1 (train) failed (Unknown) after 2.5s",
         ),
     ],
 )
@@ -122,7 +122,7 @@ def test_cancel_looks_all_jobs_up_before_it_stops_any(yard: Yard, stand_in: Stan
     stand_in.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
     assert yard("cancel", "j1", "nojob").code == 2
     assert stand_in.calls("POST /jobs/j1/cancel") == []
-    assert "job j1 (train) is stopping" in yard("cancel", "j1", "--force").out
+    assert "job 1 (train) is stopping" in yard("cancel", "j1", "--force").out
     assert stand_in.calls("POST /jobs/j1/cancel")[0].body == {"force": True}
 
 
@@ -130,7 +130,7 @@ def test_cancel_of_what_has_ended_says_so_and_is_no_error(yard: Yard, stand_in: 
     stand_in.on("GET /jobs/j1", Said(data=a_job_view(State.SUCCEEDED)))
     stand_in.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.SUCCEEDED)))
     result = yard("cancel", "j1")
-    assert (result.code, result.out) == (0, "job j1 (train) had ended before (succeeded): nothing was cancelled\n")
+    assert (result.code, result.out) == (0, "job 1 (train) had ended before (succeeded): nothing was cancelled\n")
 
 
 def test_cancel_all_asks_for_every_job_that_has_not_ended(yard: Yard, stand_in: StandIn) -> None:
@@ -162,7 +162,7 @@ def test_retry_waits_for_a_job_that_still_stops(yard: Yard, stand_in: StandIn) -
     stand_in.on("GET /jobs/j1/watch", Said(events=[("job", "1", stopping), ("job", "2", stopped)]))
     stand_in.on("POST /jobs/j1/retry", Said(data=a_job_view(State.PENDING)))
     result = yard("retry", "last")
-    assert (result.code, result.err) == (0, "yard: job j1 (train) still stops; it is tried again after that\n")
+    assert (result.code, result.err) == (0, "yard: job 1 (train) still stops; it is tried again after that\n")
     asked = [asked.path for asked in stand_in.asked]
     assert asked.index("/jobs/j1/watch") < asked.index("/jobs/j1/retry")
 
@@ -202,12 +202,12 @@ def test_cancel_takes_tasks_of_several_jobs(yard: Yard, stand_in: StandIn) -> No
     result = yard("cancel", "j1/3-7,9", "j2", "j1/12")
     assert (result.code, result.out.splitlines()) == (
         0,
-        ["job j1 (train): stopping tasks 3-7, 9, 12", "job j2 (train) is running"],
+        ["job 1 (train): stopping tasks 3-7, 9, 12", "job 2 (train) is running"],
     )
     assert stand_in.calls("POST /jobs/j1/cancel")[0].body == {"tasks": ["3-7", "9", "12"]}
     assert stand_in.calls("POST /jobs/j2/cancel")[0].body == {}
-    assert yard("cancel", "j1/3").out == "job j1 (train): stopping task 3\n"
-    assert yard("cancel", "j1", "--pending").out == "job j1 (train): stopping its tasks that wait\n"
+    assert yard("cancel", "j1/3").out == "job 1 (train): stopping task 3\n"
+    assert yard("cancel", "j1", "--pending").out == "job 1 (train): stopping its tasks that wait\n"
     assert stand_in.calls("POST /jobs/j1/cancel")[-1].body == {"states": ["PENDING"]}
 
 
@@ -234,7 +234,7 @@ def test_retry_takes_tasks_of_several_jobs_and_states(yard: Yard, stand_in: Stan
     for job in ("j1", "j2"):
         stand_in.on(f"GET /jobs/{job}", Said(data=a_job_view(State.FAILED, id=job)))
         stand_in.on(f"POST /jobs/{job}/retry", Said(data=a_job_view(State.PENDING, id=job)))
-    assert yard("retry", "j1/3,5", "j2", "--failed", "-q").out == "j1\nj2\n"
+    assert yard("retry", "j1/3,5", "j2", "--failed", "-q").out == "1\n2\n"
     assert stand_in.calls("POST /jobs/j1/retry")[0].body == {"tasks": ["3", "5"], "states": ["FAILED"]}
     assert stand_in.calls("POST /jobs/j2/retry")[0].body == {"states": ["FAILED"]}
     assert "--follow: one job can be followed" in yard("retry", "j1", "j2", "-f").err
@@ -251,9 +251,9 @@ def test_retry_names_tasks_and_may_follow(yard: Yard, stand_in: StandIn) -> None
 
 
 def test_why_answers_in_sentences(yard: Yard, stand_in: StandIn) -> None:
-    view = WhyView("j1", State.PENDING, Reason.RESOURCES, ("needs 2 GPUs; here has 1 free",))
+    view = WhyView("j1", State.PENDING, Reason.RESOURCES, ("needs 2 GPUs; here has 1 free",), number=1)
     stand_in.on("GET /jobs/j1/why", Said(data=view))
-    assert yard("why", "j1").out == "job j1 is PENDING (Resources)\n- needs 2 GPUs; here has 1 free\n"
+    assert yard("why", "j1").out == "job 1 is PENDING (Resources)\n- needs 2 GPUs; here has 1 free\n"
 
 
 def test_why_of_a_failure_shows_the_command_the_tasks_own_words_and_the_end_of_its_output(
@@ -271,10 +271,10 @@ def test_why_of_a_failure_shows_the_command_the_tasks_own_words_and_the_end_of_i
 
 
 def test_a_word_with_a_slash_names_tasks_for_why_logs_and_show(yard: Yard, stand_in: StandIn) -> None:
-    view = WhyView("j1", State.FAILED, Reason.EXIT_CODE, ("exited with code 3",), a_failure(command="./a"))
+    view = WhyView("j1", State.FAILED, Reason.EXIT_CODE, ("exited with code 3",), a_failure(command="./a"), 1)
     stand_in.on("GET /jobs/j1/why", Said(data=view))
     assert yard("why", "j1/7").out.splitlines() == [
-        "task 7 of job j1 is FAILED (ExitCode)",
+        "task 7 of job 1 is FAILED (ExitCode)",
         "- exited with code 3",
         "    $ ./a",
         "    Traceback",
@@ -493,7 +493,7 @@ def test_serve_leaves_a_server_alone_that_works_or_serves(
 @pytest.mark.parametrize("number", [10, -5])
 def test_priority_lets_a_job_go_earlier_or_later(yard: Yard, stand_in: StandIn, number: int) -> None:
     stand_in.on("POST /jobs/j1/priority", Said(data=a_job_view(priority=number)))
-    assert yard("priority", "j1", str(number)).out == f"job j1 (train) has priority {number}\n"
+    assert yard("priority", "j1", str(number)).out == f"job 1 (train) has priority {number}\n"
     assert stand_in.calls("POST /jobs/j1/priority")[0].body == {"priority": number}
     assert json.loads(yard("priority", "j1", str(number), "-o", "json").out)["priority"] == number
 

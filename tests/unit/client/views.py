@@ -40,6 +40,8 @@ NODE = NodeView(
 
 def a_job_view(state: State = State.RUNNING, **changes: Any) -> JobView:
     done = {state.value.lower(): 1}
+    if digits := "".join(filter(str.isdigit, changes.get("id", ""))):
+        changes.setdefault("number", int(digits))  # job j2 is number 2
     view = JobView(
         id="j1",
         number=1,

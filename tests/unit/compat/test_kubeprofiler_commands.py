@@ -235,7 +235,7 @@ def test_a_job_is_cancelled(here: Path, stand_in: StandIn, capsys: pytest.Captur
     stand_in.on("GET /jobs/j1", Said(data=a_job_view()))
     stand_in.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
     assert cancel_job.run(["j1"]) == 0
-    assert capsys.readouterr().out == "job j1 (train) is stopping\n"
+    assert capsys.readouterr().out == "job 1 (train) is stopping\n"
 
 
 def test_logs_are_shown(here: Path, stand_in: StandIn, capfd: pytest.CaptureFixture[str]) -> None:

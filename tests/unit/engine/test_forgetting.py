@@ -50,7 +50,7 @@ def test_what_another_job_waits_for_stays_until_that_has_begun(begun: bool) -> N
 
 def test_what_runs_or_was_tried_again_stays() -> None:
     state = a_yard(submitted("a", 1), submitted("b", 2), CancelRequested("b", 1.0))
-    assert "end it first: yard cancel a" in why_it_stays(state, state.jobs["a"])
+    assert "end it first: yard cancel 1" in why_it_stays(state, state.jobs["a"])
     assert why_it_stays(state, state.jobs["b"]) == ""
     handle(state, RetryRequested("b", ((0, 0),), 2.0))
     handle(state, JobsForgotten(("a", "b"), 3.0))

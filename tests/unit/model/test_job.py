@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -144,3 +146,14 @@ def test_a_job_of_one_task_is_told_in_the_singular() -> None:
         a_job().number_of("5")
     assert str(Command(lines=Lines.of(["echo 1"]))) == "echo 1"
     assert str(Command(lines=Lines.of(["echo 1", "echo 2"]))) == "2 lines, first: echo 1"
+
+
+@pytest.mark.parametrize("word", ["{}", "x{}", "{lr}", "--lr={1/.}", "{//}", "{%}", "{}{}"])
+def test_a_command_shows_a_placeholder_as_it_was_typed(word: str) -> None:
+    assert str(Command(argv=("echo", word))) == f"echo {word}"
+
+
+@pytest.mark.parametrize("word", ["{1..3}", "{a,b}", "{", "a {}", "$x{}", "{}*", ""])
+def test_what_bash_would_read_otherwise_is_quoted(word: str) -> None:
+    assert str(Command(argv=("echo", word))) == f"echo {shlex.quote(word)}"
+    assert shlex.quote(word) != word

@@ -52,7 +52,7 @@ def test_what_is_so_already_is_not_written_again() -> None:
 
 def test_a_job_has_a_few_of_them() -> None:
     state = a_state(**{f"n{number}": "x" for number in range(32)})
-    with pytest.raises(UserError, match="job j1 would have 33 annotations; at most 32 are possible"):
+    with pytest.raises(UserError, match="job 1 would have 33 annotations; at most 32 are possible"):
         annotated(state, more="x")
     annotated(state, more="x", n0=None)
     assert len(state.jobs["j1"].annotations) == 32

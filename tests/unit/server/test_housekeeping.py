@@ -108,7 +108,7 @@ async def test_what_runs_is_refused_in_one_sentence_and_the_others_stay(tmp_path
         ended, runs = await yard.submit("true"), await yard.submit("sleep 60")
         await yard.ended(ended)
         await yard.running(runs)
-        with pytest.raises(UserError, match=f"^job {runs} is RUNNING; end it first: yard cancel {runs}$"):
+        with pytest.raises(UserError, match=r"^job 2 is RUNNING; end it first: yard cancel 2$"):
             removable(yard.loop.state, [ended, runs], owner)
         assert [job.id for job in removable(yard.loop.state, [ended, "1"], owner)] == [ended]
         with pytest.raises(UserError, match="was not submitted with the token of 'bob'"):

@@ -199,7 +199,7 @@ async def test_one_task_or_one_attempt_can_be_asked_for(tmp_path: Path) -> None:
         assert first == [("0", 1, "out", "a\n")]
         with pytest.raises(NotFound, match="has no attempt 9"):
             wanted(yard, job, "0", attempt=9)
-        with pytest.raises(NotFound, match=f"job {job} has no attempt 3; it was tried 2 times"):
+        with pytest.raises(NotFound, match="job 1 has no attempt 3; it was tried 2 times"):
             wanted(yard, job, "", attempt=3)
         with pytest.raises(NotFound, match="no task '7'"):
             wanted(yard, job, "7")

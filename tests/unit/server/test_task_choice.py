@@ -92,10 +92,10 @@ def test_what_cannot_be_meant_is_refused_and_nothing_is_done() -> None:
     refusals: list[tuple[object, str]] = [
         (CancelJob(("3-99",)), "has no task '99'; its tasks are 0 to 9"),
         (CancelJob(("5-3",)), "comes before"),
-        (CancelJob(states=(State.FAILED,)), f"job {job.id} has no failed task"),
+        (CancelJob(states=(State.FAILED,)), f"job {job.number} has no failed task"),
         (CancelJob(("0-1",), states=(State.PENDING,)), "has no pending task among these"),
-        (RetryJob(("0-3",)), f"task 0 of job {job.id} is running; only a task that ended can be retried"),
-        (RetryJob(("5-6",)), f"task 5 of job {job.id} is pending; only"),
+        (RetryJob(("0-3",)), f"task 0 of job {job.number} is running; only a task that ended can be retried"),
+        (RetryJob(("5-6",)), f"task 5 of job {job.number} is pending; only"),
         (RetryJob(states=(State.FAILED,)), "has no failed task"),
     ]
     for asked, says in refusals:

@@ -70,19 +70,19 @@ def test_asking_twice_is_no_error() -> None:
 
 def test_a_job_that_cannot_stop_at_a_checkpoint_is_told_so() -> None:
     state, _ = a_state(Progress(epochs_done=3))
-    with pytest.raises(UserError, match="job j1 has not said that it stops at a checkpoint; `yard cancel j1` ends it"):
+    with pytest.raises(UserError, match="job 1 has not said that it stops at a checkpoint; `yard cancel 1` ends it"):
         yield_job("j1")(state, 7.0)
 
 
 def test_the_last_epoch_is_never_stopped() -> None:
     state, _ = a_state(replace(CAN_YIELD, epochs_done=9))
-    with pytest.raises(UserError, match="job j1 is in its last epoch"):
+    with pytest.raises(UserError, match="job 1 is in its last epoch"):
         yield_job("j1")(state, 7.0)
 
 
 def test_what_waits_has_nothing_to_stop() -> None:
     state, _ = a_state(CAN_YIELD, runs=False)
-    with pytest.raises(UserError, match="job j1 waits already"):
+    with pytest.raises(UserError, match="job 1 waits already"):
         yield_job("j1")(state, 7.0)
 
 
@@ -90,11 +90,11 @@ def test_what_waits_has_nothing_to_stop() -> None:
 def test_what_has_ended_or_is_ending_cannot_be_changed(command: Any) -> None:
     state, job = a_state(CAN_YIELD, elastic=Elastic(gpus=(1, 4)))
     job.stop = (Reason.CANCELLED, "cancelled by the user")
-    with pytest.raises(UserError, match=r"job j1 is being stopped \(cancelled by the user\)"):
+    with pytest.raises(UserError, match=r"job 1 is being stopped \(cancelled by the user\)"):
         command(state, 7.0)
     waits, _ = a_state(runs=False)
     handle(waits, CancelRequested("j1", 1.0))
-    with pytest.raises(UserError, match=r"job j1 has ended \(cancelled\)"):
+    with pytest.raises(UserError, match=r"job 1 has ended \(cancelled\)"):
         command(waits, 7.0)
     with pytest.raises(NotFound):
         command(YardState(), 7.0)
@@ -120,15 +120,15 @@ def test_a_size_within_the_range_is_asked_for(elastic: Elastic, asked: ScaleJob,
 @pytest.mark.parametrize(
     ("elastic", "asked", "says"),
     [
-        (None, ScaleJob(size=2), "job j1 has one size; submit it with a range, as in --gpus 1..8"),
-        (Elastic(gpus=(1, 4)), ScaleJob(size=8), "job j1 can have 1 to 4 GPUs, not 8"),
-        (Elastic(gpus=(2, ALL)), ScaleJob(size=1), "job j1 can have 2 or more GPUs, not 1"),
-        (Elastic(workers=(1, 4)), ScaleJob(size=0), "job j1 can have 1 to 4 workers, not 0"),
-        (Elastic(workers=(1, 4)), ScaleJob(gpus=2), "job j1 cannot change how many GPUs it has"),
+        (None, ScaleJob(size=2), "job 1 has one size; submit it with a range, as in --gpus 1..8"),
+        (Elastic(gpus=(1, 4)), ScaleJob(size=8), "job 1 can have 1 to 4 GPUs, not 8"),
+        (Elastic(gpus=(2, ALL)), ScaleJob(size=1), "job 1 can have 2 or more GPUs, not 1"),
+        (Elastic(workers=(1, 4)), ScaleJob(size=0), "job 1 can have 1 to 4 workers, not 0"),
+        (Elastic(workers=(1, 4)), ScaleJob(gpus=2), "job 1 cannot change how many GPUs it has"),
         (Elastic((1, 4), (1, 4)), ScaleJob(size=2), "say --gpus N or --workers N"),
-        (Elastic(gpus=(1, 4)), ScaleJob(), "job j1: say one size"),
-        (Elastic(gpus=(1, 4)), ScaleJob(size=2, gpus=2), "job j1: say one size"),
-        (Elastic(gpus=(1, 4)), ScaleJob(size=2, auto=True), "job j1: auto and a size were asked for; say one of them"),
+        (Elastic(gpus=(1, 4)), ScaleJob(), "job 1: say one size"),
+        (Elastic(gpus=(1, 4)), ScaleJob(size=2, gpus=2), "job 1: say one size"),
+        (Elastic(gpus=(1, 4)), ScaleJob(size=2, auto=True), "job 1: auto and a size were asked for; say one of them"),
     ],
 )
 def test_another_size_gets_one_sentence(elastic: Elastic | None, asked: ScaleJob, says: str) -> None:
@@ -141,7 +141,7 @@ def test_another_size_gets_one_sentence(elastic: Elastic | None, asked: ScaleJob
 
 def test_a_running_job_must_be_able_to_stop_before_it_changes() -> None:
     state, _ = a_state(Progress(), elastic=Elastic(gpus=(1, 4)))
-    with pytest.raises(UserError, match="job j1 runs and has not said that it stops at a checkpoint"):
+    with pytest.raises(UserError, match="job 1 runs and has not said that it stops at a checkpoint"):
         scale_job("j1", ScaleJob(size=2))(state, 7.0)
     waits, _ = a_state(runs=False, elastic=Elastic(gpus=(1, 4)))
     assert len(scale_job("j1", ScaleJob(size=2))(waits, 7.0)[0]) == 1
@@ -149,7 +149,7 @@ def test_a_running_job_must_be_able_to_stop_before_it_changes() -> None:
 
 def test_a_size_that_no_node_has_is_refused() -> None:
     state, _ = a_state(CAN_YIELD, elastic=Elastic(gpus=(1, ALL)))
-    with pytest.raises(UserError, match="job j1 can never have 1000 GPUs"):
+    with pytest.raises(UserError, match="job 1 can never have 1000 GPUs"):
         scale_job("j1", ScaleJob(size=1000))(state, 7.0)
 
 

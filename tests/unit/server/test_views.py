@@ -407,7 +407,7 @@ def test_a_job_says_what_it_waits_for_of_each_other_one() -> None:
     one, two = yard.submit(a_job()), yard.submit(a_job())
     spec = replace(a_job(), after=(Dependency(one.id), Dependency(two.id, needs_success=False)))
     job = yard.submit(spec)
-    assert job_view(yard.planner, job).message == f"waits for {one.id} to succeed and for {two.id} to end"
+    assert job_view(yard.planner, job).message == "waits for job 1 to succeed and for job 2 to end"
 
 
 def test_one_failure_among_several_tasks_is_told_in_the_singular() -> None:

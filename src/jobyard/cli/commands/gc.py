@@ -11,7 +11,7 @@ from jobyard.cli.session import Session, with_session
 from jobyard.model.units import show_bytes
 from jobyard.wire.kept import RemovedJob
 
-HEADERS = ("JOB", "ID", "NAME", "ENDED", "SIZE", "WHY")
+HEADERS = ("JOB", "NAME", "ENDED", "SIZE", "WHY")
 ROWS_MOST = 50  # of a table; the oldest
 
 
@@ -42,4 +42,4 @@ def command(session: Session, dry_run: bool) -> int:
 
 def _row(job: RemovedJob) -> tuple[str, ...]:
     ended = age(job.finished_at) if job.finished_at is not None else "-"
-    return str(job.number), job.id, job.name, ended, show_bytes(job.bytes or 0), job.why
+    return str(job.number), job.name, ended, show_bytes(job.bytes or 0), job.why

@@ -23,7 +23,7 @@ from jobyard.wire.views import JobView
 @click.option("--cancelled", "is_cancelled", is_flag=True, help="Only tasks that were cancelled.")
 @click.option("-f", "--follow", is_flag=True, help="Follow the job to its end, as `yard run` does.")
 @click.option("--exit-code", "pass_exit_code", is_flag=True, help="With --follow: exit with a single task's own code.")
-@click.option("-q", "--quiet", is_flag=True, help="Print only the id.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the number.")
 def command(
     session: Session,
     jobs: tuple[str, ...],
@@ -50,7 +50,7 @@ def command(
         print_json(views[0] if len(views) == 1 else views)
         return 0
     for view in views:
-        echo(view.id if quiet else f"{title(view)} tries again: {counts_text(view.counts)}")
+        echo(str(view.number) if quiet else f"{title(view)} tries again: {counts_text(view.counts)}")
     return 0
 
 

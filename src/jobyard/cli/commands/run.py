@@ -38,7 +38,7 @@ from jobyard.errors import UserError
 @resume_flag
 @click.option("--results", metavar="DIR", help="Write DIR/TASK/stdout, stderr and seq as each task ends.")
 @click.option("-d", "--detach", is_flag=True, help="Do not follow: as `yard submit`.")
-@click.option("-q", "--quiet", is_flag=True, help="Print only the id.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the number.")
 def command(
     session: Session,
     asked: SubmitWords,

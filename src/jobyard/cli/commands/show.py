@@ -9,7 +9,7 @@ import click
 
 from jobyard.cli.option_values import WholeNumber
 from jobyard.cli.output.json import print_json
-from jobyard.cli.output.summary import failure_lines
+from jobyard.cli.output.summary import COMMAND_COLUMNS, failure_lines
 from jobyard.cli.output.table import print_fields, print_table, say_more
 from jobyard.cli.output.task_csv import names_of, print_task_csv
 from jobyard.cli.output.text import (
@@ -184,7 +184,7 @@ def _print_tasks(job: JobView, tasks: Sequence[TaskView]) -> None:
     if any(task.command != job.command for task in tasks):
         headers = (*headers, "COMMAND")
         rows = [(*cells, task.command or "-") for cells, task in zip(rows, tasks, strict=True)]
-    print_table(headers, rows, spare=SPARE_HEADERS)
+    print_table(headers, rows, spare=SPARE_HEADERS, last_in_pipe=COMMAND_COLUMNS)
 
 
 def _attempts(task: TaskView) -> Iterator[TaskView]:

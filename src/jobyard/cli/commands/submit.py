@@ -29,7 +29,7 @@ from jobyard.wire.views import JobView
 @click.option("-v", "--verbose", is_flag=True, help="With --dry-run: also the command of each task.")
 @click.option("--render", is_flag=True, help="Show what would be sent to the executor.")
 @click.option("--exit-code", "pass_exit_code", is_flag=True, hidden=True, help="Means something to `yard run` only.")
-@click.option("-q", "--quiet", is_flag=True, help="Print only the id, no notes.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the number, no notes.")
 def command(
     session: Session,
     asked: SubmitWords,
@@ -44,7 +44,7 @@ def command(
     pass_exit_code: bool,
     quiet: bool,
 ) -> int:
-    """Submit a job, print its id and return.
+    """Submit a job, print its number and return.
 
     FILE is a script (it begins with #!, and has ARGS), a batch file (one bash command per line), a manifest, or - for
     stdin. The job is on disk when this returns.
@@ -68,7 +68,7 @@ def submit_detached(session: Session, submission: Submission, *, quiet: bool) ->
     if session.is_json:
         print_json(job)
         return 0
-    echo(job.id)
+    echo(str(job.number))
     if not quiet:
         say_notes(job)
     return 0
@@ -82,11 +82,11 @@ def submit_and_follow(session: Session, submission: Submission, options: FollowO
 
 
 def _submit_now(session: Session, submission: Submission, options: FollowOptions) -> JobView:
-    """For `run`: print the id alone with --quiet, else the notes. With --cat stdout has nothing but output."""
+    """For `run`: print the number alone with --quiet, else the notes. With --cat stdout has nothing but output."""
     add_default_cluster(session, submission.spec, quiet=options.is_quiet)
     job = submission.send(session)
     if not options.is_quiet:
         say_notes(job)
     elif not (session.is_json or options.is_cat):
-        echo(job.id)
+        echo(str(job.number))
     return job

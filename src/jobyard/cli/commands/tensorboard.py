@@ -45,7 +45,7 @@ def command(session: Session, job: str, port: int | None) -> int:
         print_json_line({"address": address, "log_dir": log_dir})
     else:
         echo(address)
-        say(f"logs of job {view.id} in {harmless(log_dir)}; Ctrl-C ends TensorBoard")
+        say(f"logs of job {view.number} in {harmless(log_dir)}; Ctrl-C ends TensorBoard")
     sys.stdout.flush()
     return _run([*program, f"--logdir={log_dir}", "--host", HOST, "--port", str(port)])
 

@@ -22,7 +22,7 @@ def command(session: Session, selector: str) -> int:
         print_json(view)
         return 0
     named = f"task {task} of job" if task else "job"
-    echo(f"{named} {view.job} is ", state_text(view.state), because(view.state, view.reason))
+    echo(f"{named} {view.number or view.job} is ", state_text(view.state), because(view.state, view.reason))
     for sentence in view.sentences:
         echo(f"- {sentence}")
     if view.first_failure is not None:

@@ -8,8 +8,8 @@ from jobyard.model.job import State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import JobView
 
-JOB_HEADERS = ("JOB", "ID", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT")
-SPARE_JOB_HEADERS = ("PRIO", "ID", "TIME", "AGE", "FAILED", "ETA")  # left out on a narrow terminal
+JOB_HEADERS = ("JOB", "NAME", "STATE", "DONE", "FAILED", "PRIO", "AGE", "TIME", "ETA", "WHAT")
+SPARE_JOB_HEADERS = ("PRIO", "TIME", "AGE", "FAILED", "ETA")  # left out on a narrow terminal
 
 
 def job_row(job: JobView) -> tuple[str, ...]:
@@ -19,7 +19,6 @@ def job_row(job: JobView) -> tuple[str, ...]:
     what = job.message if job.message and waits else job.command
     return (
         str(job.number),
-        job.id,
         job.name,
         state_text(job.state),
         (progress_text(training) if training else "") or f"{counts.done}/{counts.total}",

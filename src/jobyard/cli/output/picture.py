@@ -48,7 +48,7 @@ class Picture:
         view = self.view
         elapsed = show_seconds(max(0.0, time.time() - (view.started_at or view.submitted_at)))
         return Text.assemble(
-            (harmless(view.name), "bold"), f"  {view.id}  ", (view.state.value.lower(), "cyan"), f"  {elapsed}"
+            (harmless(view.name), "bold"), f"  job {view.number}  ", (view.state.value.lower(), "cyan"), f"  {elapsed}"
         )
 
     def _progress(self, columns: int) -> Text:

@@ -17,7 +17,7 @@ COLOURS = {State.SUCCEEDED: "green", State.FAILED: "red", State.CANCELLED: "mage
 
 
 def title(view: JobView) -> str:
-    return f"job {view.id} ({harmless(view.name)})"
+    return f"job {view.number} ({harmless(view.name)})"
 
 
 def summary_lines(view: JobView, *, was_streamed: bool) -> list[str]:
@@ -38,7 +38,7 @@ def summary_lines(view: JobView, *, was_streamed: bool) -> list[str]:
     if view.not_written:
         lines.append(Painted(f"yard: {harmless(view.not_written)}", "red"))
     if view.state is not State.SUCCEEDED and _has_begun(view):
-        lines.append(f"yard: logs: yard logs {view.id}{_task_flag(view)}")
+        lines.append(f"yard: logs: yard logs {view.number}{_task_flag(view)}")
     return lines
 
 
@@ -46,7 +46,7 @@ def output_line(view: JobView) -> str:
     """Where the output is that nobody has seen. Empty: no task has begun, or files of `--output` have it."""
     if not _has_begun(view) or "staging.output" in view.asked:
         return ""
-    return f"output: yard cat {view.id} (or run with --cat)"
+    return f"output: yard cat {view.number} (or run with --cat)"
 
 
 def failure_lines(failure: FailureView) -> list[str]:

@@ -17,10 +17,17 @@ LEAST_COLUMNS = 10  # of a cell that is cut
 LAST_COLUMNS = 24  # of the last column, before another one is left out for it
 
 
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, spare: Sequence[str] = ()) -> None:
+def print_table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    spare: Sequence[str] = (),
+    last_in_pipe: int | None = None,
+) -> None:
     """On stdout. Cells may be Painted; the last column gets the width that is left, and has no colour.
 
-    A terminal that is too narrow does without the `spare` columns, the first one first. A pipe gets all, and whole.
+    A terminal that is too narrow does without the `spare` columns, the first one first. A pipe gets all, and whole,
+    apart from the last one, where `last_in_pipe` says how much of it a line shall have.
     """
     plain = [[harmless(cell) for cell in row] for row in rows]
     widths = [max(width(cell) for cell in column) for column in zip(headers, *plain, strict=True)]
@@ -31,6 +38,8 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, spare:
     widths = [widths[index] for index in shown_columns]
     if columns is not None:
         widths[-1] = max(LEAST_COLUMNS, columns - _taken(widths[:-1]))
+    elif last_in_pipe is not None:
+        widths[-1] = min(widths[-1], last_in_pipe)
     click.echo(click.style(_line([headers[index] for index in shown_columns], widths), bold=True))
     for row in rows:
         click.echo(_line([row[index] for index in shown_columns], widths))

@@ -19,6 +19,6 @@ async def get_diff(request: Request, selector: Selector) -> Response:
     with yard.lifetime.request():
         job = submitted_job(yard.loop, selector)
         if job.spec.container.git is None:
-            raise NotFound(f"job {job.id} has no diff: its image was not built by `yard`")
+            raise NotFound(f"job {job.number} has no diff: its image was not built by `yard`")
         # Bytes, not JSON: a file of the tree need not be UTF-8.
         return Response(job.spec.container.git.diff.encode("utf-8", "surrogateescape"), media_type="text/x-diff")

@@ -78,7 +78,7 @@ async def raw_log(
     yard = yard_of(request)
     job = submitted_job(yard.loop, selector)
     if not task and job.spec.size > 1:
-        raise UserError(f"job {job.id} has {job.spec.size} tasks; name one with task=")
+        raise UserError(f"job {job.number} has {job.spec.size} tasks; name one with task=")
     number = job.spec.number_of(task) if task else 0
     wanted = log_request(yard.loop, job.id, task or job.spec.label_of(0), attempt, _streams(stream)[:1])
     for each in wanted.attempts_of(number):
@@ -89,7 +89,7 @@ async def raw_log(
             return StreamingResponse(_pieces(yard, path), media_type="application/octet-stream")
     if task_now(yard.loop, job.id, number).state not in (State.PENDING, State.STARTING):
         return Response(b"", media_type="application/octet-stream")  # an empty stream has no file
-    raise NotFound(f"task {task or 0} of job {job.id} has written nothing yet")
+    raise NotFound(f"task {task or 0} of job {job.number} has written nothing yet")
 
 
 async def _pieces(yard: Yard, path: Path) -> AsyncIterator[bytes]:

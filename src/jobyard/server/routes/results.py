@@ -45,7 +45,7 @@ async def get_results(request: Request, selector: Selector, task: Label = "") ->
         ended = ended_attempts(yard.loop, job.id, numbers)
         file = await asyncio.to_thread(_gather, places, ended, Path(yard.directory))
         if file is None:
-            raise NotFound(f"job {job.id} has no results here: none of its tasks has begun and ended yet")
+            raise NotFound(f"job {job.number} has no results here: none of its tasks has begun and ended yet")
     return StreamingResponse(_pieces(yard, file, "" if task else job.id), media_type="application/x-tar")
 
 

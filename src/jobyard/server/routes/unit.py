@@ -26,12 +26,14 @@ async def find_unit(request: Request, selector: Selector, task: Label = "") -> R
     with yard.lifetime.request():
         job = submitted_job(yard.loop, selector)
         if not task and job.spec.size > 1:
-            raise UserError(f"job {job.id} has {job.spec.size} tasks; name one: {job.id}/{job.spec.label_of(0)}")
+            raise UserError(
+                f"job {job.number} has {job.spec.size} tasks; name one: {job.number}/{job.spec.label_of(0)}"
+            )
         found = task_now(yard.loop, job.id, job.spec.number_of(task) if task else 0)
         if found.state not in (State.RUNNING, State.STOPPING) or found.started_at is None:
             label = job.spec.label_of(found.number)
             raise UserError(
-                f"task {label} of job {job.id} {found.state.told}: it does not run now; see `yard why {job.id}`"
+                f"task {label} of job {job.number} {found.state.told}: it does not run now; see `yard why {job.number}`"
             )
         return answer(_on_cluster(yard, job, found) if job.spec.cluster else _on_machine(yard, job, found))
 
@@ -39,7 +41,7 @@ async def find_unit(request: Request, selector: Selector, task: Label = "") -> R
 def _on_cluster(yard: Yard, job: SubmittedJob, task: Task) -> UnitView:
     spec, config = job.spec, find_cluster(yard.loop.state, job.spec.cluster)
     if config is None:
-        raise UserError(f"cluster {spec.cluster} of job {job.id} was removed; `yard clusters add` brings it back")
+        raise UserError(f"cluster {spec.cluster} of job {job.number} was removed; `yard clusters add` brings it back")
     group = spec.groups[spec.place_of(task.number).group]
     return UnitView(
         job=job.id,
@@ -52,6 +54,7 @@ def _on_cluster(yard: Yard, job: SubmittedJob, task: Task) -> UnitView:
         container="" if spec.kubernetes.manifest or spec.kubernetes.kind else kind_name(group),
         kubeconfig=config.kubeconfig,
         context=config.context,
+        number=job.number,
     )
 
 
@@ -59,4 +62,4 @@ def _on_machine(yard: Yard, job: SubmittedJob, task: Task) -> UnitView:
     config = machine_config(yard.loop, task.node)
     host = (f"{config.user}@{config.host}" if config.user else config.host) if config else ""
     label = job.spec.label_of(task.number)
-    return UnitView(job.id, label, task.state, task.node, host=host, workdir=job.spec.workdir)
+    return UnitView(job.id, label, task.state, task.node, host=host, workdir=job.spec.workdir, number=job.number)
