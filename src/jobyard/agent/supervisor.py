@@ -26,7 +26,7 @@ from jobyard.agent.system import probe
 from jobyard.agent.system.entrance import Entrance
 from jobyard.agent.system.forking import Background
 from jobyard.agent.system.loop import Loop
-from jobyard.agent_protocol import sdk_files
+from jobyard.agent_protocol import disk_groups, sdk_files
 
 _MEASURE_SECONDS = 5.0
 _SWEEP_SECONDS = 3600.0
@@ -83,6 +83,7 @@ class Agent:
     def run(self) -> None:
         """Serve until told to leave, or until nobody has needed us for long enough."""
         attempts = self._runner.workload.attempts
+        disk_groups.spread(self._state_dir + "/jobs")
         self._runner.adopt_all()
         if not attempts:
             sdk_files.remove_others(self._state_dir, self._sdk)
