@@ -36,7 +36,7 @@ class Yard:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        directory.mkdir(parents=True)
+        (directory / "yard").mkdir(parents=True)  # a verb that only looks makes none
         self.python = os.environ.get("TASK_PYTHON", sys.executable)
         not_ours = ("YARD_", "CUDA_VISIBLE_DEVICES")
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(not_ours)}

@@ -13,6 +13,7 @@
     ├── NothingLeft          all that was asked for is done already: no error, only the end (exit 0)
     ├── BuildFailed          the image was not made, or not pushed (exit 1)
     ├── TaskFailed           a task did not succeed, and its result was asked for (exit 1)
+    ├── OutputDamaged        what a task wrote cannot be read any more (exit 1)
     ├── Unreachable          the yard's server cannot be reached (exit 3)
     ├── ExecutorError
     │   ├── Unavailable      try again
@@ -100,6 +101,10 @@ class BuildFailed(YardError):
 
 class TaskFailed(YardError):
     code = "task_failed"
+
+
+class OutputDamaged(YardError):
+    code = "output_damaged"
 
 
 class Unreachable(YardError):

@@ -17,7 +17,7 @@ from jobyard.cli.output.json import print_json
 from jobyard.cli.output.pipe import nobody_reads
 from jobyard.cli.output.plain import BarDisplay, PlainDisplay, QuietDisplay, progress_text
 from jobyard.cli.output.summary import exit_code_of, output_line, title
-from jobyard.cli.output.tasklog import DirectLog, LogWriter, MarkedLog, MergedLog
+from jobyard.cli.output.tasklog import DamageNotes, DirectLog, LogWriter, MarkedLog, MergedLog
 from jobyard.cli.output.text import say, warn
 from jobyard.cli.results_directory import Kept, ResultsDirectory
 from jobyard.cli.session import Session
@@ -185,6 +185,7 @@ class JobFollower:
         self._reading = {"job", *(source for source, file in files.items() if file is not None)}
         self._is_streamed = options.is_cat or is_shown
         self._log = _writer(session, options, is_several=job.counts.total > 1)
+        self._damages = DamageNotes()
         self._last_output_at = 0.0
         self._client = client
         self._without_image_since: float | None = None
@@ -249,6 +250,7 @@ class JobFollower:
                 self.display.update(item)
             case LogChunk():
                 self._last_output_at = time.monotonic()
+                self._damages.note(item)
                 self._log.write(item)
             case TasksSeen(running, failed):
                 self.display.tasks(running, failed)

@@ -8,7 +8,7 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 
 from jobyard.client.api import YardClient
-from jobyard.errors import TaskFailed, UserError
+from jobyard.errors import OutputDamaged, TaskFailed, UserError
 from jobyard.model.job import State
 from jobyard.python_api.background import begin
 from jobyard.python_api.display import Progress, TaskTable, html_of_job
@@ -65,8 +65,11 @@ class Job:
         self, *, task: str | None = None, stream: str | None = None, tail: int | None = None, follow: bool = True
     ) -> Iterator[str]:
         """What it writes, in pieces, as it comes; until its end, unless `follow` is False."""
-        chunks = self._client.logs(self.id, task=task, stream=stream, tail=tail, follow=follow)
-        return (chunk.data for chunk in chunks if chunk.data)
+        for chunk in self._client.logs(self.id, task=task, stream=stream, tail=tail, follow=follow):
+            if chunk.damage:
+                raise OutputDamaged(chunk.damage)
+            if chunk.data:
+                yield chunk.data
 
     # -- waiting
 

@@ -52,13 +52,22 @@ def _first_there(paths: Sequence[Path]) -> Path:
     return next((path for path in paths if packs.is_there(str(path))), paths[0])
 
 
+class DamagedLog(OSError):
+    """What a task wrote cannot be had any more, or not now; the message is a sentence for people."""
+
+
 def open_log(path: Path) -> BinaryIO:
-    """The file of a log, to read, or what was packed of it. Raises FileNotFoundError for what is no file.
+    """The file of a log, to read, or what was packed of it. Raises DamagedLog, or FileNotFoundError.
 
     The task owns it: it may have put a FIFO or a link in its place, and opening that would wait for ever, or read
     a file that does not belong to the task.
     """
     return _open_first([path])
+
+
+def open_growing(paths: Sequence[Path]) -> BinaryIO:
+    """The log of an attempt that may still run, wherever it is. Raises FileNotFoundError while it has no file."""
+    return _open_first(paths, has_ended=False)
 
 
 def _open_first(paths: Sequence[Path], *, has_ended: bool = True) -> BinaryIO:
@@ -88,13 +97,12 @@ def _open_file(path: Path) -> BinaryIO:
 
 
 def _open_packed(path: Path) -> BinaryIO:
-    """Where it is damaged, or cannot be read, a sentence that says so stands in the place of the output."""
     try:
         content = packs.PACKS.content(str(path))
     except packs.DamagedPack as error:
-        content = f"yard: {error}\n".encode()
+        raise DamagedLog(str(error)) from error
     except OSError as error:
-        content = f"yard: the packed output cannot be read now ({error.strerror}, {path})\n".encode()
+        raise DamagedLog(f"the packed output cannot be read now ({error.strerror}, {path})") from error
     if content is None:
         raise FileNotFoundError(errno.ENOENT, "no log", str(path))
     return BytesIO(content)
@@ -103,9 +111,10 @@ def _open_packed(path: Path) -> BinaryIO:
 def damage_of(path: Path) -> str:
     """Why its output cannot be had, in a sentence; empty where it can, or there is none."""
     try:
-        if not os.path.lexists(path):
-            packs.PACKS.content(str(path))
-    except (packs.DamagedPack, OSError) as error:
+        open_log(path).close()
+    except FileNotFoundError:
+        return ""
+    except DamagedLog as error:
         return str(error)
     return ""
 
@@ -152,6 +161,8 @@ def _last_bytes(path: Path, most: int) -> bytes:
             size = file.seek(0, 2)
             file.seek(max(0, size - most))
             return file.read()
+    except DamagedLog as error:
+        return str(error).encode()
     except OSError:
         return b""
 
@@ -163,10 +174,11 @@ class Reader:
         self._paths = paths
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._read_to = 0
+        self.damage = ""  # why there is no more, in words, once it was read to its end
 
     async def skip_to_tail(self, lines: int) -> None:
         """Begin with the last lines of what is there by now."""
-        with suppress(FileNotFoundError), _open_first(self._paths) as file:
+        with suppress(FileNotFoundError, DamagedLog), _open_first(self._paths) as file:
             self._read_to = await tail_offset(file, lines)
 
     @property
@@ -190,6 +202,8 @@ class Reader:
                         yield text
         except FileNotFoundError:
             return
+        except DamagedLog as error:
+            self.damage = str(error)
         if final and (rest := self._decoder.decode(b"", final=True)):
             yield rest
 
@@ -357,6 +371,8 @@ class LogStream:
             for text in reader.read(final=final):
                 self._note(key, {name: each.offset for name, each in readers.items()})
                 yield LogChunk(label, key.number, name, text, at=at)
+            if reader.damage:
+                yield LogChunk(label, key.number, name, "", damage=reader.damage)
         if final:
             self._open.pop(key, None)
             self._read_to.pop(key, None)

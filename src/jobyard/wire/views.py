@@ -401,3 +401,4 @@ class LogChunk:
     data: str  # UTF-8; bytes that are not are surrogates (Python's surrogateescape), so nothing is lost
     final: bool = False
     at: float | None = None  # when the server read it, of what came while it followed; else nobody knows
+    damage: str = ""  # in words, why the output of this attempt cannot be had, or not all of it; `data` is empty then

@@ -133,19 +133,21 @@ def test_output_that_grew_while_it_was_packed_stays_a_file(tmp_path: Path, monke
     assert late.read_bytes() == b"early late"
 
 
-@pytest.mark.parametrize("cut", [1, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 1, -1])
-def test_a_torn_end_of_a_pack_is_written_over(tmp_path: Path, cut: int) -> None:
+def test_an_end_of_a_pack_that_was_torn_at_any_byte_is_written_over(tmp_path: Path) -> None:
     write(tmp_path, 0, out=b"first")
     packing.pack(job(tmp_path), [(0, 1)])
     pack = tmp_path / "jobs/j/pack"
     size = pack.stat().st_size
     write(tmp_path, 1, out=b"second")
     packing.pack(job(tmp_path), [(1, 1)])
-    os.truncate(pack, size + cut if cut > 0 else pack.stat().st_size - 1)
-    write(tmp_path, 1, out=b"second")  # it was not removed: the block was not finished
-    assert out(tmp_path, 0) == b"first"
-    packing.pack(job(tmp_path), [(1, 1)])
-    assert (out(tmp_path, 0), out(tmp_path, 1)) == (b"first", b"second")
+    whole = pack.read_bytes()
+    for cut in range(size, len(whole)):
+        pack.write_bytes(whole[:cut])
+        write(tmp_path, 1, out=b"second")  # it was not removed: the block was not finished
+        assert out(tmp_path, 0) == b"first"
+        packing.pack(job(tmp_path), [(1, 1)])
+        assert pack.read_bytes() == whole, f"cut at byte {cut}"
+        assert (out(tmp_path, 0), out(tmp_path, 1)) == (b"first", b"second")
 
 
 def test_a_damaged_part_is_told_in_one_sentence_and_the_rest_is_read(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from tests.unit.cli.conftest import Yard
@@ -40,6 +41,23 @@ def test_cat_is_the_plain_output_and_exits_as_wait(yard: Yard, stand_in: StandIn
     result = yard("cat", "j1")
     assert (result.out, result.err, result.code) == ("zero\ntwo", "oh\n", code)
     assert stand_in.calls("GET /jobs/j1/logs")[0].query == {"ordered": "true"}
+
+
+DAMAGED = LogChunk("1", 1, "out", "", damage="the packed output of tasks 1 to 2 is damaged")
+
+
+@pytest.mark.parametrize("verb", ["cat", "logs"])
+@pytest.mark.parametrize("form", [[], ["-o", "json"]])
+def test_what_cannot_be_read_is_told_once_on_stderr_with_an_exit_code_and_the_rest_is_printed(
+    yard: Yard, stand_in: StandIn, verb: str, form: list[str]
+) -> None:
+    offer(stand_in)
+    chunks = (PIECES[0], DAMAGED, replace(DAMAGED, task="2"), a_chunk("", final=True))
+    stand_in.on("GET /jobs/j1/logs", Said(events=[("log", str(i), chunk) for i, chunk in enumerate(chunks)]))
+    result = yard(verb, "j1", *form)
+    assert "zero" in result.out
+    assert ("damaged" in result.out) == bool(form), "only for programs it is one of the chunks"
+    assert (result.err, result.code) == (f"yard: {DAMAGED.damage}\n", 1)
 
 
 def test_cat_for_programs_is_a_chunk_per_line(yard: Yard, stand_in: StandIn) -> None:

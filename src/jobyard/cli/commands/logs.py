@@ -8,9 +8,9 @@ import click
 
 from jobyard.cli.option_values import OneOf, WholeNumber
 from jobyard.cli.output.json import print_json_line
-from jobyard.cli.output.tasklog import DirectLog, LogWriter, MarkedLog, MergedLog, write_bytes
+from jobyard.cli.output.tasklog import DamageNotes, DirectLog, LogWriter, MarkedLog, MergedLog, write_bytes
 from jobyard.cli.session import Session, with_session
-from jobyard.errors import UserError
+from jobyard.errors import OutputDamaged, UserError
 from jobyard.model.task_ranges import job_and_tasks, names_one_task
 from jobyard.wire.views import JobView
 
@@ -76,17 +76,19 @@ def command(session: Session, selector: str, tasks: tuple[str, ...], **given: ob
         tail=asked.tail,
         failed=asked.failed,
     )
-    if session.is_json:
-        for chunk in chunks:
-            print_json_line(chunk)
-        return 0
-    writer = _writer(asked, is_single=is_single)
+    damages = DamageNotes()
+    writer = None if session.is_json else _writer(asked, is_single=is_single)
     try:
         for chunk in chunks:
-            writer.write(chunk)
+            damages.note(chunk)
+            if writer is None:
+                print_json_line(chunk)
+            else:
+                writer.write(chunk)
     finally:
-        writer.close()
-    return 0
+        if writer is not None:
+            writer.close()
+    return 1 if damages.told else 0
 
 
 def _refuse_contradictions(asked: LogWords) -> None:
@@ -115,7 +117,14 @@ def _raw_refusal(view: JobView, is_single: bool) -> str:
 
 
 def _write_raw(session: Session, job: str, asked: LogWords, streams: tuple[str, ...]) -> int:
+    """One stream that cannot be had keeps nobody from the other one."""
+    refusals: dict[str, OutputDamaged] = {}
     for stream in streams:
-        for piece in session.client.raw_log(job, task=asked.task, attempt=asked.attempt, stream=stream):
-            write_bytes(piece, to_stderr=stream == "err" and len(streams) > 1)
+        try:
+            for piece in session.client.raw_log(job, task=asked.task, attempt=asked.attempt, stream=stream):
+                write_bytes(piece, to_stderr=stream == "err" and len(streams) > 1)
+        except OutputDamaged as error:
+            refusals[str(error)] = error
+    for refusal in refusals.values():
+        raise refusal
     return 0

@@ -118,6 +118,18 @@ class MarkedLog:
         self._log.close()
 
 
+class DamageNotes:
+    """Says on stderr what cannot be read any more, once for all tasks that are in the same part of a pack."""
+
+    def __init__(self) -> None:
+        self.told: set[str] = set()
+
+    def note(self, chunk: LogChunk) -> None:
+        if chunk.damage and chunk.damage not in self.told:
+            self.told.add(chunk.damage)
+            say(chunk.damage, fg="red")
+
+
 def _clock_time(at: float | None) -> str:
     """Of this machine's clock; as wide where the time is not known."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at is not None else f"{'-':19}"

@@ -81,7 +81,7 @@ class LogScreen(ModalScreen[None]):
         chunks = self._client.logs(self._job.id, tail=LOG_LINES)
         for _, chunk in zip(range(CHUNKS_MOST), chunks, strict=False):
             before = "" if is_single else f"{chunk.task}| "
-            yield from (f"{before}{line}" for line in chunk.data.splitlines())
+            yield from (f"{before}{line}" for line in (chunk.damage or chunk.data).splitlines())
 
     def _show(self, lines: Sequence[str]) -> None:
         log = self.query_one(RichLog)

@@ -11,7 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from jobyard.errors import NotFound, UserError, YardError
+from jobyard.errors import NotFound, OutputDamaged, UserError
 from jobyard.model.job import State
 from jobyard.model.task import AttemptId
 from jobyard.server.declarations import EventStream, Media, answers
@@ -84,7 +84,7 @@ async def raw_log(
     for each in wanted.attempts_of(number):
         path = log_path(yard.loop, AttemptId(job.id, number, each), wanted.streams[0])
         if sentence := damage_of(path):
-            raise YardError(sentence)  # whoever reads it raw takes it for what the task wrote
+            raise OutputDamaged(sentence)  # whoever reads it raw takes it for what the task wrote
         if log_size(path) is not None:
             return StreamingResponse(_pieces(yard, path), media_type="application/octet-stream")
     if task_now(yard.loop, job.id, number).state not in (State.PENDING, State.STARTING):

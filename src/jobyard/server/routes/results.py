@@ -21,7 +21,7 @@ from jobyard.errors import NotFound
 from jobyard.executors.mirror import tasks_in
 from jobyard.model.task import AttemptId
 from jobyard.server.declarations import Media, answers
-from jobyard.server.logs import open_log
+from jobyard.server.logs import DamagedLog, open_log
 from jobyard.server.queries import ended_attempts, submitted_job
 from jobyard.server.routes.answers import Label, Selector, yard_of
 from jobyard.server.yard import Yard
@@ -88,8 +88,7 @@ def _add_all(whole: tarfile.TarFile, places: Sequence[Path], attempts: Iterable[
         if files is None:
             continue
         found = True
-        _add_log(whole, Path(files.out), f"{name}.out")
-        _add_log(whole, Path(files.err), f"{name}.err")
+        _add_logs(whole, files, name)
         _add_results(whole, Path(files.results), name)
         if os.path.isdir(files.output):  # on this machine; from others it comes among the results
             whole.add(files.output, f"{name}/output")
@@ -98,6 +97,17 @@ def _add_all(whole: tarfile.TarFile, places: Sequence[Path], attempts: Iterable[
 
 def _has_any(files: Paths) -> bool:
     return any(packs.is_there(path) for path in (files.out, files.err, files.results, files.record))
+
+
+def _add_logs(whole: tarfile.TarFile, files: Paths, name: str) -> None:
+    damages = set()
+    for path, stream in ((files.out, "out"), (files.err, "err")):
+        try:
+            _add_log(whole, Path(path), f"{name}.{stream}")
+        except DamagedLog as error:  # of both streams the same
+            damages.add(str(error))
+    for sentence in damages:
+        _add_damage(whole, f"{name}.damaged", f"{sentence}\n")
 
 
 def _add_log(whole: tarfile.TarFile, path: Path, name: str) -> None:
