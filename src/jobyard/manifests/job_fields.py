@@ -85,9 +85,9 @@ JOB: Table = {
     ),
     "output": JobField(
         TextType(),
-        "The file of each task's output, written as it ends: logs/%j_%t.out, with %j the job's number, %t (or %a) the"
+        "The file of each task's output, growing as it runs: logs/%j_%t.out, with %j the job's number, %t (or %a) the"
         " task, %x the job's name, %N the node, %u the user. A relative path starts at the directory of submission.",
-        option=Option("Write each task's output to this file as it ends: logs/%j_%t.out (job, task).", "PATTERN"),
+        option=Option("Write each task's output to this file as it runs: logs/%j_%t.out (job, task).", "PATTERN"),
     ),
     "error": JobField(
         TextType(),

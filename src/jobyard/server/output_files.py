@@ -1,7 +1,8 @@
 """Output files: who writes what a task has written to where `--output` and `--error` say? The server, as tasks end.
 
-It reads the journal, on from the row that it wrote down last, and so makes up for the time without a server. A file
-that cannot be written is noted, told to whoever looks at the job, and tried again.
+What a task writes before its end, `output_growing.py` adds. The server reads the journal, on from the row that it wrote
+down last, and so makes up for the time without a server. A file that cannot be written is noted, told to whoever looks
+at the job, and tried again.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from threading import Thread
 from typing import NamedTuple
 
 from jobyard.engine.concerns import jobs_of
@@ -24,13 +25,16 @@ from jobyard.model.task import AttemptId
 from jobyard.server.endings import has_ended_with
 from jobyard.server.logs import log_path
 from jobyard.server.loop import YardLoop
+from jobyard.server.output_growing import GrowingOutput
 from jobyard.server.output_note import OutputNote
+from jobyard.server.output_threads import OutputThreads, Work
 from jobyard.server.output_writing import write_output
 
 log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 30.0  # the end of a job is told without its files after that
 LATE = "the files of its output are still being written; `yard logs` has it"
+SLOW = "its directory is slow to answer"
 AGAIN_SECONDS = 1.0  # until what failed is tried again; twice as long each time
 AGAIN_MOST_SECONDS = 300.0
 AT_ONCE = 200  # files that are tried again, before those of tasks that end now have their turn
@@ -38,14 +42,15 @@ ROWS_BETWEEN = 1000  # that bring nothing, until the row is written down
 NAMED_MOST = 5  # ranges of tasks, where files are missing
 
 
-_Failures = dict[tuple[str, int], str]  # why, for the job and the task of which a file could not be written
+_Task = tuple[str, int]
 
 
-class _Copy(NamedTuple):
-    job: str
-    task: int
-    sources: Sequence[Path]  # one after another
-    target: Path
+@dataclass
+class _Begun:
+    """Files of a task that are slow."""
+
+    works: set[Work]
+    failure: str  # of the others
 
 
 class OutputFiles:
@@ -56,17 +61,22 @@ class OutputFiles:
         self._note = OutputNote(directory, loop.seq)
         self._moved = asyncio.Event()
         self._failed = asyncio.Event()  # a file could not be written, or the note
-        self._one_at_a_time = asyncio.Lock()
+        self._freed = asyncio.Event()  # a directory that was slow has its file
+        self._begun: dict[_Task, _Begun] = {}
+        self._threads = OutputThreads(self._take_late)
+        self._growing = GrowingOutput(loop, self._threads, _growing_targets)
         self._whole: set[str] = set()  # jobs that have ended, and of whose tasks none was passed over
         loop.keep_rows_after(lambda: self._note.saved_row)
 
     async def run(self) -> None:
         """Until cancelled."""
-        again = asyncio.create_task(self._try_again())
+        beside = [asyncio.create_task(self._try_again())]
         try:
             while self._loop.read_only:  # jobs may be missing of which rows are there
                 await self._loop.feed.change()
             self._save()
+            self._growing.begin()
+            beside.append(asyncio.create_task(self._growing.run()))
             if self._note.missing:
                 self._failed.set()
             while True:
@@ -76,7 +86,8 @@ class OutputFiles:
                     log.exception("output files")
                     await asyncio.sleep(AGAIN_SECONDS)
         finally:
-            again.cancel()
+            for task in beside:
+                task.cancel()
             if not self._loop.read_only:
                 self._save()
 
@@ -88,19 +99,28 @@ class OutputFiles:
         job = self._loop.state.jobs.get(job_id)
         if job is None or not _has_files(job) or self._loop.read_only:
             return ""
-        await self._loop.journalled()
-        row = self._loop.seq
-        with suppress(TimeoutError):
-            async with asyncio.timeout(WAIT_SECONDS):
-                while self._note.row < row:
-                    await self._moved.wait()
+        row = await self._reached([job_id])
         return self.missing(job_id) or (LATE if self._note.row < row else "")
 
     async def all_written(self, jobs: Iterable[str]) -> None:
         """The same for several jobs, which are removed then: what they wrote goes."""
         known = self._loop.state.jobs
-        if (one := next((job for job in jobs if job in known and _has_files(known[job])), None)) is not None:
-            await self.written(one)
+        if wanted := [job for job in jobs if job in known and _has_files(known[job])]:
+            await self._reached(wanted)
+
+    async def _reached(self, jobs: Sequence[str]) -> int:
+        """The row of now, once it was taken and nothing of these jobs is slow, or after a while."""
+        await self._loop.journalled()
+        row = self._loop.seq
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_SECONDS):
+                while self._note.row < row or any(self._is_slow(job) for job in jobs):
+                    await self._moved.wait()
+        return row
+
+    def _is_slow(self, job: str) -> bool:
+        known = self._note.missing.get(job)
+        return known is not None and known.why.startswith(SLOW)
 
     def missing(self, job_id: str, task: int | None = None) -> str:
         """For people: which files could not be written, and why; empty where all could. `task`: of this one alone."""
@@ -136,12 +156,16 @@ class OutputFiles:
         self._note.row = row
         if copies or row - self._note.saved_row >= ROWS_BETWEEN:
             self._save()
+        self._growing.take(events)
+        self._tell_moved()
+
+    def _tell_moved(self) -> None:
         self._moved.set()
         self._moved = asyncio.Event()
 
-    def _copies_of_all(self, events: Sequence[Event]) -> list[_Copy]:
+    def _copies_of_all(self, events: Sequence[Event]) -> list[Work]:
         """Each file once. A bug of ours at one event must not keep the files of all others back."""
-        found: dict[Path, _Copy] = {}
+        found: dict[Path, Work] = {}
         for event in events:
             try:
                 found |= {copy.target: copy for copy in self._copies(event)}
@@ -149,7 +173,7 @@ class OutputFiles:
                 log.exception("output files of %s", type(event).__name__)
         return list(found.values())
 
-    def _copies(self, event: Event) -> Iterator[_Copy]:
+    def _copies(self, event: Event) -> Iterator[Work]:
         """For tasks that are not tried again."""
         if isinstance(event, AttemptsFinished):
             for item in event.items:
@@ -168,7 +192,7 @@ class OutputFiles:
         else:
             yield from (known[job] for job in jobs_of(self._loop.state, event) or () if job in known)
 
-    def _copies_of_cancelled(self, job: JobRecord) -> Iterator[_Copy]:
+    def _copies_of_cancelled(self, job: JobRecord) -> Iterator[Work]:
         """Once the job has ended, of tasks that waited for another attempt, or whose machine was given up: what they
         had written by then. No attempt of theirs has ended with them."""
         if not job.is_final:
@@ -178,30 +202,52 @@ class OutputFiles:
             for number in job.tasks.cancelled_after_a_try():
                 yield from self._copies_of(job, AttemptId(job.id, number, job.task(number).attempt))
 
-    def _copies_of(self, job: JobRecord, attempt: AttemptId) -> Iterator[_Copy]:
+    def _copies_of(self, job: JobRecord, attempt: AttemptId) -> Iterator[Work]:
         out, err = (log_path(self._loop, attempt, stream) for stream in ("out", "err"))
         targets = target_paths(job, attempt.task)
         if targets.out is not None:
-            yield _Copy(job.id, attempt.task, (out,) if job.spec.staging.error else (out, err), targets.out)
+            yield _work(attempt, (out,) if job.spec.staging.error else (out, err), targets.out)
         if targets.err is not None:
-            yield _Copy(job.id, attempt.task, (err,), targets.err)
+            yield _work(attempt, (err,), targets.err)
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    async def _write(self, copies: Sequence[_Copy]) -> None:
-        """What cannot be written is noted."""
-        if not copies:
+    async def _write(self, works: Sequence[Work]) -> None:
+        """What cannot be written is noted; so is what is slow, until it is there."""
+        if not works:
             return
-        async with self._one_at_a_time:
-            failures = await _beside(copies)
-        for copy in copies:
-            if (copy.job, copy.task) not in failures and copy.job in self._note.missing:
-                self._note.put(copy.job, copy.task, "")
-        for (job, task), why in failures.items():
-            if job not in self._note.missing:
-                log.error("job %s: output cannot be written (%s); `yard logs` has it", job, why)
-            self._note.put(job, task, why)
-        if failures:
+        refused = set(await self._threads.carry_out(works))
+        tasks: dict[_Task, list[Work]] = {}
+        for work in works:
+            if work.whose is not None:
+                tasks.setdefault(work.whose, []).append(work)
+        for task, own in tasks.items():
+            failure = next((work.failure for work in own if work.failure), "")
+            late = [work for work in own if work.failure is None]
+            if begun := [work for work in late if work not in refused]:
+                self._begun[task] = _Begun(set(begun), failure or (SLOW if len(late) > len(begun) else ""))
+            self._put(task, f"{SLOW}: {late[0].target.parent}" if late else failure)
+
+    def _take_late(self, works: Sequence[Work]) -> None:
+        """What was slow is done."""
+        for work in works:
+            if work.whose is not None and (begun := self._begun.get(work.whose)) is not None:
+                begun.works.discard(work)
+                begun.failure = begun.failure or work.failure or ""
+                if not begun.works:
+                    del self._begun[work.whose]
+                    self._put(work.whose, begun.failure)
+        self._save()
+        self._freed.set()
+        self._tell_moved()
+
+    def _put(self, task: _Task, why: str) -> None:
+        job, number = task
+        if why and job not in self._note.missing:
+            log.error("job %s: output cannot be written (%s); `yard logs` has it", job, why)
+        if why or job in self._note.missing:
+            self._note.put(job, number, why)
+        if why:
             self._failed.set()
 
     async def _try_again(self) -> None:
@@ -209,7 +255,10 @@ class OutputFiles:
         seconds = AGAIN_SECONDS
         while True:
             await self._failed.wait()
-            await asyncio.sleep(seconds)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._freed.wait()
+            self._freed.clear()
             before = list(self._note.all_missing())
             try:
                 await self._write_again(before)
@@ -225,7 +274,9 @@ class OutputFiles:
             some = tasks[begin : begin + AT_ONCE]
             await self._write([copy for job, task in some for copy in self._copies_again(job, task)])
 
-    def _copies_again(self, job_id: str, number: int) -> Iterator[_Copy]:
+    def _copies_again(self, job_id: str, number: int) -> Iterator[Work]:
+        if (job_id, number) in self._begun:
+            return
         job = self._loop.state.jobs.get(job_id)
         is_there = job is not None and number < job.spec.size
         if job is None or not is_there or not (task := job.task(number)).state.is_final or not task.attempt:
@@ -265,26 +316,17 @@ def _has_files(job: JobRecord) -> bool:
     return bool(job.spec.staging.output or job.spec.staging.error)
 
 
-async def _beside(copies: Sequence[_Copy]) -> _Failures:
-    """In a daemon thread, for which no server waits that stops: a file system that hangs may never answer."""
-    done: Future[_Failures] = Future()
-    done.set_running_or_notify_cancel()
-    Thread(target=lambda: done.set_result(_write_all(copies)), name="output files", daemon=True).start()
-    return await asyncio.wrap_future(done)
+def _growing_targets(job: JobRecord, number: int) -> Iterator[tuple[str, Path]]:
+    """Which stream begins each file of a task. Without --error the task has both in one, in its order."""
+    targets = target_paths(job, number)
+    if targets.out is not None:
+        yield "out", targets.out
+    if targets.err is not None:
+        yield "err", targets.err
 
 
-def _write_all(copies: Sequence[_Copy]) -> _Failures:
-    """Raises nothing."""
-    failures = {}
-    for copy in copies:
-        try:
-            write_output(copy.sources, copy.target)
-        except OSError as error:
-            failures[copy.job, copy.task] = f"{copy.target}: {error.strerror or error}"
-        except Exception as error:  # a name that no file can have, or a bug of ours
-            log.exception("output files of job %s", copy.job)
-            failures[copy.job, copy.task] = f"{copy.target!s:.200}: {error}"
-    return failures
+def _work(attempt: AttemptId, sources: Sequence[Path], target: Path) -> Work:
+    return Work(target, partial(write_output, sources, target), (attempt.job, attempt.task))
 
 
 def _named(job: JobRecord, ranges: Iterator[tuple[int, int]]) -> str:
