@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobyard.agent_protocol import packing, records
+from jobyard.server import output_writing
 from jobyard.server.output_writing import write_output
 
 OTHER = 61234
@@ -88,6 +89,35 @@ def test_a_link_of_another_user_is_not_followed(
     with pytest.raises(PermissionError, match=r"is a link of user \d+, and not followed; name the place"):
         write_output([log], out / name)
     assert [(path.name, path.read_text()) for path in (tmp_path / "real").iterdir()] == [("kept", "the servers own")]
+
+
+@pytest.mark.parametrize("name", ["way/file", "link/file"])
+def test_a_link_that_is_changed_between_the_look_and_the_write_leads_nowhere_else(
+    name: str, log: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory becomes a link, and a link of ours leads elsewhere, just after they were looked at."""
+    (tmp_path / "private").mkdir()
+    (out / "way").mkdir()
+    (out / "mine").mkdir()
+    (out / "link").symlink_to("mine")
+    look = output_writing._look
+
+    def look_and_change(here: int, part: str, target: Path) -> object:
+        found = look(here, part, target)
+        changed = out / part
+        if part in ("way", "link") and not (tmp_path / "before").exists():
+            changed.rename(tmp_path / "before")
+            changed.symlink_to(tmp_path / "private")
+        return found
+
+    monkeypatch.setattr(output_writing, "_look", look_and_change)
+    if name == "way/file":
+        with pytest.raises(NotADirectoryError):
+            write_output([log], out / name)
+    else:
+        write_output([log], out / name)
+        assert (out / "mine/file").read_text() == "out\n", "where the link led that was looked at"
+    assert not os.listdir(tmp_path / "private")
 
 
 def test_neither_a_link_nor_a_hard_link_in_the_place_of_a_draft_is_written_to(
