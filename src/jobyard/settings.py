@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
-import shlex
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -18,6 +17,7 @@ from typing import TypeVar
 
 from jobyard import __version__
 from jobyard.errors import UserError, YardError
+from jobyard.quoting import quoted
 
 APP = "jobyard"
 SOCKET_PATH_BYTES = 107  # sun_path holds 108 with its closing NUL (unix(7))
@@ -175,7 +175,7 @@ def make_yard_dir(yard: Path) -> None:
     if found.st_mode & 0o022:
         raise UserError(
             f"others can write to the yard {yard}, and you would run what they put there;"
-            f" look through it, then: chmod go-w {shlex.quote(str(yard))}"
+            f" look through it, then: chmod go-w {quoted(str(yard))}"
         )
 
 

@@ -11,6 +11,7 @@ import click
 
 from jobyard import __version__
 from jobyard.cli.other_words import OTHER_WORDS
+from jobyard.quoting import quoted
 
 
 class Verb(NamedTuple):
@@ -95,7 +96,7 @@ def unknown_verb(word: str) -> str:
     if near:
         return f"no verb {word!r}; did you mean `yard {near[0]}`?"
     if isfile(word):
-        return f"no verb {word!r}; to run the file write: yard run {word}"
+        return f"no verb {word!r}; to run the file write: yard run {quoted(word)}"
     return f"no verb {word!r}; known: {', '.join(VERBS)}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import click
 
 from jobyard.errors import UserError
+from jobyard.quoting import quoted
 
 
 class WholeNumber(click.IntRange):
@@ -40,7 +40,7 @@ class OneOf(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2 o
             near = get_close_matches(str(value), self.choices, n=1)
             hint = f"did you mean {near[0]}?" if near else f"write {_listed(self.choices)}"
             if self._meant and not near:
-                hint += f"; {self._meant.format(shlex.quote(str(value)))}"
+                hint += f"; {self._meant.format(quoted(str(value)))}"
             raise UserError(f"{_option(param)}: unknown value {value!r:.40}; {hint}") from None
 
 

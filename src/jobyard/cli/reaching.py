@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from importlib import import_module
@@ -15,6 +14,7 @@ import click
 from jobyard.cli.session import Session
 from jobyard.errors import UserError
 from jobyard.kubernetes.kubeconfig import ClusterWords, config_here
+from jobyard.quoting import quoted
 from jobyard.wire.views import UnitView
 
 NEEDS_EXTRA = "to reach a pod `yard` needs an extra; run: pip install 'jobyard[kubernetes]'"
@@ -83,8 +83,8 @@ def identity_flags(function: Callable[..., int]) -> Callable[..., int]:
 def _way_to_machine(unit: UnitView) -> str:
     there = f"task {unit.task} of job {unit.number or unit.job} is a process on {unit.node}, not a pod"
     if unit.host:
-        return f"{there}; go there: ssh {shlex.quote(unit.host)}"
-    return f"{there}; go to its directory: cd {shlex.quote(unit.workdir)}"
+        return f"{there}; go there: ssh {quoted(unit.host)}"
+    return f"{there}; go to its directory: cd {quoted(unit.workdir)}"
 
 
 def pods_module(name: str) -> Any:

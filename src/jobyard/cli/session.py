@@ -15,6 +15,7 @@ from jobyard.cli.output.text import warn
 from jobyard.client.api import YardClient
 from jobyard.client.local import LocalYard, connect, remote_address
 from jobyard.errors import UserError
+from jobyard.quoting import quoted
 from jobyard.settings import ClientKnobs
 
 MAKE_YARDS = frozenset({"run", "submit", "add"})  # verbs that make the yard's directory where there is none
@@ -45,7 +46,7 @@ class Session:
         if not named or self._makes_yard or settings.yard_dir(named).exists():
             return
         if self.yard:
-            raise UserError(f"--yard: there is no directory {named!r}; `yard run --yard {named}` would make it")
+            raise UserError(f"--yard: there is no directory {named!r}; `yard run --yard {quoted(named)}` would make it")
         raise UserError(f"YARD_DIR: there is no directory {named!r}; correct it, or `yard run -- CMD` makes that yard")
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,6 +36,7 @@ from jobyard.manifests.written import Written
 from jobyard.model import codec
 from jobyard.model.job import JobSpec
 from jobyard.model.own_command import own_command
+from jobyard.quoting import joined
 from jobyard.wire.views import JobView, PlanView
 
 COMMAND_WORDS = "jobyard.command_words"
@@ -191,7 +191,7 @@ def _spec_from_file(asked: SubmitWords, context: SubmitContext) -> JobSpec:
     elif not os.path.lexists(os.path.expanduser(file)):
         if asked.command is not None:
             raise UserError(f"{file!r} before --: there is no such file; give either FILE or -- CMD, not both")
-        written = shlex.join(asked.files)
+        written = joined(asked.files)
         lines = f"; for a task of each line that is piped to it: {asked.verb} {written} :::: -" if is_piped_to() else ""
         raise UserError(f"no file {file!r}; to run a command write: {asked.verb} -- {written}{lines}")
     arguments = (*words, *(asked.command or ()))

@@ -23,6 +23,7 @@ from jobyard.manifests.inputs import CUTTING
 from jobyard.manifests.job_fields import FLAGGED
 from jobyard.manifests.overrides import Overrides, apply, merge
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
+from jobyard.quoting import quoted, quoted_file
 
 FLAGS = {
     word: name for name, field in FLAGGED.items() if field.option is not None for word in spellings(name, field.option)
@@ -129,8 +130,8 @@ def _refuse_unreadable(numbered: list[tuple[int, str]], file: str) -> None:
     if bad is not None:
         number = next(number for number, command in numbered if command == bad)
         raise UserError(
-            f"{file}: line {number}: bash cannot read this line by itself: {_complaint(bad)}; "
-            f"each line is a task of its own, to run the file as one script: yard run -- bash {shlex.quote(file)}"
+            f"{quoted(file)}: line {number}: bash cannot read this line by itself: {_complaint(bad)}; "
+            f"each line is a task of its own, to run the file as one script: yard run -- bash {quoted_file(file)}"
         )
 
 

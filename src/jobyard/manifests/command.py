@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Sequence
 
@@ -14,6 +13,7 @@ from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.doubts import PLAIN_WORD, marks_of_shells, told_of
 from jobyard.manifests.overrides import Overrides, apply
 from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.quoting import joined, quoted
 
 
 def spec_from_command(argv: Sequence[str], overrides: Overrides, context: SubmitContext) -> JobSpec:
@@ -37,7 +37,7 @@ def _refuse_late_flags(argv: Sequence[str], context: SubmitContext) -> None:
     if not os.path.lexists(os.path.join(context.workdir, argv[0])) and shutil.which(argv[0]) is None:
         raise UserError(
             f"{flag!r:.80} after the command is a word of it; write flags before it: "
-            f"yard run {shlex.join(argv[1:])} {shlex.quote(argv[0])}",
+            f"yard run {joined(argv[1:])} {quoted(argv[0])}",
             field="command",
         )
 

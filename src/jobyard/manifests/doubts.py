@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +13,7 @@ from jobyard.manifests.declarations import JobField, spelled
 from jobyard.model.job import Command, JobSpec
 from jobyard.model.placeholders import Placeholders
 from jobyard.model.units import show_seconds
+from jobyard.quoting import quoted
 
 _MARKS = frozenset({">", ">>", "<", "|", "&&", "||", ";"})
 _READ_MARKS = frozenset({"test", "[", "expr", "find", "fd", "ssh", "parallel", "watch", "tr", "xargs"})
@@ -50,8 +50,8 @@ def marks_of_shells(argv: Sequence[str]) -> Iterator[str]:
     found = next((at for at, word in enumerate(argv) if word in _MARKS and _is_for_shell(argv, at)), None)
     if found is None:
         return
-    line = " ".join(word if word in _MARKS or PLAIN_WORD.fullmatch(word) else shlex.quote(word) for word in argv)
-    shown = f": {shlex.quote(line)}" if len(line) <= _LINE_MOST else ""
+    line = " ".join(word if word in _MARKS else quoted(word) for word in argv)
+    shown = f": {quoted(line)}" if len(line) <= _LINE_MOST else ""
     yield (
         f"{argv[found]!r} is given to {argv[0]:.40} as it stands: no shell reads several words; "
         f"quote the whole command as one word{shown}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import os
 import re
-import shlex
 import stat
 
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.model.limits import STDIN_BYTES_MOST
 from jobyard.model.selectors import other_meaning
+from jobyard.quoting import quoted
 
 _OPENED_ALREADY = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/\w+/fd/\d+")  # a pipe of the shell that called us
 
@@ -74,7 +74,7 @@ def _refuse_endless(place: str, shown: str, field: str) -> None:
 
 
 def _program(path: str) -> str:
-    return shlex.quote(path if "/" in path else f"./{path}")
+    return quoted(path if "/" in path else f"./{path}")
 
 
 def lines_of(text: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from jobyard.manifests.files import lines_of, read_text
 from jobyard.manifests.other_files import command_for, refuse_other_file
 from jobyard.manifests.overrides import Overrides
 from jobyard.model.job import JobSpec
+from jobyard.quoting import joined, quoted
 
 _STRUCTURED = frozenset({".yaml", ".yml", ".json"})
 _AICHOR = re.compile(r"""^kind[ \t]*:[ \t]*["']?AIchorManifest\b""", re.MULTILINE)
@@ -46,8 +46,8 @@ def spec_from_file(
         return spec_from_script(text, file, arguments, overrides, context)
     if arguments:
         raise UserError(
-            f"one FILE at a time: {file} does not begin with #! as a script does, and only a script has arguments; "
-            f"to run it all the same write: yard run -- {command_for(file)} {shlex.join(arguments)}"
+            f"one FILE at a time: {quoted(file)} does not begin with #! as a script does, and only a script has "
+            f"arguments; to run it all the same write: yard run -- {command_for(file)} {joined(arguments)}"
         )
     if is_list:
         return _spec_from_list(text, file, overrides, context)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 
 from jobyard.errors import UserError
+from jobyard.quoting import quoted, quoted_file
 
 _PROGRAMS = {
     ".py": "python {}",
@@ -33,12 +33,12 @@ _TO_LIST = "if each of its lines is a command, add --lines"
 
 def command_for(file: str) -> str:
     """The words that run a file which does not say by itself what runs it."""
-    return _run_by(file) or f"bash {shlex.quote(file)}"
+    return _run_by(file) or f"bash {quoted_file(file)}"
 
 
 def _run_by(file: str) -> str:
     name, suffix = _name_and_suffix(file)
-    return (_PROGRAMS.get(name) or _PROGRAMS.get(suffix) or "").format(shlex.quote(file))
+    return (_PROGRAMS.get(name) or _PROGRAMS.get(suffix) or "").format(quoted_file(file))
 
 
 def _name_and_suffix(file: str) -> tuple[str, str]:
@@ -49,25 +49,25 @@ def _name_and_suffix(file: str) -> tuple[str, str]:
 def refuse_other_file(text: str, file: str) -> None:
     """Raises UserError with the way to run it, where a name or the text says that lines are not commands."""
     name, suffix = _name_and_suffix(file)
-    shown = shlex.quote(file)
+    shown = quoted(file)  # an escape sequence in the name would take the rest of the sentence along
     if command := _run_by(file):
-        raise UserError(f"{file} is no list of commands; to run it write: yard run -- {command}")
+        raise UserError(f"{shown} is no list of commands; to run it write: yard run -- {command}")
     if name in _PROGRAMS:
-        raise UserError(f"{file} is no list of commands; to build its image write: yard build")
+        raise UserError(f"{shown} is no list of commands; to build its image write: yard build")
     if suffix in _TABLES:
         raise UserError(
-            f"{file} is a table and no list of commands; for a task per line of it write: "
+            f"{shown} is a table and no list of commands; for a task per line of it write: "
             f"yard run --each-line {shown} -- CMD {{}}"
         )
     if suffix in _SOURCES:
-        raise UserError(f"{file} is source code; build it, and run the program: yard run -- ./PROGRAM; {_TO_LIST}")
+        raise UserError(f"{shown} is source code; build it, and run the program: yard run -- ./PROGRAM; {_TO_LIST}")
     if _SBATCH.search(text):
         raise UserError(
-            f"{file} has #SBATCH lines, as a script for sbatch, but does not begin with #!; "
+            f"{shown} has #SBATCH lines, as a script for sbatch, but does not begin with #!; "
             f"begin it with #!/bin/bash to run it as one script; {_TO_LIST}"
         )
     if suffix in _SHELLS:
         raise UserError(
-            f"{file} has the name of a script, but does not begin with #!; with #!/bin/bash as its first line it runs "
+            f"{shown} has the name of a script, but does not begin with #!; with #!/bin/bash as its first line it runs "
             "as one task, and with --lines each of its lines is a task of its own"
         )

@@ -19,6 +19,7 @@ from jobyard.manifests.overrides import Overrides, apply, merge
 from jobyard.manifests.sbatch import meaning_of
 from jobyard.model.job import Command, GroupSpec, JobSpec, Script
 from jobyard.model.limits import SCRIPT_BYTES_MOST
+from jobyard.quoting import joined, quoted, quoted_file
 
 _DIRECTIVE = re.compile(r"#(?:SBATCH|YARD)\s")
 _SRUN = re.compile(r"\s*srun\s")
@@ -33,8 +34,8 @@ def spec_from_script(
         raise UserError(f"{file}: its first line names no interpreter; write for example #!/bin/bash")
     if len(text.encode()) > SCRIPT_BYTES_MOST:
         raise UserError(
-            f"{file}: a script of more than {SCRIPT_BYTES_MOST >> 10} KiB cannot travel with its job; "
-            f"leave it where tasks find it, and write: yard run -- {script.interpreter[0]} {file}"
+            f"{quoted(file)}: a script of more than {SCRIPT_BYTES_MOST >> 10} KiB cannot travel with its job; "
+            f"leave it where tasks find it, and write: yard run -- {joined(script.interpreter)} {quoted_file(file)}"
         )
     head = script.head
     above = merge(directives_of(head, file, context), overrides)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import shlex
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -43,6 +42,7 @@ from jobyard.model.staging import StagingSpec
 from jobyard.model.submitter import Submitter
 from jobyard.model.training import Elastic, Size, Training
 from jobyard.model.units import whole_number
+from jobyard.quoting import joined
 
 
 class State(StrEnum):
@@ -155,24 +155,11 @@ class Command:
 
     def __str__(self) -> str:
         if self.script is not None:
-            return _shown_words((self.script.name, *self.argv))
+            return joined((self.script.name, *self.argv))
         if self.lines is not None:
             first = f"{len(self.lines)} lines, first: " if len(self.lines) > 1 else ""
             return first + self.lines[0] if len(self.lines) else "no lines"
-        return self.shell or _shown_words(self.argv)
-
-
-# What bash takes as it stands: braces are only expanded around a comma or two dots.
-_PLACEHOLDER = re.compile(r"\{(?!\w*\.\.)[\w#%/.]*\}", re.ASCII)
-
-
-def _shown_words(words: Sequence[str]) -> str:
-    """As a person types them: quoted for bash, where it needs that; `{}` and `{1/.}` do not."""
-    return " ".join(word if _is_plain(_PLACEHOLDER.sub("x", word)) else shlex.quote(word) for word in words)
-
-
-def _is_plain(word: str) -> bool:
-    return shlex.quote(word) == word
+        return self.shell or joined(self.argv)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -18,6 +17,7 @@ from jobyard.model.substitution import (
     variables_of,
     words_with,
 )
+from jobyard.quoting import quoted
 
 
 def own_command(spec: JobSpec, number: int) -> str:
@@ -47,7 +47,7 @@ def _with_row(command: Command, row: Row) -> str:
     if command.script is None and known.stands_in(command.shell):
         done = substituted(command.shell, known)
         used = {each.name: values[each.name] for each in done.variables if each.name in values}
-        if all(shlex.quote(value) == value for value in used.values()):  # they mean the same inside quotes and outside
+        if all(quoted(value) == value for value in used.values()):  # they mean the same inside quotes and outside
             return done.shown(used)
         return f"{_assigned(used, '; ')}{done.shell}"
     named = {name: value for name, value in values.items() if name.startswith(PARAM)}
@@ -55,4 +55,4 @@ def _with_row(command: Command, row: Row) -> str:
 
 
 def _assigned(values: Mapping[str, str], end: str) -> str:
-    return "".join(f"{name}={shlex.quote(value)}{end}" for name, value in values.items() if name != SLOT)
+    return "".join(f"{name}={quoted(value)}{end}" for name, value in values.items() if name != SLOT)

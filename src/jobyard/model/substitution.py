@@ -33,6 +33,7 @@ from jobyard.model.placeholders import (
     Variable,
     values_of,
 )
+from jobyard.quoting import quoted
 
 SLOT_HOLE = "\0"  # no value holds a NUL character
 _SHOWN_MOST = 200  # characters of code in a way out
@@ -278,4 +279,4 @@ def _way_out(verdict: Verdict, variable: str) -> str:
         inner = _read(code.replace(HOLE, PLACEHOLDER), ONLY_LINE, is_inner=True).shell
     except UnsafePlaceholder:
         return WAY_OUT
-    return f"write {shlex.quote(inner.replace(LINE, variable))} for that word"
+    return f"write {quoted(inner.replace(LINE, variable))} for that word"

@@ -17,7 +17,7 @@ from jobyard.cli.commands import ls
         (["frobnicate"], "known: run, submit"),
         (["run"], "write `yard run FILE` or `yard run -- CMD`"),
         (["run", "nofile.txt"], "no file 'nofile.txt'; to run a command write: yard run -- nofile.txt"),
-        (["run", "echo", "{lr}", "$lr"], "to run a command write: yard run -- echo '{lr}' '$lr'"),
+        (["run", "echo", "{lr}", "$lr"], "to run a command write: yard run -- echo {lr} '$lr'"),
         (["run", "--link", "echo", ":::", "a"], "no such option --link; write :::+ before values"),
         (
             ["run", "echo {x}", "--header", ":::", "x", "a"],

@@ -31,9 +31,9 @@ def left(yard: Yard, *words: str) -> list[str]:
 
 
 def test_what_succeeded_is_told_by_its_command_and_not_by_its_place(yard: Yard, log: Path) -> None:
-    told = a_line("echo b") + a_line("echo c", 3) + a_line("echo d", 0, 9) + a_line("echo 'e f'") + "cut off"
+    told = a_line("echo b") + a_line("echo c", 3) + a_line("echo d", 0, 9) + a_line("echo $'e\\tf'") + "cut off"
     log.write_text(f"{HEADER}\n{told}")
-    assert left(yard, "echo", "{}", ":::", *"abcd", "e\tf") == ["echo a", "echo c", "echo d"]
+    assert left(yard, "echo", "{}", ":::", *"abcd", "e f", "e\tf") == ["echo a", "echo c", "echo d", "echo 'e f'"]
 
 
 def test_of_the_same_command_as_many_are_left_out_as_succeeded(yard: Yard, log: Path, home: Path) -> None:

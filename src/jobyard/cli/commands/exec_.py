@@ -11,6 +11,7 @@ from jobyard.cli.session import Session, with_session
 from jobyard.cli.submitting import COMMAND_WORDS, FileOrCommand
 from jobyard.errors import UserError
 from jobyard.kubernetes.kubeconfig import ClusterWords
+from jobyard.quoting import quoted
 
 
 class JobAndCommand(FileOrCommand):
@@ -36,7 +37,7 @@ def command(
     """
     command_words = ctx.meta.get(COMMAND_WORDS, ())
     if not command_words:
-        raise UserError(f"nothing to run; write: yard exec {job} -- CMD")
+        raise UserError(f"nothing to run; write: yard exec {quoted(job)} -- CMD")
     target = target_of(session, job, identity)
     is_terminal = with_terminal and sys.stdin.isatty()
     work = pods_module("execution").execute(target, command_words, with_input=with_input, with_terminal=is_terminal)

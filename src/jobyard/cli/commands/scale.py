@@ -11,6 +11,7 @@ from jobyard.cli.output.text import echo
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import UserError
 from jobyard.model.units import whole_number
+from jobyard.quoting import quoted
 
 AUTO = "auto"
 
@@ -28,7 +29,9 @@ def command(session: Session, job: str, size: str | None, gpus: int | None, work
     the scheduler chooses again. A job that runs stops at its next checkpoint first, and resumes from there.
     """
     if (size is None) == (gpus is None and workers is None):
-        raise UserError(f"scale: say one size, as in `yard scale {job} 4`, `yard scale {job} auto` or --gpus 4")
+        raise UserError(
+            f"scale: say one size, as in `yard scale {quoted(job)} 4`, `yard scale {quoted(job)} auto` or --gpus 4"
+        )
     number = _number(size)
     view = session.client.scale_job(job, number, gpus=gpus, workers=workers)
     if session.is_json:
