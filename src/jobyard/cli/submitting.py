@@ -23,6 +23,7 @@ from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_fields
 from jobyard.cli.output.text import echo, echo_text, say
 from jobyard.cli.session import FORMATS, Session
+from jobyard.cli.typed_words import TypedWords, typed_words
 from jobyard.cli.unread_pipe import is_piped_to
 from jobyard.errors import UserError
 from jobyard.manifests.command import spec_from_command
@@ -36,11 +37,11 @@ from jobyard.manifests.written import Written
 from jobyard.model import codec
 from jobyard.model.job import JobSpec
 from jobyard.model.own_command import own_command
-from jobyard.quoting import joined
 from jobyard.wire.views import JobView, PlanView
 
 COMMAND_WORDS = "jobyard.command_words"
 INPUT_WORDS = "jobyard.input_words"
+TYPED = "jobyard.typed"
 
 
 class FileOrCommand(click.Command):
@@ -60,11 +61,14 @@ class FileOrCommand(click.Command):
             ctx.allow_interspersed_args = False
         if ctx.meta[INPUT_WORDS]:
             args = _without_colon(args)
+        args = _with_format(args)
         try:
-            return super().parse_args(ctx, _with_format(args))
+            left = super().parse_args(ctx, list(args))
         except click.NoSuchOption as error:
             known = [word for each in self.get_params(ctx) for word in each.opts]
             raise UserError(unknown_flag(error.option_name, known, ctx.command_path)) from error
+        ctx.meta[TYPED] = typed_words(ctx, self, args)
+        return left
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return ["[OPTIONS]", "FILE [ARGS] | -- CMD...", "[::: VALUES...]"]
@@ -106,7 +110,7 @@ class SubmitWords:
     files: tuple[str, ...]
     command: tuple[str, ...] | None  # None: no `--`
     overrides: Overrides
-    verb: str
+    typed: TypedWords
     is_list: bool = False
 
     @contextmanager
@@ -132,10 +136,10 @@ def submit_flags(function: Callable[..., int]) -> Callable[..., int]:
     def with_flags(ctx: click.Context, /, session: Session, files: tuple[str, ...], **given: Any) -> int:
         inputs = ctx.meta[INPUT_WORDS]
         overrides = Overrides(**{name: given.pop(name) for name in FLAGGED}, inputs=inputs)
-        verb, is_list, command = f"yard {ctx.info_name}", given.pop("is_list"), ctx.meta.get(COMMAND_WORDS)
+        is_list, command = given.pop("is_list"), ctx.meta.get(COMMAND_WORDS)
         if inputs and command is None and files and not _is_job_file(files[0]):
             files, command = (), files
-        asked = SubmitWords(files, command, overrides, verb, is_list)
+        asked = SubmitWords(files, command, overrides, ctx.meta[TYPED], is_list)
         return function(session, asked, **given)
 
     return with_flags
@@ -170,18 +174,18 @@ def spec_of(asked: SubmitWords, session: Session, leave_out: tuple[Callable[[Job
 
 
 def _spec_from_words(asked: SubmitWords, context: SubmitContext) -> JobSpec:
+    typed = asked.typed
     if asked.files:
         return _spec_from_file(asked, context)
     if asked.is_list:
-        raise UserError(f"--lines: it is for a file of commands; write `{asked.verb} --lines FILE`")
+        raise UserError(f"--lines: it is for a file of commands; write `{typed.line('FILE')}`")
     if asked.command is None and "inputs" in asked.overrides:
-        raise UserError(
-            f"nothing to run before :::; write `{asked.verb} 'CMD {{}}' ::: VALUES`, or a list of commands as "
-            f"`{asked.verb} FILE`"
-        )
+        values, file = typed.line("'CMD {}' ::: VALUES"), typed.line("FILE")
+        raise UserError(f"nothing to run before :::; write `{values}`, or a list of commands as `{file}`")
     if asked.command is None:
-        raise UserError(f"nothing to run; write `{asked.verb} FILE` or `{asked.verb} -- CMD`")
-    return spec_from_command(asked.command, asked.overrides, context)
+        raise UserError(f"nothing to run; write `{typed.line('FILE')}` or `{typed.line('-- CMD')}`")
+    with typed.kept_in_suggestions():
+        return spec_from_command(asked.command, asked.overrides, context)
 
 
 def _spec_from_file(asked: SubmitWords, context: SubmitContext) -> JobSpec:
@@ -191,11 +195,12 @@ def _spec_from_file(asked: SubmitWords, context: SubmitContext) -> JobSpec:
     elif not os.path.lexists(os.path.expanduser(file)):
         if asked.command is not None:
             raise UserError(f"{file!r} before --: there is no such file; give either FILE or -- CMD, not both")
-        written = joined(asked.files)
-        lines = f"; for a task of each line that is piped to it: {asked.verb} {written} :::: -" if is_piped_to() else ""
-        raise UserError(f"no file {file!r}; to run a command write: {asked.verb} -- {written}{lines}")
+        line = asked.typed.command_line()
+        lines = f"; for a task of each line that is piped to it: {line} :::: -" if is_piped_to() else ""
+        raise UserError(f"no file {file!r}; to run a command write: {line}{lines}")
     arguments = (*words, *(asked.command or ()))
-    return spec_from_file(Path(file), asked.overrides, context, arguments=arguments, is_list=asked.is_list)
+    with asked.typed.kept_in_suggestions():
+        return spec_from_file(Path(file), asked.overrides, context, arguments=arguments, is_list=asked.is_list)
 
 
 def _here() -> str:

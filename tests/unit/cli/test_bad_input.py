@@ -26,6 +26,14 @@ from jobyard.cli.commands import ls
         ),
         (["run", "--sweep", "lr=1e-4..1e-2", "--", "echo", "{lr}"], "'1e-4..1e-2' is no range of plain numbers"),
         (["run", "python", "train.py"], "yard run -- python train.py"),
+        (["run", "-c", "2", "python", "x.py", "-n", "fit"], "write: yard run -c 2 -- python x.py -n fit"),
+        (["submit", "-c2", "echo", "a b"], "write: yard submit -c2 -- echo 'a b'"),
+        (["submit", "--on", "my node", "-G", "1"], "write `yard submit --on 'my node' -G 1 FILE` or `yard submit --on"),
+        (
+            ["submit", "-c", "2", "echo {x}", "--header", ":::", "x", "a"],
+            "write flags before it: yard submit -c 2 --header 'echo {x}'",
+        ),
+        (["run", "-n", "x", "/bin/true", "-c", "2"], "to run it write: yard run -n x -c 2 -- /bin/true"),
         (["run", "x", "--", "true"], "not both"),
         (
             ["run", "-o", "out.txt", "--", "true"],

@@ -20,6 +20,7 @@ from jobyard.cli.mounted_secrets import BYTES_MOST, MountedSecret, SecretFile, r
 from jobyard.cli.session import Session
 from jobyard.cli.submission import Submission, with_build_defaults, with_idle_head
 from jobyard.cli.submitting import SubmitWords
+from jobyard.cli.typed_words import TypedWords
 from jobyard.errors import Bug, Unreachable, UserError
 from jobyard.manifests.command import spec_from_command
 from jobyard.manifests.context import SubmitContext
@@ -29,7 +30,7 @@ from jobyard.wire.views import ClusterView
 
 
 def spec(**flags: object) -> JobSpec:
-    asked = with_build_defaults(SubmitWords((), ("python", "train.py"), Overrides(**flags), "yard submit"))
+    asked = with_build_defaults(SubmitWords((), ("python", "train.py"), Overrides(**flags), TypedWords("yard submit")))
     assert asked.command is not None
     return with_idle_head(spec_from_command(asked.command, asked.overrides, SubmitContext("/")))
 
@@ -53,9 +54,9 @@ def test_two_workers_are_a_rayjob_whose_head_asks_for_nothing() -> None:
 def test_what_is_said_otherwise_stays() -> None:
     assert spec(workers="3", kind="pytorchjob", on="other").kubernetes.kind == "PyTorchJob"
     assert spec(workers="3", kind="pytorchjob", on="other").on == "other"
-    on_machines = SubmitWords((), ("true",), Overrides(container=True), "yard submit")
+    on_machines = SubmitWords((), ("true",), Overrides(container=True), TypedWords("yard submit"))
     assert with_build_defaults(on_machines) == on_machines
-    manifest = SubmitWords(("job.yaml",), None, Overrides(), "yard submit")
+    manifest = SubmitWords(("job.yaml",), None, Overrides(), TypedWords("yard submit"))
     assert with_build_defaults(manifest) == manifest
 
 
@@ -155,7 +156,7 @@ def submit(secret: MountedSecret, error: BaseException) -> None:
 
     session = SimpleNamespace(client=SimpleNamespace(submit=fail, job=fail))
     spec = JobSpec("x", (GroupSpec(Command(("true",))),), on="lab")
-    Submission(SubmitWords((), None, Overrides(), "yard submit"), spec, secret).send(session)  # type: ignore[arg-type]
+    Submission(SubmitWords((), None, Overrides(), TypedWords("yard submit")), spec, secret).send(session)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("error", [UserError("no"), Bug("oh"), OSError(5, "disk"), RuntimeError()])

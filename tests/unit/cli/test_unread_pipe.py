@@ -59,7 +59,7 @@ def test_a_command_without_values_of_a_pipe_is_told_how_it_has_them(yard: Yard) 
     with piped(b"1"):
         result = yard("run", "--cat", "echo", "{}")
     assert result.code == 2
-    assert "for a task of each line that is piped to it: yard run echo {} :::: -" in result.err
+    assert "for a task of each line that is piped to it: yard run --cat -- echo {} :::: -" in result.err
 
 
 def test_what_was_piped_goes_with_the_job(yard: Yard, stand_in: StandIn) -> None:
