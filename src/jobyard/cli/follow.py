@@ -104,10 +104,7 @@ def run_to_end(session: Session, submit: Callable[[], JobView], options: FollowO
         try:
             ended = follower.follow()
         except BrokenPipeError:
-            if not options.is_cat:
-                raise
-            client.cancel(job.id, message="nobody reads its output any more")
-            return 0
+            return _unread(client, job, is_cancelled=options.is_cat)
     # 3. Sum up.
     if not isinstance(ended, JobView):
         return say_stopped(job, ended)
@@ -117,6 +114,15 @@ def run_to_end(session: Session, submit: Callable[[], JobView], options: FollowO
     if session.is_json:
         print_json(ended)
     return INTERRUPTED if interrupts.presses else exit_code_of(ended, pass_through=options.pass_exit_code)
+
+
+def _unread(client: YardClient, job: JobView, *, is_cancelled: bool) -> int:
+    """Whoever read the output, as `head` does, has left: no error, and only with --cat the job's end."""
+    if is_cancelled:
+        client.cancel(job.id, message="nobody reads its output any more")
+    elif nobody_reads(1):
+        say(f"nobody reads any more; {title(job)} goes on: yard attach {job.number}")
+    return 0
 
 
 def say_stopped(job: JobView, stopped: Stopped) -> int:

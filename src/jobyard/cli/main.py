@@ -21,8 +21,9 @@ from jobyard.cli.output.pipe import nobody_reads, silence
 from jobyard.errors import YardError
 
 COMPLETION = "_YARD_COMPLETE"
+CLICKS_CLOSED_PIPE = 1  # click exits so by itself, and lets us see no more of it
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it
-CLOSED_PIPE = 1  # as click has it
+CLOSED_PIPE = 0  # whoever leaves, as `head` does, has had enough: with `pipefail` too that is no error
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
@@ -57,7 +58,9 @@ def guarded(call: Callable[[], Any], program: str, argv: Sequence[str]) -> int:
         return INTERRUPTED
     except YardError as error:
         return _say(str(error), error.exit_code, error, program)
-    except SystemExit as error:  # how click exits at a closed pipe
+    except SystemExit as error:
+        if error.code == CLICKS_CLOSED_PIPE and nobody_reads(1, 2):
+            return CLOSED_PIPE
         return error.code if isinstance(error.code, int) else 0 if error.code is None else 1
     except Exception as error:
         if isinstance(error, BrokenPipeError) and nobody_reads(1, 2):

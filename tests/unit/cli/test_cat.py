@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -136,6 +138,36 @@ def test_run_cat_cancels_its_job_when_nobody_reads(quiet_job: QuietJob) -> None:
     with closed_stdout():
         assert run(["run", "--cat", "-a", "0-2", "--", "true"]) == 0
     assert quiet_job.messages == ["nobody reads its output any more"]
+
+
+def left_early(*words: str) -> tuple[int, str]:
+    """How a call ends whose stdout nobody reads, and what it says."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        command = [sys.executable, "-m", "jobyard.cli.main", *words]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(writer)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("ls",), ("ls", "-o", "json"), ("show", "j1"), ("logs", "-f", "j1"), ("cat", "-o", "json", "j1")]
+)
+def test_a_reader_that_leaves_early_is_an_error_of_no_verb(stand_in: StandIn, words: tuple[str, ...]) -> None:
+    offer(stand_in)
+    stand_in.on("GET /jobs", Said(data=(RUNNING,)))
+    assert left_early(*words) == (0, "")
+
+
+def test_a_job_whose_output_nobody_reads_any_more_goes_on_and_that_is_said(stand_in: StandIn) -> None:
+    stand_in.on("POST /jobs", Said(201, a_job_view(State.RUNNING)))
+    stand_in.on("GET /jobs/j1/watch", Said(events=[("job", "1", a_job_view(State.RUNNING))]))
+    stand_in.on("GET /jobs/j1/logs", Said(events=[("log", "1", a_chunk("loss\n"))]))
+    code, said = left_early("run", "--", "true")
+    assert (code, said.splitlines()[-1]) == (0, "yard: nobody reads any more; job 1 (train) goes on: yard attach 1")
+    assert stand_in.calls("POST /jobs/j1/cancel") == []
 
 
 def test_a_write_to_a_closed_pipe_is_no_error_of_cat(

@@ -168,8 +168,32 @@ def test_the_first_failure_is_said_once(capsys: pytest.CaptureFixture[str]) -> N
         display.update(a_job_view(counts=HALF, first_failure=a_failure()))
     assert capsys.readouterr().err.count("first failure") == 1
     display.summary(a_job_view(State.FAILED, counts=HALF, first_failure=a_failure()))
-    summary = capsys.readouterr().err
-    assert "first failure: task 7" in summary
+    assert "first failure" not in capsys.readouterr().err, "it stands in the line above"
+
+
+def test_a_failure_that_was_said_long_before_is_named_once_more_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    display = PlainDisplay(progress_seconds=5, is_streamed=False, clock=clock)
+    display.update(a_job_view(counts=HALF, first_failure=a_failure()))
+    assert "ValueError: no such file" in capsys.readouterr().err
+    for succeeded in range(50, 60):
+        clock.now += 9
+        counts = Counts(total=100, succeeded=succeeded, failed=5, running=35)
+        display.update(a_job_view(counts=counts, first_failure=a_failure()))
+    assert capsys.readouterr().err.count("\n") >= 10
+    display.summary(a_job_view(State.FAILED, counts=HALF, first_failure=a_failure()))
+    lines = capsys.readouterr().err.splitlines()
+    assert len([line for line in lines if "first failure: task 7" in line]) == 1
+    assert not any("ValueError" in line for line in lines), "its output stands above"
+
+
+def test_a_failure_that_ends_the_job_is_said_by_the_summary_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    display = PlainDisplay(progress_seconds=5, is_streamed=False)
+    ended = a_job_view(State.FAILED, counts=HALF, first_failure=a_failure())
+    display.update(ended)
+    display.summary(ended)
+    said = capsys.readouterr().err
+    assert (said.count("first failure"), said.count("ValueError")) == (1, 1)
 
 
 def test_text_of_a_job_cannot_steer_the_terminal() -> None:

@@ -13,6 +13,7 @@ from jobyard.model.job import State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import JobView, TaskView
 
+IN_SIGHT_LINES = 8  # what was said so many lines ago is not said again
 SHORT_WAIT_SECONDS = 1.0  # a job that starts within it was not waiting
 
 
@@ -58,6 +59,7 @@ class PlainDisplay(QuietDisplay):
         self._said_tenth = 0
         self._said_finished = 0
         self._said_failure = False
+        self._said_since = 0  # lines, after the first failure
 
     def submitted(self, view: JobView) -> None:
         count = "" if view.counts.total == 1 else f", {view.counts.total} tasks"
@@ -66,8 +68,9 @@ class PlainDisplay(QuietDisplay):
 
     def update(self, view: JobView) -> None:
         self._view = view
-        if view.first_failure is not None and not self._said_failure and not self._is_streamed:
-            self._said_failure = True
+        is_summed_up = self._is_streamed or view.state.is_final  # the summary has it, and comes next
+        if view.first_failure is not None and not (self._said_failure or is_summed_up):
+            self._said_failure, self._said_since = True, 0
             for line in failure_lines(view.first_failure):
                 echo(line, err=True)
         self.tick()
@@ -79,7 +82,9 @@ class PlainDisplay(QuietDisplay):
                 self._say_progress(self._view)
 
     def summary(self, view: JobView) -> None:
-        for line in summary_lines(view, was_streamed=self._is_streamed):
+        is_in_sight = self._said_since <= IN_SIGHT_LINES
+        again = None if not self._said_failure else 0 if is_in_sight else 1  # lines of the first failure
+        for line in summary_lines(view, was_streamed=self._is_streamed, failure_most=again):
             echo(line, err=True)
 
     def _say_waiting(self, view: JobView) -> None:
@@ -91,6 +96,7 @@ class PlainDisplay(QuietDisplay):
         self._waiting_since = self._waiting_since or now
         if now - self._waiting_since >= SHORT_WAIT_SECONDS and reason != self._said_reason:
             self._said_reason = reason
+            self._said_since += 1
             say(f"waiting: {reason}")
 
     def _say_progress(self, view: JobView) -> None:
@@ -100,6 +106,7 @@ class PlainDisplay(QuietDisplay):
         if finished == self._said_finished or not (is_time or tenth > self._said_tenth):
             return
         self._said_at, self._said_finished, self._said_tenth = now, finished, tenth
+        self._said_since += 1
         say(progress_text(view))
 
 

@@ -20,13 +20,16 @@ def title(view: JobView) -> str:
     return f"job {view.number} ({harmless(view.name)})"
 
 
-def summary_lines(view: JobView, *, was_streamed: bool) -> list[str]:
-    """Counts, wall time, the first failure, where the logs are. What was streamed already is not said again."""
+def summary_lines(view: JobView, *, was_streamed: bool, failure_most: int | None = None) -> list[str]:
+    """Counts, wall time, the first failure, where the logs are. What was streamed already is not said again.
+
+    `failure_most`: so many lines of the first failure, which was told before; None: all of them.
+    """
     lines: list[str] = [Painted(f"yard: {_headline(view)}", COLOURS.get(view.state))]
     failure = view.first_failure
     if failure is not None:
         if view.counts.total > 1 or not was_streamed:
-            lines += failure_lines(failure)
+            lines += failure_lines(failure)[:failure_most]
         elif failure.task.message and failure.task.reason not in PLAIN:  # no output tells of it
             lines.append(f"yard: {harmless(failure.task.message)}")
         if view.counts.cancelled and view.message:  # why the others did not run
