@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from jobyard.cli.feed import Feed, StreamBroken, StreamEnded
-from jobyard.cli.interrupts import Interrupts
+from jobyard.cli.interrupts import Interrupts, suspend, told_of_suspend
 from jobyard.cli.keys import Keys
 from jobyard.cli.output.joblog import JoblogFile
 from jobyard.cli.output.json import print_json
@@ -18,7 +18,7 @@ from jobyard.cli.output.pipe import nobody_reads
 from jobyard.cli.output.plain import BarDisplay, PlainDisplay, QuietDisplay, progress_text
 from jobyard.cli.output.summary import exit_code_of, output_line, title
 from jobyard.cli.output.tasklog import DamageNotes, DirectLog, LogWriter, MarkedLog, MergedLog
-from jobyard.cli.output.text import say, warn
+from jobyard.cli.output.text import draws, say
 from jobyard.cli.results_directory import Kept, ResultsDirectory
 from jobyard.cli.session import Session
 from jobyard.client.api import YardClient
@@ -53,6 +53,18 @@ class Left:
     job: JobView  # as it was last seen
 
 
+@dataclass(frozen=True)
+class Suspended:
+    """Ctrl-Z in the live view."""
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """Ctrl-C, where it leaves the job alone."""
+
+    job: JobView  # as it was last seen
+
+
 class Pressed(NamedTuple):
     key: str
 
@@ -62,7 +74,7 @@ class TasksSeen(NamedTuple):
     failed: Sequence[TaskView]
 
 
-Stopped = HungUp | Killed | Left  # why a job is not followed any more, other than by its end
+Stopped = HungUp | Killed | Left | Interrupted  # why a job is not followed any more, other than by its end
 
 
 @dataclass(frozen=True)
@@ -133,7 +145,7 @@ def say_stopped(job: JobView, stopped: Stopped) -> int:
             return 128 + number
         case Killed():
             say(f"{title(job)} was killed")
-        case Left(seen):
+        case Left(seen) | Interrupted(seen):
             how = progress_text(seen) if seen.counts.total > 1 else seen.state.lower()
             say(f"{title(job)} goes on ({how}); to look again: yard attach {job.number}")
     return INTERRUPTED
@@ -141,8 +153,9 @@ def say_stopped(job: JobView, stopped: Stopped) -> int:
 
 def watch_to_end(session: Session, job: JobView, *, deadline: float | None = None) -> JobView | Stopped:
     """Follow a job that was submitted before: as it is at its end, or at the deadline. Ctrl-C leaves it alone."""
-    options = FollowOptions(is_older=True)
-    return JobFollower(session, session.client, Feed(), job, options, deadline=deadline).follow()
+    options, feed = FollowOptions(is_older=True), Feed()
+    with Interrupts(lambda times: feed.put(Interrupted(job)), lambda number: feed.put(HungUp(number))):
+        return JobFollower(session, session.client, feed, job, options, deadline=deadline).follow()
 
 
 def _cancel(client: YardClient, feed: Feed, job: JobView, times: int) -> None:
@@ -197,7 +210,7 @@ class JobFollower:
         self._without_image_since: float | None = None
         self._is_given_up = False
         self._is_asking = False  # whether it shall be cancelled
-        self.display = choose_display(session, options, is_streamed=self._is_streamed)
+        self.display = choose_display(session, options, self._log, is_streamed=self._is_streamed)
         feed.read("job", lambda: client.watch(job.id))
         if self._is_streamed:
             self._reading.add("logs")
@@ -214,32 +227,43 @@ class JobFollower:
 
     def follow(self) -> JobView | Stopped:
         """The job at its end, or as it is at the deadline."""
-        reading = self._reading
         keys = Keys(lambda key: self._feed.put(Pressed(key)), is_wanted=self.display.is_live)
-        with keys, self.display:
-            self.display.footer(HINT if keys.are_read else "")
-            show = self.display.update if self._options.is_older else self.display.submitted
-            show(self._job)
-            while reading and not self._is_over():
-                item = self._feed.next(self._tick_seconds())
-                match item:
-                    case HungUp() | Killed():
-                        return item
-                    case Pressed(key) if self._leaves(key):
-                        return Left(self._job)
-                    case StreamEnded(source):
-                        reading.discard(source)
-                    case StreamBroken(source, error):
-                        self._take_broken(source, error)
-                        reading.discard(source)
-                    case _:
-                        self._take(item)
-                        self._give_up_without_image()
-                if reading and "job" not in reading and time.monotonic() - self._last_output_at > LAST_OUTPUT_SECONDS:
-                    verbs = " and ".join(f"`yard {VERBS[source]} {self._job.number}`" for source in sorted(reading))
-                    warn(f"the last of the output did not arrive; see {verbs}")
-                    break
-            self._log.close()
+        self.display.footer(HINT if keys.are_read else "")
+        show = self.display.update if self._options.is_older else self.display.submitted
+        show(self._job)
+        while True:
+            suspending = told_of_suspend(lambda: self._feed.put(Suspended()), is_wanted=self.display.is_live)
+            with suspending, keys, self.display:
+                ended = self._read()
+            if not isinstance(ended, Suspended):
+                return ended
+            suspend()
+
+    def _read(self) -> JobView | Stopped | Suspended:
+        reading = self._reading
+        while reading and not self._is_over():
+            item = self._feed.next(self._tick_seconds())
+            self.display.lost(self._client.lost_seconds)
+            match item:
+                case HungUp() | Killed() | Suspended():
+                    return item
+                case Interrupted():
+                    return Interrupted(self._job)
+                case Pressed(key) if self._leaves(key):
+                    return Left(self._job)
+                case StreamEnded(source):
+                    reading.discard(source)
+                case StreamBroken(source, error):
+                    self._take_broken(source, error)
+                    reading.discard(source)
+                case _:
+                    self._take(item)
+                    self._give_up_without_image()
+            if reading and "job" not in reading and time.monotonic() - self._last_output_at > LAST_OUTPUT_SECONDS:
+                verbs = " and ".join(f"`yard {VERBS[source]} {self._job.number}`" for source in sorted(reading))
+                self.display.warn(f"the last of the output did not arrive; see {verbs}")
+                break
+        self._log.close()
         return self._job
 
     def _is_over(self) -> bool:
@@ -256,6 +280,7 @@ class JobFollower:
                 self.display.update(item)
             case LogChunk():
                 self._last_output_at = time.monotonic()
+                self.display.output_follows()
                 self._damages.note(item)
                 self._log.write(item)
             case TasksSeen(running, failed):
@@ -277,9 +302,7 @@ class JobFollower:
         was_asking, self._is_asking = self._is_asking, key == "c" and not self._is_asking
         if was_asking and key in "yY":
             self._feed.read("cancel", lambda: _cancelled_by_key(self._client, self._job))
-        self.display.footer(
-            f"cancel {title(self._job)}? y cancels, any other key does not" if self._is_asking else HINT
-        )
+        self.display.ask(f"y cancels {title(self._job)}, any other key does not" if self._is_asking else "")
         return key == "q" and not was_asking
 
     def _look_at_tasks(self) -> Iterator[TasksSeen]:
@@ -313,7 +336,7 @@ class JobFollower:
         if source == "job":
             raise error
         if source != "tasks":  # the job's own stream tells of a server that is gone
-            warn(f"{source}: {error}")
+            self.display.warn(f"{source}: {error}")
 
 
 def _writer(session: Session, options: FollowOptions, *, is_several: bool) -> LogWriter:
@@ -327,13 +350,14 @@ def speaks_of_image(message: str) -> bool:
     return " image " in message
 
 
-def choose_display(session: Session, options: FollowOptions, *, is_streamed: bool) -> QuietDisplay:
+def choose_display(session: Session, options: FollowOptions, log: LogWriter, *, is_streamed: bool) -> QuietDisplay:
     if options.is_quiet or (options.is_older and not sys.stderr.isatty()):
         return QuietDisplay()
-    if options.has_bar and not options.is_quiet and (is_streamed or not sys.stderr.isatty()):
-        return BarDisplay(progress_seconds=session.knobs.progress_seconds, is_terminal=sys.stderr.isatty())
-    if is_streamed or not sys.stderr.isatty():
-        return PlainDisplay(progress_seconds=session.knobs.progress_seconds, is_streamed=is_streamed)
+    is_drawn = draws(sys.stderr)
+    if options.has_bar and not options.is_quiet and (is_streamed or not is_drawn):
+        return BarDisplay(progress_seconds=session.knobs.progress_seconds, is_terminal=is_drawn, log=log)
+    if is_streamed or not is_drawn:
+        return PlainDisplay(progress_seconds=session.knobs.progress_seconds, is_streamed=is_streamed, log=log)
     # Imported here: rich costs a tenth of a second, and is needed only where something is drawn.
     from jobyard.cli.output.live import LiveDisplay
 

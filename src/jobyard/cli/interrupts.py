@@ -1,4 +1,4 @@
-"""Interrupts: what do Ctrl-C (SIGINT), SIGTERM and SIGHUP mean while a job is followed, or an image is built?"""
+"""Interrupts: what do Ctrl-C (SIGINT), Ctrl-Z, SIGTERM and SIGHUP mean while a job is followed or an image built?"""
 
 from __future__ import annotations
 
@@ -42,6 +42,25 @@ class Interrupts:
 
     def _on_hang_up(self, number: int, frame: FrameType | None) -> None:
         self._hung_up(number)
+
+
+@contextmanager
+def told_of_suspend(pressed: Callable[[], None], *, is_wanted: bool = True) -> Iterator[None]:
+    """In this block Ctrl-Z (SIGTSTP) calls `pressed`, which may put the terminal right before `suspend` is called."""
+    before = signal.getsignal(signal.SIGTSTP)
+    if not is_wanted or before is signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGTSTP, lambda number, frame: pressed())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, before)
+
+
+def suspend() -> None:
+    """Stop as Ctrl-Z stops a program that does not ask; returns when the shell lets it go on."""
+    signal.raise_signal(signal.SIGTSTP)
 
 
 @contextmanager

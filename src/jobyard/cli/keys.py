@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 import termios
 import threading
 import tty
 from collections.abc import Callable
+
+KEYS_MOST = 1024  # that are read at once
+# What a terminal sends for one key, as the arrows: their letters (Shift-Right is ESC [ c in some) are no keys of ours.
+_SEQUENCE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|.)")
 
 
 class Keys:
@@ -41,9 +46,10 @@ class Keys:
     def _read(self) -> None:
         while True:
             ready, _, _ = select.select([self._terminal, self._wake_reader], [], [])
-            if self._wake_reader in ready or not (key := os.read(self._terminal, 1)):
+            if self._wake_reader in ready or not (pressed := os.read(self._terminal, KEYS_MOST)):
                 return
-            self._pressed(key.decode("ascii", "replace"))
+            for key in _SEQUENCE.sub("\x1b", pressed.decode("utf-8", "replace")):
+                self._pressed(key)
 
 
 def _is_ours() -> bool:

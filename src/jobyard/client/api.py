@@ -65,6 +65,11 @@ class YardClient:
         self.address = address
         self._connection = Connection(address, knobs, revive)
 
+    @property
+    def lost_seconds(self) -> float:
+        """How long nobody has answered while calls are tried again; 0.0 while all is well."""
+        return self._connection.lost_seconds
+
     # -- jobs
 
     def submit(self, spec: JobSpec, *, key: str = "") -> JobView:

@@ -40,6 +40,13 @@ class Connection:
         self._revive = revive
         self._reviving = threading.Lock()
         self._has_answered = False
+        self._lost_since: float | None = None  # of time.monotonic()
+
+    @property
+    def lost_seconds(self) -> float:
+        """How long nobody has answered while calls are tried again; 0.0 while all is well."""
+        since = self._lost_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def call(
         self, method: str, path: str, body: Any = None, *, is_repeatable: bool = True, is_long: bool = False
@@ -106,12 +113,14 @@ class Connection:
             try:
                 answer = ask()
             except Unreachable as error:
+                self._lost_since = self._lost_since or time.monotonic()
                 may_return = self._has_answered or self._revive is not None
                 is_safe = is_repeatable or isinstance(error, NotSent)
                 if not may_return or not is_safe or time.monotonic() >= deadline:
                     raise
             else:
                 self._has_answered = True
+                self._lost_since = None
                 return answer
             self._bring_back(deadline)
             time.sleep(BACKOFF.pause(failures))

@@ -34,6 +34,7 @@ CHUNK_BYTES = 1 << 16
 LOOK_SECONDS = 0.1
 LOOKS_AT_ONCE = 50  # attempts whose files are looked at before other requests have their turn: some 2 ms
 STREAMS = ("out", "err")
+TAIL_BYTES = 1 << 14  # a progress bar that writes over itself takes several KiB
 
 
 def log_paths(loop: YardLoop, attempt: AttemptId, stream: str) -> list[Path]:
@@ -129,11 +130,15 @@ def log_size(path: Path) -> int | None:
 
 
 def tail_lines(loop: YardLoop, attempt: AttemptId, most: int = 8) -> tuple[str, ...]:
-    """The last lines of an attempt: of its standard error, or of its output where that is empty."""
+    """The last lines of an attempt: of its standard error, or of its output where that is empty.
+
+    A progress bar that writes over itself is one line, as it was last.
+    """
     for stream in ("err", "out"):
-        data = _last_bytes(log_path(loop, attempt, stream), 4096)
-        if lines := data.decode(errors="replace").splitlines()[-most:]:
-            return tuple(line[:300] for line in lines)
+        data = _last_bytes(log_path(loop, attempt, stream), TAIL_BYTES)
+        if data:
+            lines = data.decode(errors="replace").removesuffix("\n").split("\n")[-most:]
+            return tuple(line.rstrip("\r").rpartition("\r")[2][:300] for line in lines)
     return ()
 
 

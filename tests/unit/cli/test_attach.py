@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import termios
 import threading
 from collections.abc import Callable, Iterator
@@ -113,6 +114,57 @@ def test_c_cancels_only_after_y_and_any_other_key_is_a_no(typed: Yard, stand_in:
     job = RunningJob(stand_in, answers)
     assert typed("wait", "j1").code == 1
     assert job.cancels == ["in the live view"]
+
+
+def test_a_key_that_is_a_sequence_of_bytes_is_no_letter(typed: Yard, stand_in: StandIn, person: Person) -> None:
+    """Shift-Right of some terminals ends with a c, F-keys with others."""
+
+    def presses() -> None:
+        until(lambda: not person.is_echoed)
+        person.press("c\x1b[Ay\x1b[c\x1bOcyq")
+
+    job = RunningJob(stand_in, presses)
+    assert typed("attach", "j1").code == 0
+    job.ended.set()
+    assert job.cancels == []
+
+
+@pytest.mark.parametrize("verb", ["attach", "wait"])
+def test_ctrl_c_in_the_live_view_says_that_the_job_goes_on(
+    typed: Yard, stand_in: StandIn, person: Person, verb: str
+) -> None:
+    def interrupts() -> None:
+        until(lambda: not person.is_echoed)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    job = RunningJob(stand_in, interrupts)
+    result = typed(verb, "j1")
+    job.ended.set()
+    assert (result.code, job.cancels, person.is_echoed) == (130, [], True)
+    assert "job 1 (train) goes on (1/3 done, 2 running, 1 failed); to look again: yard attach 1" in result.err
+
+
+@pytest.mark.parametrize("verb", ["attach", "wait"])
+def test_a_hang_up_leaves_the_terminal_as_it_was(typed: Yard, stand_in: StandIn, person: Person, verb: str) -> None:
+    def hangs_up() -> None:
+        until(lambda: not person.is_echoed)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    job = RunningJob(stand_in, hangs_up)
+    result = typed(verb, "j1")
+    job.ended.set()
+    assert (result.code, job.cancels, person.is_echoed) == (128 + signal.SIGTERM, [], True)
+
+
+def test_a_terminal_that_cannot_be_drawn_on_gets_plain_lines(
+    typed: Yard, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    RunningJob(stand_in, lambda: None).ended.set()
+    result = typed("attach", "j1")
+    assert "\x1b[?" not in result.err
+    assert "\r" not in result.err
+    assert "yard: 1/3 done, 2 running, 1 failed" in result.err
 
 
 def test_wait_of_a_pipe_says_only_how_it_ended(yard: Yard, stand_in: StandIn) -> None:

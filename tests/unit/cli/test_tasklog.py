@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from jobyard.cli.output.tasklog import LINE_BYTES_MOST, MergedLog
+from jobyard.cli.output.tasklog import LINE_BYTES_MOST, MarkedLog, MergedLog
 from jobyard.wire.views import LogChunk
 
 PIECE = "x" * (1 << 16)
@@ -48,6 +48,35 @@ def test_lines_come_whole_and_after_their_task(screen: CountingBuffer) -> None:
     chunks = [("a", "one\ntw"), ("b", "B"), ("a", "o\n"), ("b", "B\n\n"), ("a", "end")]
     told = shown(screen, chunks)
     assert told == "a| one\na| two\nb| BB\nb| \na| end\n"
+
+
+def test_colours_of_tasks_are_left_out_where_asked(screen: CountingBuffer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CountingBuffer, "isatty", lambda self: True)
+    assert "\x1b[" in shown(screen, [("a", "one\n")])
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in shown(CountingBuffer(), [("a", "one\n")])
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_progress_bar_does_not_hide_whose_line_it_is(
+    screen: CountingBuffer, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    monkeypatch.setattr(CountingBuffer, "isatty", lambda self: is_terminal)
+    monkeypatch.setenv("NO_COLOR", "1")
+    told = shown(screen, [("a", "\r 10%\r 20%"), ("b", "one\r\n"), ("a", "\r 30%\n")])
+    assert told == ("b| one\na|  30%\n" if is_terminal else "b| one\r\na| \r 10%\r 20%\r 30%\n")
+
+
+def test_an_attempt_ends_its_lines_before_the_next_one_begins(
+    screen: CountingBuffer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = MarkedLog(a_log(screen))
+    for attempt, data in ((1, "half"), (2, "again\n"), (2, "rest")):
+        log.write(LogChunk("a", attempt, "out", data))
+    assert screen.getvalue() == b"a| half\na| again\n"
+    log.close()
+    assert screen.getvalue() == b"a| half\na| again\na| rest\n"
+    assert capsys.readouterr().err == "yard: attempt 2 of task a begins\n"
 
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 16])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,6 +13,7 @@ import pytest
 from tests.unit.cli.conftest import Yard
 from tests.unit.client.stand_in import Said, StandIn
 from tests.unit.client.views import NODE, a_chunk, a_job_view
+from tests.waiting import PATIENCE_SECONDS
 from textual.pilot import Pilot
 from textual.widgets import DataTable, RichLog, Static
 
@@ -21,6 +24,7 @@ from jobyard.errors import Unreachable
 from jobyard.model.job import State
 from jobyard.wire.views import Counts, JobView, LogChunk, NodeView
 
+TEN_STEPS = "".join(f"\r step {step}" for step in range(10))
 JOBS = (
     a_job_view(id="j3", number=3, name="eval [b]", counts=Counts(total=9, running=9)),
     a_job_view(State.FAILED, id="j2", number=2, counts=Counts(total=9, failed=4, succeeded=5)),
@@ -35,21 +39,33 @@ class PlayedClient:
         self.asked: list[dict[str, Any]] = []
         self.cancelled: list[str] = []
         self.error: Exception | None = None
+        self.lost_seconds = 0.0
+        self.jobs: tuple[JobView, ...] = JOBS
+        self.is_awaited = threading.Event()  # a call has come that waits
+        self.may_answer = threading.Event()
+        self.may_answer.set()
 
     def first_jobs(self, limit: int, **words: Any) -> tuple[tuple[JobView, ...], int]:
+        self._wait()
         if self.error is not None:
             raise self.error
         self.asked.append(words)
-        return JOBS, 250
+        return self.jobs, 250 if self.jobs else 0
 
     def nodes(self) -> tuple[NodeView, ...]:
         return (NODE,)
 
     def logs(self, job: str, *, tail: int) -> Iterator[LogChunk]:
-        yield replace(a_chunk(f"{job} says\x1b[2J [red]hello\nloss 1\n"), task="4")
+        self._wait()
+        yield replace(a_chunk(f"{job} says\x1b[2J [red]hello\n{TEN_STEPS}\nloss 1\n"), task="4")
 
     def cancel(self, job: str, *, message: str) -> None:
         self.cancelled.append(job)
+
+    def _wait(self) -> None:
+        if not self.may_answer.is_set():
+            self.is_awaited.set()
+            self.may_answer.wait(PATIENCE_SECONDS)
 
 
 class Screen:
@@ -84,6 +100,18 @@ class Screen:
         for _ in range(100):
             if self.headers == before:
                 await self._pilot.pause()
+
+    @property
+    def is_left(self) -> bool:
+        return self._app._exit
+
+    async def press_only(self, *keys: str) -> None:
+        """What is asked of the yard then is not waited for."""
+        await self._pilot.press(*keys)
+
+    def look_again(self) -> None:
+        """As the clock does it."""
+        self._app._look_again()
 
     @property
     def said(self) -> str:
@@ -134,6 +162,7 @@ async def test_the_server_looks_for_the_words_that_are_typed() -> None:
     async with a_screen() as screen:
         await screen.press("slash", *"ev", "enter")
         assert screen.client.asked[-1] == {"all": True, "state": None, "user": None, "name": "*ev*"}
+        assert screen.said == "3 jobs and 247 more: ev, newest first"
         await screen.press("escape", "slash", "at", *"ben", "enter")
         assert screen.client.asked[-1] == {"all": True, "state": None, "user": "ben", "name": None}
         await screen.press("escape")
@@ -143,9 +172,9 @@ async def test_the_server_looks_for_the_words_that_are_typed() -> None:
 async def test_l_shows_what_a_job_wrote_and_escape_leads_back() -> None:
     async with a_screen() as screen:
         await screen.press("enter")
-        assert screen.log == ["4| j3 says [red]hello", "4| loss 1"]
+        assert screen.log == ["4| j3 says [red]hello", "4|  step 9", "4| loss 1"], "a progress bar is one line"
         await screen.press("escape", "down", "down", "l")
-        assert screen.log == ["j1 says [red]hello", "loss 1"], "a job of one task needs no label"
+        assert screen.log[0] == "j1 says [red]hello", "a job of one task needs no label"
 
 
 async def test_c_cancels_only_after_y_and_never_what_has_ended() -> None:
@@ -166,6 +195,63 @@ async def test_a_yard_that_does_not_answer_is_told_and_asked_again() -> None:
         screen.client.error = None
         await screen.press("escape")
         assert screen.said.startswith("3 jobs")
+
+
+@pytest.mark.parametrize("keys", [[], ["c"], ["l"], ["slash", "x"]])
+async def test_ctrl_c_quits_wherever_it_is_pressed(keys: list[str]) -> None:
+    async with a_screen() as screen:
+        await screen.press(*keys)
+        await screen.press_only("ctrl+c")
+        assert screen.is_left
+
+
+async def test_without_jobs_it_says_how_one_is_made_and_by_which_words_none_is_found() -> None:
+    async with a_screen() as screen:
+        screen.client.jobs = ()
+        await screen.press("escape")
+        assert (screen.said, screen.ids) == ("no jobs; `yard run -- CMD` makes one", [])
+        await screen.press("l", "c")  # there is nothing to look at or to cancel
+        await screen.press("slash", *"running", "space", "at", *"ann", "enter")
+        assert screen.said == "no jobs: running @ann; escape shows all"
+
+
+async def test_a_server_that_keeps_us_waiting_is_asked_once_and_told_of() -> None:
+    async with a_screen() as screen:
+        screen.client.may_answer.clear()
+        screen.look_again()
+        await asyncio.to_thread(screen.client.is_awaited.wait)
+        screen.client.lost_seconds = 12.0
+        screen.look_again()
+        assert screen.said == "the server has not answered for 12s; trying again"
+        screen.client.may_answer.set()
+        await screen.settle()
+        assert len(screen.client.asked) == 2
+        assert screen.said == "3 jobs and 247 more, newest first"
+
+
+async def test_the_program_ends_although_a_call_still_waits() -> None:
+    async with a_screen() as screen:
+        screen.client.may_answer.clear()
+        screen.look_again()
+        await asyncio.to_thread(screen.client.is_awaited.wait)
+        await screen.press_only("q")
+        assert screen.is_left
+    waiting = [thread for thread in threading.enumerate() if thread.name == "ask"]
+    assert [thread.daemon for thread in waiting] == [True]
+    screen.client.may_answer.set()
+    for thread in waiting:
+        thread.join()
+
+
+async def test_the_log_may_be_left_before_it_has_come() -> None:
+    async with a_screen() as screen:
+        screen.client.may_answer.clear()
+        await screen.press_only("l")
+        await asyncio.to_thread(screen.client.is_awaited.wait)
+        await screen.press_only("escape")
+        screen.client.may_answer.set()
+        await screen.press("s")
+        assert screen.said == "3 jobs and 247 more, state"
 
 
 def test_words_are_a_state_a_user_or_a_part_of_the_name() -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 from tests.unit.client.stand_in import Said, StandIn, problem, standing_in
 from tests.unit.client.views import a_chunk, a_job_view
+from tests.waiting import until
 
 from jobyard.client.address import Address
 from jobyard.client.api import YardClient
@@ -42,6 +44,22 @@ def test_a_watch_survives_a_server_that_is_away_for_a_while(short_dir: Path) -> 
     with standing_in(path) as second:
         second.on("GET /jobs/j1/watch", Said(events=[("job", "2", DONE)]))
         assert list(views) == [DONE]
+
+
+def test_a_client_knows_how_long_nobody_answers(short_dir: Path) -> None:
+    path = short_dir / "s.sock"
+    client = YardClient(Address(socket=str(path)), ClientKnobs(reconnect_seconds=60))
+    with standing_in(path) as first:
+        first.on("GET /jobs/j1", Said(data=RUNNING))
+        client.job("j1")
+        assert client.lost_seconds == 0.0
+    asking = threading.Thread(target=lambda: client.job("j1"), daemon=True)
+    asking.start()
+    until(lambda: client.lost_seconds > 0.0)
+    with standing_in(path) as second:
+        second.on("GET /jobs/j1", Said(data=RUNNING))
+        asking.join()
+    assert client.lost_seconds == 0.0
 
 
 def test_a_watch_gives_up_when_no_server_comes_back(short_dir: Path) -> None:

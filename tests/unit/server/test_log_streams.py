@@ -312,6 +312,14 @@ async def test_the_last_lines_are_those_of_the_errors(tmp_path: Path) -> None:
         assert lines == [("bad",), ("only-out",), ()]
 
 
+def test_of_a_progress_bar_the_last_lines_have_its_end_only(tmp_path: Path) -> None:
+    loop = SimpleNamespace(executors=[SimpleNamespace(log_path=lambda attempt, stream: tmp_path / stream)], mirror=None)
+    bar = "\r".join(f"{percent:3}%|###" for percent in range(100))
+    (tmp_path / "err").write_text(f"loading\r\n\r{bar}\r\nValueError: no such file\n")
+    lines = tail_lines(loop, AttemptId("j1", 0, 1))  # type: ignore[arg-type]
+    assert lines == ("loading", " 99%|###", "ValueError: no such file")
+
+
 def test_the_last_line_is_what_was_written_last_to_either_stream(tmp_path: Path) -> None:
     """A progress bar writes over itself, and ends no line."""
     loop = SimpleNamespace(executors=[SimpleNamespace(log_path=lambda attempt, stream: tmp_path / stream)], mirror=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jobyard.cli.follow import say_stopped, watch_to_end
+from jobyard.cli.follow import Left, say_stopped, watch_to_end
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.summary import exit_code_of, summary_lines
 from jobyard.cli.output.text import echo
@@ -27,8 +27,8 @@ def command(session: Session, job: str, pass_exit_code: bool) -> int:
     view = session.client.job(job)
     ended = view if view.state.is_final else watch_to_end(session, view)
     if not isinstance(ended, JobView):
-        say_stopped(view, ended)
-        return 0
+        code = say_stopped(view, ended)
+        return 0 if isinstance(ended, Left) else code
     if session.is_json:
         print_json(ended)
     else:

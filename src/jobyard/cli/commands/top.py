@@ -8,6 +8,7 @@ import click
 
 from jobyard.cli.option_values import WholeNumber
 from jobyard.cli.output.json import print_json
+from jobyard.cli.output.text import draws
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import UserError
 
@@ -27,7 +28,7 @@ def command(session: Session, seconds: int) -> int:
         seen = look(session.client, JobWords())
         print_json({"jobs": seen.jobs, "total": seen.total, "nodes": seen.nodes})
         return 0
-    if not sys.stdout.isatty() or not sys.stdin.isatty():
+    if not draws(sys.stdout) or not sys.stdin.isatty():
         raise UserError("yard top: it needs a terminal; `yard ls` and `yard nodes` print once")
     from jobyard.cli.top.app import TopApp  # on first use: textual takes a third of a second
 

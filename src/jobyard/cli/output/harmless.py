@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 # Control sequences with what belongs to them, in 7 and 8 bits: CSI; OSC, DCS, SOS, PM and APC to their end; the rest.
 _ESCAPE = re.compile(
@@ -23,5 +24,12 @@ def harmless(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in line if c.isprintable() or c.isspace())
 
 
-def harmless_lines(lines: tuple[str, ...]) -> list[str]:
-    return [harmless(line.rsplit("\r", 1)[-1]) for line in lines]
+def harmless_lines(lines: Iterable[str]) -> list[str]:
+    """Of a line that was written over (a progress bar) what stands there at last."""
+    return [harmless(line.rstrip("\r").rsplit("\r", 1)[-1]) for line in lines]
+
+
+def shown_lines(text: str) -> list[str]:
+    """What a terminal would have of this output: tabs as spaces, and each line as it was written last."""
+    lines = text.split("\n")
+    return harmless_lines(line.expandtabs() for line in (lines if lines[-1] else lines[:-1]))

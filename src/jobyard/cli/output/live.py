@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.control import Control
 from rich.live import Live
 from rich.segment import ControlType, Segment
@@ -18,8 +19,10 @@ from rich.text import Text
 from jobyard.cli.output.harmless import harmless
 from jobyard.cli.output.picture import Picture
 from jobyard.cli.output.plain import QuietDisplay
+from jobyard.cli.output.resizing import LinesOnScreen
 from jobyard.cli.output.summary import summary_lines
 from jobyard.cli.output.text import echo
+from jobyard.model.units import show_seconds
 from jobyard.wire.views import JobView, TaskView
 
 RATE_SECONDS = 15.0  # the window over which the rate is measured
@@ -36,11 +39,15 @@ class LiveDisplay(QuietDisplay):
         self._clock = clock
         self._view: JobView | None = None
         self._tasks: tuple[Sequence[TaskView], Sequence[TaskView]] = ((), ())
-        self._footer = ""
-        self._picture: Picture | Text = Text("")
-        self._columns = 0  # of the terminal, at the last frame
+        self._footer = self._question = ""
+        self._lost_seconds = 0.0  # since when the server has not answered
+        self._lines = LinesOnScreen()
+        self._size: tuple[int, int] | None = None  # of the terminal, at the last frame
         self._rate = Rate()
-        self._live = Live(
+        self._live = self._new_live()
+
+    def _new_live(self) -> Live:
+        return Live(
             console=self._console,
             get_renderable=self._draw,
             refresh_per_second=FRAMES_PER_SECOND,
@@ -50,6 +57,9 @@ class LiveDisplay(QuietDisplay):
         )
 
     def __enter__(self) -> LiveDisplay:
+        """May be entered again, below what others have printed meanwhile."""
+        self._lines, self._size = LinesOnScreen(), None
+        self._live = self._new_live()
         self._live.start()
         return self
 
@@ -69,31 +79,63 @@ class LiveDisplay(QuietDisplay):
     def footer(self, sentence: str) -> None:
         self._footer = sentence
 
+    def ask(self, question: str) -> None:
+        self._question = question
+
+    def lost(self, seconds: float) -> None:
+        self._lost_seconds = seconds
+
     def say(self, sentence: str) -> None:
-        self._console.print(Text(f"yard: {harmless(sentence)}"))
+        self._print(Text(f"yard: {harmless(sentence)}"))
+
+    def warn(self, sentence: str) -> None:
+        self._print(Text(f"yard: warning: {harmless(sentence)}", "yellow"))
+
+    def _print(self, text: Text) -> None:
+        self._console.print(text)
+        self._lines.forget_above()
 
     def summary(self, view: JobView) -> None:
         """After the display was closed."""
         for line in summary_lines(view, was_streamed=False):
             echo(line, err=True)
 
-    def _draw(self) -> Picture | Text:
-        columns, before = self._console.width, self._columns
-        if columns < before:
-            self._take_away_folded(columns, before)
-        self._columns = columns
-        if self._view is not None:
-            self._picture = Picture(self._view, self._rate.per_second(self._clock()), *self._tasks, self._footer)
-        return self._picture
+    def _draw(self) -> Frame:
+        size = self._console.size
+        if size != self._size:
+            more = self._lines.resized(*size)
+            self._console.control(Control(*[(ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)] * more))
+        self._size = size
+        return Frame(self._picture(), self._lines)
 
-    def _take_away_folded(self, columns: int, before: int) -> None:
-        """A terminal that became narrower has folded our lines: the last frame has more of them than rich knows of."""
-        options = self._console.options.update(width=before)
-        lengths = [
-            Segment.get_line_length(line) for line in self._console.render_lines(self._picture, options, pad=False)
-        ]
-        more = sum(max(0, length - 1) // columns for length in lengths)
-        self._console.control(Control(*[(ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)] * more))
+    def _picture(self) -> Picture | Text:
+        if self._view is None:
+            return Text("")
+        lost = self._lost_seconds
+        return Picture(
+            self._view,
+            self._rate.per_second(self._clock()),
+            *self._tasks,
+            self._footer,
+            self._question,
+            f"the server has not answered for {show_seconds(lost)}; trying again" if lost else "",
+        )
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A picture whose lines are remembered as they are drawn."""
+
+    picture: Picture | Text
+    lines: LinesOnScreen
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self.picture, options, pad=False)
+        self.lines.drawn([Segment.get_line_length(line) for line in lines], console.size.height)
+        for number, line in enumerate(lines):
+            if number:
+                yield Segment.line()
+            yield from line
 
 
 class Rate:

@@ -5,6 +5,7 @@ Imports rich, which costs a tenth of a second: only code that draws imports this
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +21,11 @@ from jobyard.model.job import State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import Counts, JobView, TaskView
 
-WIDEST_BAR = 60
+WIDEST_BAR, LEAST_BAR = 60, 8
 AGE_COLUMNS = 7
+SPARE_NUMBERS = ("rate", "running", "eta")  # left out on a narrow terminal, the first one first
+LEAST_NAME = 8
+REASON_LINES = 3  # why it waits, on a narrow terminal
 
 
 @dataclass(frozen=True)
@@ -33,58 +37,87 @@ class Picture:
     running: Sequence[TaskView] = ()
     failed: Sequence[TaskView] = ()
     footer: str = ""
+    question: str = ""  # in place of the footer
+    trouble: str = ""  # what stands here is old, and why
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        columns = options.max_width
-        lines = [self._head(), self._progress(columns)]
-        lines += [line for line in (self._training(), self._waiting()) if line is not None]
-        end = [Text(self.footer, "dim")] if self.footer else []
-        room = console.size.height - 1 - len(lines) - len(end)
-        failures = self._failures(max(2, room - min(len(self.running), room // 2)))
+        columns, rows = options.max_width, max(1, console.size.height - 1)
+        lines = [self._progress(columns), self._head(columns), *self._troubles(), *self._training()]
+        lines += self._waiting(columns)
+        end = self._end()
+        # Of a window of few rows the question has the first, how far it is the next, and the hint the last.
+        lines = lines[: max(0 if self.question else 1, rows - len(end))]
+        lines[:2] = lines[1::-1]
+        end = end[: rows - len(lines)]
+        room = rows - len(lines) - len(end)
+        failures = self._failures(room, room - min(len(self.running), room // 2))
         running = self._running(columns, room - len(failures))
         yield Group(*(_one_line(line) for line in [*lines, *failures, *running, *end]))
 
-    def _head(self) -> Text:
-        view = self.view
+    def _head(self, columns: int) -> Text:
+        view, state = self.view, self.view.state.value.lower()
         elapsed = show_seconds(max(0.0, time.time() - (view.started_at or view.submitted_at)))
-        return Text.assemble(
-            (harmless(view.name), "bold"), f"  job {view.number}  ", (view.state.value.lower(), "cyan"), f"  {elapsed}"
-        )
+        room = columns - width(f"  job {view.number}  {state}  {elapsed}")
+        name = shortened(harmless(view.name), max(LEAST_NAME, room))
+        return Text.assemble((name, "bold"), f"  job {view.number}  ", (state, "cyan"), f"  {elapsed}")
 
     def _progress(self, columns: int) -> Text:
-        counts = self.view.counts
+        """A bar and numbers: a narrow terminal does without some of them, and then with a shorter bar."""
+        counts, eta = self.view.counts, self.view.eta_seconds
         share = counts.finished / max(1, counts.total)
-        text = Text(f" {counts.finished}/{counts.total} {share:.0%}  {counts.running} running")
-        if counts.failed:
-            text.append(f"  {counts.failed} failed", "bold red")
-        if self.view.eta_seconds is not None:
-            text.append(f"  eta {show_seconds(self.view.eta_seconds)}")
-        if self.rate > 0:
-            text.append(f"  {self.rate:.1f}/s" if self.rate < 100 else f"  {self.rate:.0f}/s")
-        return bar(counts, max(10, min(WIDEST_BAR, columns - len(text.plain) - 1))) + text
+        parts = {
+            "count": Text(f"{counts.finished}/{counts.total} {share:.0%}"),
+            "running": Text(f"  {counts.running} running"),
+            "failed": Text(f"  {counts.failed} failed" if counts.failed else "", "bold red"),
+            "eta": Text(f"  eta {show_seconds(eta)}" if eta is not None else ""),
+            "rate": Text(_rate_text(self.rate)),
+        }
+        for spare in SPARE_NUMBERS:
+            if sum(len(part) for part in parts.values()) + LEAST_BAR + 2 > columns:
+                parts.pop(spare)
+        numbers = Text.assemble(*parts.values())
+        room = columns - len(numbers) - 2
+        return Text.assemble(bar(counts, min(WIDEST_BAR, room)), " ", numbers) if room > 0 else numbers
 
-    def _training(self) -> Text | None:
+    def _end(self) -> list[Text]:
+        if self.question:
+            return [Text(self.question, "bold yellow")]
+        return [Text(self.footer, "dim")] if self.footer else []
+
+    def _troubles(self) -> list[Text]:
+        return [Text(self.trouble, "yellow")] if self.trouble else []
+
+    def _training(self) -> list[Text]:
         training = self.view.training
         if training is None or not (progress := progress_text(training)):
-            return None
+            return []
         eta = eta_text(training)
-        return Text(f"{progress}{f'  eta {eta}' if eta else ''}")
+        return [Text(f"{progress}{f'  eta {eta}' if eta else ''}")]
 
-    def _waiting(self) -> Text | None:
+    def _waiting(self, columns: int) -> list[Text]:
         view = self.view
         nothing_runs = not (view.counts.running or view.counts.starting or view.counts.stopping)
         if view.state.is_final or not nothing_runs or not view.message:
-            return None
-        return Text(f"waiting: {harmless(view.message)}", "yellow")
+            return []
+        told = f"waiting: {harmless(view.message)}"
+        folded = textwrap.wrap(
+            told, max(LEAST_BAR, columns), max_lines=REASON_LINES, placeholder=" …", subsequent_indent="  "
+        )
+        return [Text(line, "yellow") for line in folded]
 
-    def _failures(self, room: int) -> list[Text]:
-        """The first one with its command and its last lines, then others, one line each."""
+    def _failures(self, most: int, wanted: int) -> list[Text]:
+        """The first one with its command and its last lines, then others, one line each.
+
+        In not more lines than `most`, nor than `wanted`, but what failed and its command always count.
+        """
         failure = self.view.first_failure
         if failure is None:
             return []
+        room = min(most, max(2, wanted))
         head, *rest = failure_lines(failure)
         others = [task for task in self.failed if task.number != failure.task.number]
-        kept = rest[:1] + rest[1:][-max(0, room - 2 - len(others)) :] if room > 2 else []
+        command, output = rest[:1], rest[1:]
+        kept = command + output[max(0, len(output) - max(0, room - 2 - len(others))) :] if room > 2 else []
         lines = [
             Text(harmless(head.removeprefix("yard: ")), "red"),
             *(Text(harmless(f" {line}"), "dim") for line in kept),
@@ -131,6 +164,12 @@ def bar(counts: Counts, columns: int) -> Text:
         cells = min(columns - len(text.plain), max(1, columns * number // max(1, counts.total)) if number else 0)
         text.append(character * cells, style)
     return text.append("─" * (columns - len(text.plain)), "dim")
+
+
+def _rate_text(rate: float) -> str:
+    if rate <= 0:
+        return ""
+    return f"  {rate:.1f}/s" if rate < 100 else f"  {rate:.0f}/s"
 
 
 def _one_line(text: Text) -> Text:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
 
 from jobyard.cli.output.harmless import harmless
 from jobyard.cli.output.summary import failure_lines, summary_lines, title
-from jobyard.cli.output.text import echo, say
+from jobyard.cli.output.tasklog import LogWriter
+from jobyard.cli.output.text import echo, say, shortened, warn
 from jobyard.model.job import State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import JobView, TaskView
 
 IN_SIGHT_LINES = 8  # what was said so many lines ago is not said again
 SHORT_WAIT_SECONDS = 1.0  # a job that starts within it was not waiting
+SHORT_LOSS_SECONDS = 3.0  # a server of this machine is started again within it
 
 
 class QuietDisplay:
@@ -36,9 +39,21 @@ class QuietDisplay:
     def say(self, sentence: str) -> None:
         say(sentence)
 
+    def warn(self, sentence: str) -> None:
+        warn(sentence)
+
     def tasks(self, running: Sequence[TaskView], failed: Sequence[TaskView]) -> None: ...
 
+    def output_follows(self) -> None:
+        """The output of tasks is written next."""
+
     def footer(self, sentence: str) -> None: ...
+
+    def ask(self, question: str) -> None:
+        """In place of the footer; empty: it was answered."""
+
+    def lost(self, seconds: float) -> None:
+        """So long the server has not answered; 0.0: it does."""
 
     def summary(self, view: JobView) -> None: ...
 
@@ -47,8 +62,14 @@ class PlainDisplay(QuietDisplay):
     """Submitted, why it waits, progress at each tenth or every few seconds, the first failure, the summary."""
 
     def __init__(
-        self, *, progress_seconds: float, is_streamed: bool, clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        progress_seconds: float,
+        is_streamed: bool,
+        log: LogWriter | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._log = log  # what the tasks write goes there, and may stand on the same terminal
         self._progress_seconds = progress_seconds
         self._is_streamed = is_streamed  # the task's own output is shown: no progress lines between
         self._clock = clock
@@ -60,6 +81,21 @@ class PlainDisplay(QuietDisplay):
         self._said_finished = 0
         self._said_failure = False
         self._said_since = 0  # lines, after the first failure
+        self._said_lost = False
+
+    def say(self, sentence: str) -> None:
+        self.end_line()
+        self._said_since += 1
+        super().say(sentence)
+
+    def warn(self, sentence: str) -> None:
+        self.end_line()
+        super().warn(sentence)
+
+    def end_line(self) -> None:
+        """So that what is said next has a line of its own."""
+        if self._log is not None:
+            self._log.end_line()
 
     def submitted(self, view: JobView) -> None:
         count = "" if view.counts.total == 1 else f", {view.counts.total} tasks"
@@ -81,7 +117,16 @@ class PlainDisplay(QuietDisplay):
             if not self._is_streamed and not self._view.state.is_final:
                 self._say_progress(self._view)
 
+    def lost(self, seconds: float) -> None:
+        if seconds > SHORT_LOSS_SECONDS and not self._said_lost:
+            self._said_lost = True
+            self.say("the server does not answer; trying again")
+        elif self._said_lost and not seconds:
+            self._said_lost = False
+            self.say("the server answers again")
+
     def summary(self, view: JobView) -> None:
+        self.end_line()
         is_in_sight = self._said_since <= IN_SIGHT_LINES
         again = None if not self._said_failure else 0 if is_in_sight else 1  # lines of the first failure
         for line in summary_lines(view, was_streamed=self._is_streamed, failure_most=again):
@@ -96,8 +141,7 @@ class PlainDisplay(QuietDisplay):
         self._waiting_since = self._waiting_since or now
         if now - self._waiting_since >= SHORT_WAIT_SECONDS and reason != self._said_reason:
             self._said_reason = reason
-            self._said_since += 1
-            say(f"waiting: {reason}")
+            self.say(f"waiting: {reason}")
 
     def _say_progress(self, view: JobView) -> None:
         counts, now = view.counts, self._clock()
@@ -106,8 +150,7 @@ class PlainDisplay(QuietDisplay):
         if finished == self._said_finished or not (is_time or tenth > self._said_tenth):
             return
         self._said_at, self._said_finished, self._said_tenth = now, finished, tenth
-        self._said_since += 1
-        say(progress_text(view))
+        self.say(progress_text(view))
 
 
 BAR_COLUMNS = 20
@@ -118,9 +161,14 @@ class BarDisplay(PlainDisplay):
     """Beside output that is printed too: on a terminal one line that writes over itself, else lines now and then."""
 
     def __init__(
-        self, *, progress_seconds: float, is_terminal: bool, clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        progress_seconds: float,
+        is_terminal: bool,
+        log: LogWriter | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(progress_seconds=progress_seconds, is_streamed=True, clock=clock)
+        super().__init__(progress_seconds=progress_seconds, is_streamed=True, log=log, clock=clock)
         self._is_terminal = is_terminal
         self._shown = ""
 
@@ -129,18 +177,23 @@ class BarDisplay(PlainDisplay):
         if view is None or view.state.is_final:
             self._show("")
         elif self._is_terminal and (view.counts.finished or view.counts.running):
-            self._show(bar_text(view))
+            self._show(shortened(bar_text(view), shutil.get_terminal_size().columns - 1))
         else:
             self._say_waiting(view)
             if not self._is_terminal:
                 self._say_progress(view)
 
-    def summary(self, view: JobView) -> None:
+    def end_line(self) -> None:
         self._show("")
-        super().summary(view)
+        super().end_line()
+
+    def output_follows(self) -> None:
+        self._show("")
 
     def _show(self, line: str) -> None:
-        """In place of what stands there; empty: nothing does."""
+        """In place of what stands there; empty: nothing does. A line of output that has no end yet stays."""
+        if self._log is not None and self._log.is_line_open:
+            return
         if line != self._shown:
             self._shown = line
             sys.stderr.write(f"{_CLEAR_LINE}{line}")

@@ -6,9 +6,11 @@ come from outside, and must not control a terminal. Only what tasks wrote (`task
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import unicodedata
+from typing import TextIO
 
 import click
 
@@ -67,17 +69,38 @@ def warn(sentence: str) -> None:
 
 def width(text: str) -> int:
     """Columns on a terminal: wide characters take two, combining ones none."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    # By category and not by combining class: vowel signs of Hindi and Thai have class 0.
+    if unicodedata.category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def shortened(text: str, columns: int) -> str:
-    if width(text) <= columns:
-        return text
-    while text and width(text) > columns - 1:
-        text = text[:-1]
-    return f"{text}…"
+    """Cut where it is wider; of a long text only the beginning is looked at."""
+    if text.isascii():
+        return text if len(text) <= columns else f"{text[: max(0, columns - 1)]}…"
+    taken = kept = 0  # columns, and characters that leave one for the ellipsis
+    for index, character in enumerate(text):
+        taken += _columns(character)
+        if taken > columns:
+            return f"{text[:kept]}…"
+        if taken < columns:
+            kept = index + 1
+    return text
+
+
+def draws(stream: TextIO) -> bool:
+    """Is it a terminal on which something can be written over? In an editor's shell (TERM=dumb) it is not."""
+    return stream.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+
+
+def has_colours(stream: TextIO) -> bool:
+    """For what is written past click, which knows this: on a terminal, unless NO_COLOR is set."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def state_text(state: State, more: str = "") -> Painted:

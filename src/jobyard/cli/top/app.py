@@ -12,19 +12,23 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, RichLog, Static
 
-from jobyard.cli.output.harmless import harmless
+from jobyard.cli.output.harmless import harmless, shown_lines
 from jobyard.cli.output.job_rows import JOB_HEADERS, SPARE_JOB_HEADERS, job_row
 from jobyard.cli.output.node_rows import DEVICE_HEADERS, NODE_HEADERS, device_rows, node_row
 from jobyard.cli.output.summary import title
 from jobyard.cli.output.table import columns_that_fit
 from jobyard.cli.output.text import Painted, width
+from jobyard.cli.top.asking import in_thread
 from jobyard.cli.top.looking import ORDERS, JobWords, Look, in_order, look
 from jobyard.client.api import YardClient
 from jobyard.errors import YardError
+from jobyard.model.units import show_seconds
 from jobyard.wire.views import JobView
 
 LOG_LINES = 500  # of each task, at most
 CHUNKS_MOST = 200
+LOOK = "look"  # the workers that look
+NO_JOBS = "no jobs; `yard run -- CMD` makes one"
 
 
 class CancelQuestion(ModalScreen[bool]):
@@ -68,26 +72,26 @@ class LogScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         self.action_read()
 
-    @work(thread=True, exclusive=True)
-    def action_read(self) -> None:
+    @work(exclusive=True)
+    async def action_read(self) -> None:
         try:
-            lines = list(self._lines())
+            lines = await in_thread(lambda: list(self._lines()))
         except YardError as error:
             lines = [str(error)]
-        self.app.call_from_thread(self._show, lines)
+        self._show(lines)
 
     def _lines(self) -> Iterator[str]:
         is_single = self._job.counts.total == 1
         chunks = self._client.logs(self._job.id, tail=LOG_LINES)
         for _, chunk in zip(range(CHUNKS_MOST), chunks, strict=False):
             before = "" if is_single else f"{chunk.task}| "
-            yield from (f"{before}{line}" for line in (chunk.damage or chunk.data).splitlines())
+            yield from (f"{before}{line}" for line in shown_lines(chunk.damage or chunk.data))
 
     def _show(self, lines: Sequence[str]) -> None:
         log = self.query_one(RichLog)
         log.clear()
         for line in lines or ["nothing was written yet"]:
-            log.write(Text(harmless(line)))
+            log.write(Text(line))
 
 
 class TopApp(App[None]):
@@ -107,6 +111,7 @@ class TopApp(App[None]):
         Binding("l,enter", "logs", "logs"),
         Binding("c", "cancel", "cancel"),
         Binding("escape", "show_all", "all", show=False),
+        Binding("ctrl+c", "quit", show=False, priority=True),
     ]
     ENABLE_COMMAND_PALETTE = False
 
@@ -116,7 +121,7 @@ class TopApp(App[None]):
         self._seconds = seconds
         self._words = JobWords()
         self._order = next(iter(ORDERS))
-        self._seen = Look((), 0, ())
+        self._seen: Look | None = None  # nothing yet
 
     def compose(self) -> ComposeResult:
         yield Static(id="said")
@@ -130,18 +135,18 @@ class TopApp(App[None]):
         self._table("nodes").add_columns(*NODE_HEADERS)
         self._table("devices").add_columns(*DEVICE_HEADERS)
         self._table("jobs").focus()
-        self.set_interval(self._seconds, self._look)
+        self.set_interval(self._seconds, self._look_again)
         self._look()
 
     def on_resize(self) -> None:
-        self.call_after_refresh(lambda: self._show(self._seen))
+        self.call_after_refresh(self._show)
 
     # -- keys -------------------------------------------------------------------------------------------------------
 
     def action_sort(self) -> None:
         names = list(ORDERS)
         self._order = names[(names.index(self._order) + 1) % len(names)]
-        self._show(self._seen)
+        self._show()
 
     def action_filter(self) -> None:
         words = self.query_one("#words", Input)
@@ -176,23 +181,32 @@ class TopApp(App[None]):
 
     # -- the yard ---------------------------------------------------------------------------------------------------
 
-    @work(thread=True, exclusive=True, group="look")
-    def _look(self) -> None:
-        try:
-            seen = look(self._client, self._words)
-        except YardError as error:
-            self.call_from_thread(self._say, str(error))
+    def _look_again(self) -> None:
+        """Unless the last look still waits for a server that does not answer: then that is said."""
+        if any(worker.group == LOOK and not worker.is_finished for worker in self.workers):
+            if lost := self._client.lost_seconds:
+                self._say(f"the server has not answered for {show_seconds(lost)}; trying again", "yellow")
         else:
-            self.call_from_thread(self._show, seen)
+            self._look()
 
-    @work(thread=True, group="cancel")
-    def _cancel(self, job: JobView) -> None:
+    @work(exclusive=True, group=LOOK)
+    async def _look(self) -> None:
+        words = self._words
         try:
-            self._client.cancel(job.id, message="in yard top")
+            self._seen = await in_thread(lambda: look(self._client, words))
         except YardError as error:
-            self.call_from_thread(self._say, str(error))
+            self._say(str(error), "yellow")
         else:
-            self.call_from_thread(self._look)
+            self._show()
+
+    @work(group="cancel")
+    async def _cancel(self, job: JobView) -> None:
+        try:
+            await in_thread(lambda: self._client.cancel(job.id, message="in yard top"))
+        except YardError as error:
+            self._say(str(error), "yellow")
+        else:
+            self._look()
 
     def _choose(self, text: str) -> None:
         self._words = JobWords.parse(text)
@@ -205,12 +219,14 @@ class TopApp(App[None]):
         if not table.row_count:
             return None
         key = table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
-        return next((job for job in self._seen.jobs if job.id == key), None)
+        return next((job for job in (self._seen.jobs if self._seen else ()) if job.id == key), None)
 
     # -- the screen -------------------------------------------------------------------------------------------------
 
-    def _show(self, seen: Look) -> None:
-        self._seen = seen
+    def _show(self) -> None:
+        seen = self._seen
+        if seen is None:
+            return
         chosen = self._chosen()
         jobs = in_order(seen.jobs, self._order)
         self._fill_jobs(jobs)
@@ -220,11 +236,18 @@ class TopApp(App[None]):
         self._table("devices").display = bool(devices)
         if chosen is not None:
             self._table("jobs").move_cursor(row=next(i for i, job in enumerate(jobs) if job.id == chosen.id))
-        more = f" and {seen.total - len(jobs)} more" if seen.total > len(jobs) else ""
-        self._say(f"{len(jobs)} job{'' if len(jobs) == 1 else 's'}{more}, {self._order}")
+        self._say(self._summary(seen))
 
-    def _say(self, sentence: str) -> None:
-        self.query_one("#said", Static).update(Text(harmless(sentence), "bold"))
+    def _summary(self, seen: Look) -> str:
+        if not seen.jobs:
+            return f"no jobs: {self._words}; escape shows all" if self._words.are_any else NO_JOBS
+        count = len(seen.jobs)
+        more = f" and {seen.total - count} more" if seen.total > count else ""
+        only = f": {self._words}" if self._words.are_any else ""
+        return f"{count} job{'' if count == 1 else 's'}{more}{only}, {self._order}"
+
+    def _say(self, sentence: str, colour: str = "") -> None:
+        self.query_one("#said", Static).update(Text(harmless(sentence), f"bold {colour}", no_wrap=True))
 
     def _fill_jobs(self, jobs: Sequence[JobView]) -> None:
         """With the columns that fit; what is wider can be scrolled to."""

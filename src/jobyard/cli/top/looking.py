@@ -40,6 +40,11 @@ class JobWords:
                 parts.append(word)
         return cls(state, user, f"*{'*'.join(parts)}*" if parts else None)
 
+    def __str__(self) -> str:
+        """As they may be typed again."""
+        words = (self.state and self.state.lower(), self.user and f"@{self.user}", (self.name or "").replace("*", " "))
+        return " ".join(" ".join(filter(None, words)).split())
+
     @property
     def are_any(self) -> bool:
         return self != JobWords()
