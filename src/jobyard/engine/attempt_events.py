@@ -157,6 +157,7 @@ def progress(state: YardState, event: AttemptsProgressed) -> list[Effect]:
             known = job.training.progress.get(task.number)
             if state.trainings.learn_progress(job, task, told):
                 state.changes.measured[job.id] = None
+                state.changes.wants[job.id] = None
                 # For a job of one size another epoch changes no plan, and hundreds of reports may come in a second.
                 can_yield_now = told.can_yield and not (known and known.can_yield)
                 state.changes.plan = state.changes.plan or can_yield_now or bool(job.spec.elastic)

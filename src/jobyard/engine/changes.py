@@ -10,6 +10,6 @@ class Changes:
     slots: dict[str, None] = field(default_factory=dict)  # they may take more tasks or must close; oldest change first
     measured: dict[str, None] = field(default_factory=dict)  # jobs whose use of GPUs, or whose epoch, is new
     begun: dict[str, None] = field(default_factory=dict)  # jobs that got a slot, until they can wait for no deadline
+    wants: dict[str, None] = field(default_factory=dict)  # jobs that may want something else from the scheduler now
     nodes: bool = False  # what nodes have, or which there are
     plan: bool = False  # anything that the scheduler should look at
-    submitted: bool = False  # a job is new: where very many wait, the scheduler may look at it a little later

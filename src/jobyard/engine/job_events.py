@@ -39,7 +39,8 @@ def submit(state: YardState, event: JobSubmitted) -> list[Effect]:
         state.asked[job.id] = event.asked
     for dependency in event.spec.after:
         state.dependents[dependency.job].append(job.id)
-    state.changes.submitted = True
+    state.changes.wants[job.id] = None
+    state.changes.plan = True
     return check_dependencies(state, job, event.at)
 
 
@@ -56,6 +57,7 @@ def cancel(state: YardState, event: CancelRequested) -> list[Effect]:
     tasks = [known[number] for number in sorted(known) if number in asked_for and not known[number].state.is_final]
     asked = StopAsked(Reason.CANCELLED, event.message)
     effects = stop_tasks(state, job, tasks, asked, 0.0 if event.force else job.spec.policy.grace_seconds)
+    state.changes.wants[job.id] = None
     state.changes.plan = True
     return effects + (end_job(state, job, event.at) if job.is_final else [])
 
@@ -84,6 +86,7 @@ def retry(state: YardState, event: RetryRequested) -> list[Effect]:
     if not job.is_final and (job.stop is not None or job.spec.gang):
         return []
     was_final = job.is_final
+    state.changes.wants[job.id] = None
     job.revive_untouched_among(asked)
     for number in job.tasks.among(asked, FINAL):
         if job.task(number).state is State.SUCCEEDED:  # it runs from the beginning, not from its checkpoint
@@ -101,6 +104,7 @@ def retry(state: YardState, event: RetryRequested) -> list[Effect]:
     job.tasks.gang_failures = job.memory.requeues = 0
     job.times.next_start_at = 0.0
     state.unfinished[job.id] = job
+    state.changes.wants.update(dict.fromkeys(state.dependents.get(job.id, ())))  # they wait for it again
     return check_dependencies(state, job, event.at)
 
 
@@ -111,7 +115,7 @@ def ask_to_yield(state: YardState, event: YieldRequested) -> list[Effect]:
         return []
     if event.to_the_back:
         job.age = state.last_number + 1
-    job.revision += 1
+    state.changes.wants[job.id] = None
     job.preemption.next_size = event.size or job.preemption.next_size
     job.preemption.asked = event
     asked = YieldAsked(event.reason, event.message)
@@ -138,13 +142,14 @@ def scale(state: YardState, event: ScaleRequested) -> list[Effect]:
 
 def resize(state: YardState, event: JobSized) -> list[Effect]:
     state.jobs[event.job].resize(event.size)
+    state.changes.wants[event.job] = None
     return []
 
 
 def set_priority(state: YardState, event: PriorityChanged) -> list[Effect]:
     job = state.jobs[event.job]
     job.priority = event.priority
-    job.revision += 1
+    state.changes.wants[job.id] = None
     state.changes.plan = True
     return []
 

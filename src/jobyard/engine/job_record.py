@@ -64,7 +64,6 @@ class JobRecord:
         self.spec = spec
         self.priority = spec.policy.priority
         self.age = number  # its position among jobs of its priority; smaller is earlier
-        self.revision = 0  # grows with every change of what it wants from the scheduler
         self.times = JobTimes(submitted_at)
         self.tasks = TaskTable(spec.size)
         self.slots: dict[str, SlotRecord] = {}
@@ -88,12 +87,12 @@ class JobRecord:
             return Task(number, state, attempts.get(number, 0), *self._why_cancelled())
         return Task(number)
 
-    def put(self, task: Task) -> None:
-        """Replace a task. What it wants from the scheduler follows, and the progress that is not needed any more."""
-        if self.tasks.put(task):
-            self.revision += 1
+    def put(self, task: Task) -> bool:
+        """Replace a task; progress that is not needed any more goes. May that change what the job wants?"""
+        is_changed = self.tasks.put(task)
         if task.number not in self.tasks.known:
             self.training.forget(task.number)
+        return is_changed
 
     def cancel_untouched(self) -> None:
         """Every pending task becomes CANCELLED at once: no object for a task that has none."""
@@ -101,23 +100,19 @@ class JobRecord:
         for task in [task for task in self.tasks.known.values() if task.state is State.PENDING]:
             self.put(replace(task, state=State.CANCELLED, reason=reason, message=message, not_before=0.0))
         self.tasks.cancel_untouched()
-        self.revision += 1
 
     def cancel_untouched_among(self, asked: IntervalSet) -> None:
         """Tasks among these that wait and were never tried become CANCELLED."""
         self.tasks.cancel_untouched_among(asked)
-        self.revision += 1
 
     def revive_untouched_among(self, asked: IntervalSet) -> None:
         """Cancelled tasks among these that were never tried wait again."""
         self.tasks.revive_untouched_among(asked)
-        self.revision += 1
 
     def resize(self, size: Size) -> None:
         """Another number of tasks, or tasks of another size. Only while all of them wait."""
         self.spec = self.spec.sized(size)
         self.tasks.resize(self.spec.size)
-        self.revision += 1
 
     def next_attempt_at(self, task: Task, at: float) -> float:
         """Before when a task that fails now is not tried again; 0: at any time. A gang counts its failures together."""

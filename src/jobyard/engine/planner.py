@@ -6,7 +6,7 @@ What it keeps can be thrown away at any time: a new one looks at everything, and
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from jobyard.engine.blaming import blaming
@@ -41,8 +41,6 @@ from jobyard.scheduling.snapshot import Opening, Snapshot, Wait
 
 # Smaller changes do not update a reservation: the memory that an allocator holds goes up and down all the time.
 RESERVE_STEP_MIB = 256
-WAITING_FEW = 500  # jobs; where no more wait, the scheduler looks at a new one at once
-LOOK_SECONDS = 50e-6  # else it looks at new ones after so long for each that waits: one look takes a third of that
 PERCENT_STEP = 10  # smaller changes of GPU utilisation are not journalled
 
 
@@ -50,15 +48,14 @@ class Planner:
     def __init__(self, state: YardState) -> None:
         self.state = state
         self.wants = Wants(state)
-        self.waits: dict[str, Wait] = {}  # why jobs wait, from the last cycle
+        self.waits: Mapping[str, Wait] = {}  # why jobs wait, from the last cycle
         self.draining_slots: frozenset[str] = frozenset()  # they take no more tasks, by the last cycle
         self._known_rooms = KnownRooms()
         self.deadlines = Deadlines(state)
         self._asked_back_at: dict[str, float] = {}  # by slot: when its waiting tasks were last withdrawn
         jobs = dict.fromkeys(state.unfinished)
-        state.changes = Changes(dict.fromkeys(state.slots), jobs, dict(jobs), nodes=True, plan=True)
+        state.changes = Changes(dict.fromkeys(state.slots), jobs, dict(jobs), dict(jobs), nodes=True, plan=True)
         self._is_new = True
-        self._looked_at = float("-inf")  # when the scheduler last did
 
     def decide(self, now: float) -> Iterator[Event]:
         """The events that the engine itself wants. Handle each before taking the next: they build on one another."""
@@ -72,8 +69,6 @@ class Planner:
         if self._is_new:  # it does not know yet which slots are draining
             self._is_new = False
             yield from self._schedule(now)
-        if state.changes.submitted and not now < self._next_look(now):
-            state.changes.plan = True
         while state.changes.slots or state.changes.plan:
             # 2. Open slots get their next tasks, or close.
             while state.changes.slots:
@@ -110,20 +105,12 @@ class Planner:
 
     def next_deadline(self) -> float | None:
         """When `decide` should be called at the latest, though nothing else happens."""
-        looks = [self._next_look(self._looked_at)] if self.state.changes.submitted else []
-        deadline = self.deadlines.next()
-        return min((*looks, *(() if deadline is None else (deadline,))), default=None)
+        return self.deadlines.next()
 
     def snapshot(self, now: float = 0.0) -> Snapshot:
         return self.wants.snapshot(now)
 
     # -- below
-
-    def _next_look(self, now: float) -> float:
-        """When the scheduler looks at new jobs, if nothing frees room before. At once if the clock was put back."""
-        if len(self.waits) <= WAITING_FEW or now < self._looked_at:
-            return now
-        return self._looked_at + len(self.waits) * LOOK_SECONDS
 
     def _pass_deadlines(self, now: float) -> Iterator[Event]:
         for deadline in self.deadlines:
@@ -163,8 +150,7 @@ class Planner:
         return node is not None and node.state is NodeState.UP
 
     def _schedule(self, now: float) -> Iterator[Event]:
-        self.state.changes.plan = self.state.changes.submitted = False
-        self._looked_at = now
+        self.state.changes.plan = False
         yield from self._ask_to_yield(now)
         shot = self.snapshot(now)
         try:

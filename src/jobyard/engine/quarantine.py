@@ -39,6 +39,7 @@ def begin(state: YardState, job_id: str, message: str) -> None:
     if job.is_final or job_id in state.quarantined:
         return
     state.quarantined[job_id] = message
+    state.changes.wants[job_id] = None
     state.changes.plan = True
 
 
@@ -46,6 +47,7 @@ def end(state: YardState, job: JobRecord) -> None:
     """From here on the job is handled like any other."""
     if state.quarantined.pop(job.id, None) is not None:
         state.changes.slots.update(dict.fromkeys(job.slots))
+        state.changes.wants[job.id] = None
         state.changes.plan = True
 
 

@@ -20,7 +20,7 @@ def open_slot(state: YardState, event: SlotOpened) -> list[Effect]:
     job = state.jobs[slot.job]
     job.slots[slot.id] = record = SlotRecord(slot)
     job.preemption.next_size = job.preemption.asked = None
-    job.revision += 1
+    state.changes.wants[job.id] = None
     state.slots[slot.id] = (job, record)
     state.last_slot = max(state.last_slot, int(slot.id))
     state.changes.slots[slot.id] = state.changes.begun[job.id] = None
@@ -80,7 +80,7 @@ def close(state: YardState, event: SlotClosed) -> list[Effect]:
 def close_slot(state: YardState, slot_id: str) -> list[Effect]:
     job, record = state.slots.pop(slot_id)
     del job.slots[slot_id]
-    job.revision += 1
+    state.changes.wants[job.id] = None
     state.changes.slots.pop(slot_id, None)
     state.changes.plan = True
     return [CloseSlot(record.slot.placement.node, slot_id)]

@@ -23,7 +23,8 @@ def advance_task(state: YardState, job: JobRecord, task: Task, happening: Happen
         and isinstance(happening, Ended | GivenBack | LostItsNode)
     ):
         step = advance(step.task, StopAsked(*job.stop))
-    job.put(step.task)
+    if job.put(step.task):
+        state.changes.wants[job.id] = None
     is_over = task.active is not None and step.task.active is None
     if state.cluster_waits and (step.task.active is None or step.task.started_at is not None):
         state.cluster_waits.pop(AttemptId(job.id, task.number, task.attempt), None)
@@ -54,6 +55,7 @@ def stop_job(
     if job.stop is None:
         job.stop = (reason, message)
         job.cancel_untouched()
+        state.changes.wants[job.id] = None
     grace = 0.0 if force else job.spec.policy.grace_seconds
     stopped = [] if job.spec.policy.lets_running_end and reason in OF_POLICY else list(job.active_tasks())
     effects = stop_tasks(state, job, stopped, StopAsked(reason, message), grace)
@@ -69,6 +71,7 @@ def end_job(state: YardState, job: JobRecord, at: float) -> list[Effect]:
         state.changes.slots[slot_id] = None  # to be closed
     effects: list[Effect] = [JobEnded(job.spec.cluster, job.id)] if job.spec.cluster else []
     for dependent in state.dependents.get(job.id, ()):
+        state.changes.wants[dependent] = None
         effects += check_dependencies(state, state.jobs[dependent], at)
     state.changes.plan = True
     return effects

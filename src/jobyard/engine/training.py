@@ -68,7 +68,6 @@ class Trainings:
         known = job.training.progress.get(task.number)
         job.training.progress[task.number] = progress = progress.after(known)
         job.training.steps.pop(task.number, None)
-        job.revision += 1
         if (progress.epochs_done or progress.saved_at) and self.is_kept_at(task.node):
             job.training.checkpoint_places[task.number] = place_of(task.node)
         profile = self._profile_that_learns(job)
@@ -140,7 +139,6 @@ class Trainings:
             job.memory.gpu_mib = more
             self._profile_that_learns(job).least_gpu_mib = more
         job.memory.requeues += 1
-        job.revision += 1
         return True
 
     def needs_larger_gpu(self, job: JobRecord, task: Task, outcome: Outcome, nodes: Iterable[Node]) -> str:

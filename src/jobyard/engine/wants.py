@@ -13,6 +13,7 @@ from jobyard.engine.queries import member_of
 from jobyard.engine.training import Bounds, pinned_to, running, sizes_of
 from jobyard.engine.yard_state import YardState
 from jobyard.model.training import Size
+from jobyard.scheduling.line import Line
 from jobyard.scheduling.placement import Room
 from jobyard.scheduling.snapshot import HeldSlot, Member, Request, Running, Snapshot
 
@@ -22,27 +23,49 @@ class Wants:
 
     def __init__(self, state: YardState) -> None:
         self._state = state
-        self._requests: dict[str, tuple[JobRecord, int, Request | None]] = {}  # with the revision of the job
+        self.line = Line()  # what the jobs want, as of the last snapshot
+        self._restless: dict[str, None] = {}  # jobs of which that may change though nothing happens to them
         self._held: dict[str, HeldSlot] = {}  # there may be thousands
         self._bounds: dict[str, Bounds] = {}  # of what machines ("") or the nodes of a cluster have
 
     def snapshot(self, now: float = 0.0) -> Snapshot:
         state = self._state
-        requests = []
-        for job in state.unfinished.values():
-            with blaming(job.id):
-                request = self.request_of(job, now)
-            if request:
-                requests.append(request)
+        self._follow(now)
         self._held = {slot_id: self._held_slot(job, record) for slot_id, (job, record) in state.slots.items()}
-        self._requests = {job: kept for job, kept in self._requests.items() if job in state.unfinished}
         jobs = state.jobs_with_slots()
         free = [job for job in jobs if job.id not in state.quarantined]
         training = tuple(_as_asked(each, state) for each in running(free, state.trainings, self._bounds_of, now))
         asked = (job.preemption.asked for job in jobs if job.preemption.asked and job.preemption.asked.claim)
         claims = tuple(placement for event in asked if state.jobs[event.job].is_yielding for placement in event.claim)
         nodes, held = tuple(state.places.nodes.values()), tuple(self._held.values())
-        return Snapshot(nodes, held, tuple(requests), state.places.unreached, training, claims, state.places.quotas)
+        return Snapshot(nodes, held, self.line, state.places.unreached, training, claims, state.places.quotas)
+
+    def _follow(self, now: float) -> None:
+        """Bring the line up to date: only jobs that changed are asked, and those that time or a measurement changes."""
+        changed, self._state.changes.wants = self._state.changes.wants, {}
+        for job_id in changed | self._restless:
+            job = self._state.unfinished.get(job_id)
+            with blaming(job_id):
+                request = self.request_of(job, now) if job is not None else None
+                is_restless = job is not None and self.is_restless(job)
+            if request is not None:
+                self.line.put(request)
+            else:
+                self.line.drop(job_id)
+            if is_restless:
+                self._restless[job_id] = None
+            else:
+                self._restless.pop(job_id, None)
+
+    def is_restless(self, job: JobRecord) -> bool:
+        """May what it wants change though nothing happens to it?"""
+        return self._may_want(job) and (job.is_adaptive or bool(job.times.next_start_at))
+
+    def _may_want(self, job: JobRecord) -> bool:
+        """Has it anything to start, whenever that is?"""
+        if job.stop is not None or job.id in self._state.quarantined:
+            return False
+        return bool(len(job.tasks.pending)) and not self._state.waits_for(job)
 
     def _held_slot(self, job: JobRecord, record: SlotRecord) -> HeldSlot:
         """The one of the last cycle, where it still holds."""
@@ -52,21 +75,13 @@ class Wants:
         return held
 
     def request_of(self, job: JobRecord, now: float = 0.0) -> Request | None:
-        """The slots that a job would open now, were there room; None if it has nothing to start."""
-        if job.stop is not None or job.id in self._state.quarantined:
+        """The slots that a job would open now, were there room; None if it has nothing to start. Worked out afresh."""
+        if not self._may_want(job) or not job.may_start(now):
             return None
-        if not len(job.tasks.pending) or self._state.waits_for(job) or not job.may_start(now):
-            return None
-        if job.is_adaptive:
-            return self.new_request(job, now)
-        known, revision, request = self._requests.get(job.id, (None, 0, None))
-        if known is not job or revision != job.revision:
-            request = self.new_request(job)
-            self._requests[job.id] = job, job.revision, request
-        return request
+        return self.new_request(job, now)
 
-    def new_request(self, job: JobRecord, now: float = 0.0) -> Request | None:
-        """The same, worked out afresh, for a job that may start tasks."""
+    def new_request(self, job: JobRecord, now: float) -> Request | None:
+        """The same for a job that may start tasks."""
         spec = job.spec
         if (spec.gang or spec.elastic is not None) and (job.slots or len(job.tasks.pending) < spec.size):
             return None  # its tasks start together, once all of them wait
@@ -96,12 +111,6 @@ class Wants:
             number=job.number,
         )
         return self._adapted(job, request, now) if job.is_adaptive else request
-
-    def remembered(self) -> Iterator[tuple[JobRecord, Request | None]]:
-        """The requests that are cached and still valid."""
-        for job, revision, request in self._requests.values():
-            if revision == job.revision and not job.is_adaptive:
-                yield job, request
 
     def _adapted(self, job: JobRecord, request: Request, now: float) -> Request:
         """By what is known of it: where its checkpoint is, how long it will take, and the sizes that it can have."""

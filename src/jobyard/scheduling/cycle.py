@@ -1,25 +1,32 @@
-"""Scheduling cycle: which jobs start now? In order: place (with backfill), preempt, grow, explain."""
+"""Scheduling cycle: which jobs start now? In order: place (with backfill), preempt, grow, explain.
+
+It looks at a shape, not at each request: once a request finds no room, neither does a later one of its shape.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-from itertools import groupby
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from jobyard.model.job import Reason
-from jobyard.model.node import NodeState, cluster_of
+from jobyard.model.node import cluster_of
 from jobyard.model.resources import Placement
+from jobyard.scheduling.blocked import Blocked, all_of
+from jobyard.scheduling.draining import choose_draining, choose_draining_for_quota
 from jobyard.scheduling.elasticity import choose_growth
 from jobyard.scheduling.explain import why_not_now, why_not_together
+from jobyard.scheduling.line import Alike, Line, Shape, line_of
 from jobyard.scheduling.missing import Ask, Missing, ask_of
-from jobyard.scheduling.ordering import order_requests, rank
-from jobyard.scheduling.placement import Protected, Room
+from jobyard.scheduling.ordering import Position, end_of
+from jobyard.scheduling.placement import Protected
 from jobyard.scheduling.preemption import make_room
 from jobyard.scheduling.quota_room import make_quota_room
 from jobyard.scheduling.quotas import Allowance, amounts_of
 from jobyard.scheduling.rooms import KnownRooms
-from jobyard.scheduling.snapshot import CheckpointStop, HeldSlot, Member, Opening, Plan, Request, Snapshot, Wait
+from jobyard.scheduling.snapshot import CheckpointStop, Member, Opening, Plan, Request, Snapshot, Wait
 from jobyard.scheduling.where import schedulable
 
 
@@ -29,14 +36,12 @@ def plan(snapshot: Snapshot, known: KnownRooms | None = None) -> Plan:
     A request that does not fit protects what it still lacks: no later one may take it (backfill never delays it).
     """
     # 1. What is free.
-    cycle = _Cycle(snapshot, known or KnownRooms())
+    line = line_of(snapshot.requests)
+    cycle = _Cycle(snapshot, line, known or KnownRooms())
     # 2. In order, place what fits without delaying earlier jobs (backfill). What does not fit waits, with a reason.
     #    After all jobs of one priority, elastic jobs that start now take more of what is left.
-    for request in order_requests(snapshot.requests):
-        if cycle.elastic and cycle.elastic[-1].request.priority > request.priority:
-            cycle.enlarge()
-        cycle.place(request)
-    cycle.enlarge()
+    cycle.place_all()
+    waits = Waits(line, cycle.waits, cycle.refused_shapes())
     # 3. Preemption: running jobs that can restart make room for waiting ones. Or they grow into what no job waits for.
     stops: tuple[CheckpointStop, ...] = ()
     if snapshot.running:
@@ -45,13 +50,54 @@ def plan(snapshot: Snapshot, known: KnownRooms | None = None) -> Plan:
         of_quota = make_quota_room(rooms, snapshot, cycle.over_quota, cycle.allowances, made.stops)
         stops = made.stops + of_quota.stops
         stops = stops or choose_growth(rooms, snapshot, cycle.missing, cycle.allowances)
-        for job, note in (made.notes | of_quota.notes).items():
-            cycle.waits[job] = Wait(cycle.waits[job].reason, f"{cycle.waits[job].sentence}; {note}")
+        waits.note(made.notes | of_quota.notes)
     # 4. Draining: slots of later jobs take no new tasks where an earlier job waits for their room.
-    draining = _choose_draining(cycle.rooms.by_node, snapshot.held, cycle.missing) if cycle.missing else frozenset()
+    draining = choose_draining(cycle.rooms.by_node, snapshot.held, cycle.missing) if cycle.missing else frozenset()
     if cycle.over_quota:
-        draining |= _choose_draining_for_quota(cycle.allowances, snapshot.held, cycle.over_quota)
-    return Plan(tuple(cycle.openings), draining, cycle.waits, stops)
+        draining |= choose_draining_for_quota(cycle.allowances, snapshot.held, cycle.over_quota)
+    return Plan(tuple(cycle.openings), draining, waits, stops)
+
+
+class Waits(Mapping[str, Wait]):
+    """Why jobs wait. Of those whose shape was refused nothing is stored for each: they are looked up in the line."""
+
+    def __init__(self, line: Line, own: dict[str, Wait], by_shape: dict[Shape, tuple[Position, Wait]]) -> None:
+        self._line = line
+        self._own = own
+        self._by_shape = by_shape  # of its requests from this position on
+
+    def note(self, notes: Mapping[str, str]) -> None:
+        """Say more of these jobs."""
+        for job, note in notes.items():
+            self._own[job] = Wait(self[job].reason, f"{self[job].sentence}; {note}")
+
+    def __getitem__(self, job: str) -> Wait:
+        if wait := self._own.get(job):
+            return wait
+        place = self._line.place_of(job)
+        if place is not None and (refused := self._by_shape.get(place.shape)):
+            first, wait = refused
+            if first <= place.position:
+                return wait
+        raise KeyError(job)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        yield from (each.job for each in self._line if each.job not in self._own and each.job in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Refused:
+    """The rest of a shape of which no more gets anything in this cycle."""
+
+    __slots__ = ("alike", "first", "next", "wait")
+
+    def __init__(self, alike: Alike, first: int, wait: Wait) -> None:
+        self.alike = alike
+        self.first = self.next = first  # where it begins, and the first whose room is not kept yet
+        self.wait = wait
 
 
 class _Begun(NamedTuple):
@@ -62,10 +108,11 @@ class _Begun(NamedTuple):
 
 
 class _Cycle:
-    def __init__(self, snapshot: Snapshot, known: KnownRooms) -> None:
+    def __init__(self, snapshot: Snapshot, line: Line, known: KnownRooms) -> None:
         placements = [*(held.slot.placement for held in snapshot.held), *snapshot.claims]
         nodes = schedulable(snapshot.nodes)
-        self.rooms = known.of(nodes, placements)
+        self._known = known
+        self.rooms = known.of(nodes, placements, snapshot.unreached)
         queued = {cluster_of(node.id) for node in nodes if node.is_queue}  # there the other scheduler checks the quota
         self.allowances = {
             cluster: Allowance(cluster, quota) for cluster, quota in snapshot.quotas.items() if cluster not in queued
@@ -76,23 +123,69 @@ class _Cycle:
         self.unreached = snapshot.unreached
         self.openings: list[Opening] = []
         self.elastic: list[_Begun] = []  # of the current priority
-        self.missing: list[Missing] = []
-        self.over_quota: list[Missing] = []  # what a quota keeps out, not the nodes
+        self.missing = Blocked(line)
+        self.over_quota = Blocked(line)  # what a quota keeps out, not the nodes
         self.waits: dict[str, Wait] = {}
+        self._line = line
+        self._rests: defaultdict[str, list[_Refused]] = defaultdict(list)  # by cluster
         self._wanted: Counter[Ask] = Counter()  # what blocked requests lack: later jobs may not take it
         self._ahead = ""  # the first request that was blocked
         # Room only shrinks during a cycle, so an ask that was refused once is refused again, for the same reason.
         self._refused: dict[Ask, Wait] = {}
         self._refused_together: dict[tuple[tuple[Ask, int], ...], Wait] = {}
 
-    def place(self, request: Request) -> None:
-        """Open what there is room for; an elastic request gets its smallest size first, until all others were tried."""
+    def place_all(self) -> None:
+        """In order. Each step takes the first request of those shapes of which none was refused."""
+        heads = [(alike.positions[0], number, 0, alike) for number, alike in enumerate(self._line.shapes)]
+        heapify(heads)
+        while heads:
+            position, number, index, alike = heads[0]
+            request = alike.requests[index]
+            if self.elastic and self.elastic[-1].request.priority > request.priority:
+                self._enlarge()
+            self._pass_over(self._rests[request.cluster], position)
+            refused = self._place(request)
+            if refused is not None:
+                self._rests[request.cluster].append(_Refused(alike, index + 1, refused))
+            if refused is None and index + 1 < len(alike.requests):
+                heapreplace(heads, (alike.positions[index + 1], number, index + 1, alike))
+            else:
+                heappop(heads)
+        if self.elastic:
+            self._enlarge()
+        for rests in self._rests.values():
+            self._pass_over(rests)
+
+    def refused_shapes(self) -> dict[Shape, tuple[Position, Wait]]:
+        """From which position on all of them wait, and why."""
+        rests = (rest for rests in self._rests.values() for rest in rests if rest.first < len(rest.alike.positions))
+        return {rest.alike.shape: (rest.alike.positions[rest.first], rest.wait) for rest in rests}
+
+    def _pass_over(self, rests: Iterable[_Refused], before: tuple[int, ...] | None = None) -> None:
+        """Requests that get nothing, up to this position: what they want is kept from the later ones."""
+        for rest in rests:
+            positions, begin = rest.alike.positions, rest.next
+            end = len(positions) if before is None else bisect_left(positions, before, begin)
+            if end > begin:
+                rest.next = end
+                first = rest.alike.requests[begin]
+                blocked = self._keep_place(first, all_of(first), rest.wait.reason, end - begin)
+                if blocked is not None:
+                    blocked.add_part(rest.alike, begin, end)
+
+    def _place(self, request: Request) -> Wait | None:
+        """Open what there is room for; an elastic request gets its smallest size first, until all others were tried.
+
+        Answers why no later request of its shape gets anything; None: one may.
+        """
         openings: list[Opening] = []
         missing: list[Missing] = []
         refused_before = len(self._refused)
-        members = request.smaller[-1] if request.smaller else request.members
-        if (request.gang or request.smaller) and self._is_refused_together(request, members):
-            return
+        members = request.least
+        if request.is_together and (wait := self._why_refused_together(request)):
+            self.waits[request.job] = wait
+            self._block(request, all_of(request), wait.reason)
+            return wait
         for member in members:
             found = self._open(request, member)
             openings += found
@@ -100,37 +193,52 @@ class _Cycle:
                 missing.append(Missing(request, member, member.wanted - len(found)))
         if missing:
             self.waits[request.job] = self._refused[missing[0].ask]
-        if missing and (request.gang or request.smaller):  # all or nothing
+        if missing and request.is_together:  # all or nothing
             self._take_back(openings)
             # What did not fit beside the rest of the gang may fit alone.
             while openings and len(self._refused) > refused_before:
                 self._refused.popitem()
             if len(openings) and self.waits[request.job].reason is not Reason.PRIORITY:
                 self.waits[request.job] = why_not_together(len(openings), sum(m.wanted for m in members))
-            openings, missing = [], [Missing(request, member, member.wanted) for member in members]
+            openings, missing = [], all_of(request)
             self._refused_together[_together(missing)] = self.waits[request.job]
         if request.smaller and not missing:
             self.elastic.append(_Begun(request, openings))
         else:
             self.openings += openings
-        self._keep_place(request, missing)
+        if not missing:
+            return None
+        self._block(request, missing, self.waits[request.job].reason)
+        return self._why_no_more(request)
 
-    def _is_refused_together(self, request: Request, members: tuple[Member, ...]) -> bool:
-        """A quick check: is it certain that not all of it fits? Then it waits."""
-        missing = [Missing(request, member, member.wanted) for member in members]
+    def _block(self, request: Request, missing: list[Missing], reason: Reason) -> None:
+        if (blocked := self._keep_place(request, missing, reason)) is not None:
+            blocked.add(missing)
+
+    def _why_refused_together(self, request: Request) -> Wait | None:
+        """A quick check: is it certain that not all of it fits?"""
+        together = _together(all_of(request))
+        if wait := self._refused_together.get(together):
+            return wait
         allowance = self.allowances.get(request.cluster)
-        amounts = amounts_of((member.resources, member.wanted) for member in members)
-        if allowance is not None and not allowance.allows(amounts):
-            self.waits[request.job] = allowance.why_not(amounts)
-        elif wait := self._refused_together.get(_together(missing)):
-            self.waits[request.job] = wait
-        else:
-            return False
-        self._keep_place(request, missing)
-        return True
+        amounts = amounts_of((member.resources, member.wanted) for member in request.least)
+        if allowance is None or allowance.allows(amounts):
+            return None
+        wait = self._refused_together[together] = allowance.why_not(amounts)
+        return wait
 
-    def enlarge(self) -> None:
-        """What is left goes to the elastic requests that start now: round robin, one size up at a time."""
+    def _why_no_more(self, request: Request) -> Wait | None:
+        """It lacks something: why would one that wants the same get nothing at all? None: it may get something."""
+        if request.is_together:
+            return self._refused_together[_together(all_of(request))]
+        waits = [self._refused.get(ask_of(request, member)) for member in request.members]
+        return None if None in waits else waits[0]
+
+    def _enlarge(self) -> None:
+        """What is left goes to the elastic requests that start now, all of one priority: round robin, one size up at a
+        time."""
+        for rests in self._rests.values():
+            self._pass_over(rests, end_of(self.elastic[-1].request.priority))
         growing = [(begun, list((begun.request.members, *begun.request.smaller)[:-1])) for begun in self.elastic]
         while growing:
             turn, growing = growing, []
@@ -185,6 +293,11 @@ class _Cycle:
         allowance, one = self.allowances.get(ask.where.cluster), amounts_of([(ask.resources, 1)])
         if allowance is not None and not allowance.allows(one):
             return allowance.why_not(one)
+        if not self.rooms.are_untouched:
+            return self._explained(ask)
+        return self._known.refusal(ask, self._ahead, lambda: self._explained(ask))
+
+    def _explained(self, ask: Ask) -> Wait:
         rooms = list(self.rooms.by_node.values())
         return why_not_now(rooms, *ask, ahead=self._ahead, unreached=self.unreached)
 
@@ -207,136 +320,29 @@ class _Cycle:
             openings.append(Opening(request.job, member.group, placement, member.replica))
         return openings
 
-    def _keep_place(self, request: Request, missing: list[Missing]) -> None:
-        if not missing:
-            return
-        if self.waits[request.job].reason is not Reason.NEVER_FITS and self._keep_quota(request, missing):
-            return  # it does not wait for nodes
-        self._ahead = self._ahead or request.called
-        self.missing += missing
-        for each in missing:
-            self._wanted[each.ask] += each.lacking
+    def _keep_place(
+        self, request: Request, missing: list[Missing], reason: Reason, requests: int = 1
+    ) -> Blocked | None:
+        """For it, and as many in all that lack the same. Answers where they belong, if anything is done for them."""
+        where = self.missing if reason is Reason.NEVER_FITS else self._keep_quota(request, missing, requests)
+        if where is self.missing:
+            self._ahead = self._ahead or request.called
+            for each in missing:
+                self._wanted[each.ask] += each.lacking * requests
+        return where
 
-    def _keep_quota(self, request: Request, missing: list[Missing]) -> bool:
-        """Does it wait for the quota? A job that wants more than the whole quota blocks no other job."""
+    def _keep_quota(self, request: Request, missing: list[Missing], requests: int) -> Blocked | None:
+        """Do they wait for nodes or for the quota? A job that wants more than the whole quota blocks no other job."""
         allowance = self.allowances.get(request.cluster)
         if allowance is None:
-            return False
+            return self.missing
         lacking = amounts_of((each.member.resources, each.lacking) for each in missing)
-        is_together = request.gang or request.smaller
-        least = lacking if is_together else amounts_of([(missing[0].member.resources, 1)])
-        is_over = bool(allowance.lacking(least))
+        least = lacking if request.is_together else amounts_of([(missing[0].member.resources, 1)])
         if allowance.could_ever(least):
-            allowance.keep(lacking, request.called)
-            self.over_quota += missing if is_over else []
-        return is_over
+            allowance.keep(lacking, request.called, requests)
+            return self.over_quota if allowance.lacking(least) else self.missing
+        return None if allowance.lacking(least) else self.missing
 
 
 def _together(missing: list[Missing]) -> tuple[tuple[Ask, int], ...]:
     return tuple((each.ask, each.lacking) for each in missing)
-
-
-def _choose_draining_for_quota(
-    allowances: dict[str, Allowance], held: tuple[HeldSlot, ...], missing: list[Missing]
-) -> frozenset[str]:
-    """Slots of the same cluster, last in order first, whose end would leave enough of its quota."""
-    draining: set[str] = set()
-    last_first = sorted(held, key=rank, reverse=True)
-    for request, items in groupby(missing, key=lambda each: each.request):
-        allowance = allowances[request.cluster]
-        wanted = [(each.member.resources, each.lacking) for each in items]
-        amounts = amounts_of(wanted)
-        for item in last_first:
-            placement = item.slot.placement
-            lacking = allowance.lacking(amounts)
-            if not lacking or rank(item) <= rank(request):
-                break
-            if cluster_of(placement.node) == request.cluster and item.slot.id not in draining:
-                gives = amounts_of([(placement.resources, 1)])
-                if any(gives[name] for name in lacking):
-                    allowance.take_back(placement.resources)
-                    draining.add(item.slot.id)
-        for resources, count in wanted:
-            allowance.give(resources, count)
-    return frozenset(draining)
-
-
-def _choose_draining(rooms: dict[str, Room], held: tuple[HeldSlot, ...], missing: list[Missing]) -> frozenset[str]:
-    """Few slots, last in order first, whose end would make room for the blocked requests.
-
-    Where later slots alone cannot make enough room, all that hold some of it drain: the rest comes from earlier jobs.
-    """
-    draining: set[str] = set()
-    rooms = dict(rooms)  # a room is copied before it is changed
-    left = sorted(held, key=rank, reverse=True)
-    for each in missing:
-        request, lacking, ask = each.request, each.lacking, each.ask
-        left = [item for item in left if item.slot.id not in draining and rank(item) > rank(request)]
-        if not left:
-            break  # no later job holds anything
-        usable = [
-            name
-            for name, room in rooms.items()
-            if room.node.state is NodeState.UP
-            and ask.where.allows(room.node)
-            and room.instances(ask.resources, ask.overcommit)
-        ]
-        later: dict[str, list[HeldSlot]] = {name: [] for name in usable}
-        for item in left:
-            if item.slot.placement.node in later:
-                later[item.slot.placement.node].append(item)
-        options = {name: _fewest(rooms[name], later[name], ask) for name in usable}
-        while lacking and (found := [(len(items), name) for name, items in options.items() if items is not None]):
-            name = min(found)[1]
-            rooms[name] = rooms[name].copy()
-            draining |= _end(rooms[name], options[name] or [])
-            if placement := rooms[name].place(ask.resources, ask.overcommit):
-                rooms[name].give(placement)
-            lacking -= 1
-            later[name] = [item for item in later[name] if item.slot.id not in draining]
-            options[name] = _fewest(rooms[name], later[name], ask)
-        if lacking:
-            for name in usable:
-                rooms[name] = rooms[name].copy()
-                for item in later[name]:
-                    if _helps(rooms[name], item, ask):
-                        draining |= _end(rooms[name], [item])
-    return frozenset(draining)
-
-
-def _fewest(room: Room, later: list[HeldSlot], ask: Ask) -> list[HeldSlot] | None:
-    """Slots whose end would make room for one such task; None where all of them are not enough."""
-    trial, chosen = room.copy(), []
-    for item in later:
-        if trial.place(ask.resources, ask.overcommit):
-            break
-        if _helps(trial, item, ask):
-            trial.take_back(item.slot.placement)
-            chosen.append(item)
-    if not trial.place(ask.resources, ask.overcommit):
-        return None
-    for item in list(chosen):  # a later choice may make an earlier one unnecessary
-        trial.give(item.slot.placement)
-        if trial.place(ask.resources, ask.overcommit):
-            chosen.remove(item)
-        else:
-            trial.take_back(item.slot.placement)
-    return chosen
-
-
-def _end(room: Room, items: Iterable[HeldSlot]) -> set[str]:
-    for item in items:
-        room.take_back(item.slot.placement)
-    return {item.slot.id for item in items}
-
-
-def _helps(room: Room, item: HeldSlot, ask: Ask) -> bool:
-    """Does it give back anything that the ask lacks?"""
-    back, wanted = item.slot.placement.resources, ask.resources
-    return bool(
-        back.whole_node
-        or wanted.whole_node
-        or (room.free_cpu_millis(ask.overcommit) < wanted.cpu_millis and back.cpu_millis)
-        or (room.memory_mib < wanted.memory_mib and back.memory_mib)
-        or (wanted.gpus and item.slot.placement.devices and room.choose_devices(wanted, ask.overcommit) is None)
-    )

@@ -15,7 +15,7 @@ from jobyard.model.job import Reason
 from jobyard.model.node import NodeState
 from jobyard.model.resources import Placement
 from jobyard.model.training import Size
-from jobyard.scheduling.missing import Missing
+from jobyard.scheduling.blocked import Blocked
 from jobyard.scheduling.placement import Protected, Room, choose_node
 from jobyard.scheduling.quotas import Allowance, amounts_of
 from jobyard.scheduling.snapshot import CheckpointStop, Running, Snapshot
@@ -24,23 +24,22 @@ from jobyard.scheduling.where import Where
 MARGIN = 2.0  # the gain must be twice the cost of the restart: predictions are not exact
 # Epoch time falls with size as n to the power of minus this: 1 would be perfect. 0.9 until two sizes are measured.
 DEFAULT_EXPONENT = 0.9
-NO_QUOTAS: Mapping[str, Allowance] = {}
 
 
 def choose_growth(
     rooms: Mapping[str, Room],
     snapshot: Snapshot,
-    missing: Sequence[Missing] = (),
-    allowances: Mapping[str, Allowance] = NO_QUOTAS,
+    missing: Blocked,
+    allowances: Mapping[str, Allowance],
 ) -> tuple[CheckpointStop, ...]:
     """At most one job that stops and restarts larger. It takes nothing that a request in `missing` waits for.
 
     So a job that shrank for a waiting one does not grow back while that one waits.
     """
-    protected = [Protected(each.ask.resources, each.lacking, *each.ask[1:]) for each in missing]
     able = [each for each in snapshot.running if each.sizes and not (each.is_stopping or each.is_last_epoch)]
     if not able:
         return ()
+    protected = [Protected(ask.resources, lacking, *ask[1:]) for ask, lacking in missing.by_ask().items()]
     placements = {held.slot.id: held.slot.placement for held in snapshot.held}
     free_gpus = {name: sum(not device.users for device in room.devices) for name, room in rooms.items()}
     for running in sorted(able, key=lambda each: (-each.priority, each.lost_seconds, each.age)):

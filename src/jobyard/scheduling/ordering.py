@@ -8,6 +8,8 @@ from jobyard.scheduling.snapshot import HeldSlot, Request, Running
 
 SHORT_GPU_SECONDS = 3600.0  # one GPU for an hour: a job that needs less goes before others of its priority
 
+Position = tuple[int, bool, int, int]
+
 
 def rank(item: Request | HeldSlot | Running) -> tuple[int, int]:
     """Smaller comes first: priority, then age."""
@@ -20,5 +22,15 @@ def queue_position(priority: int, gpu_seconds: float | None, age: int) -> tuple[
     return (-priority, not is_short, age)
 
 
+def position_of(request: Request) -> Position:
+    """Smaller comes first. No two jobs have the same: of one age the one that was submitted first is first."""
+    return (*queue_position(request.priority, request.gpu_seconds, request.age), request.number or 0)
+
+
+def end_of(priority: int) -> tuple[int, int]:
+    """After every position of this priority, and before those of lower ones."""
+    return (-priority, 2)
+
+
 def order_requests(requests: Iterable[Request]) -> list[Request]:
-    return sorted(requests, key=lambda each: queue_position(each.priority, each.gpu_seconds, each.age))
+    return sorted(requests, key=position_of)

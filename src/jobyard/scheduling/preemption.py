@@ -14,6 +14,7 @@ from itertools import groupby
 from jobyard.model.node import NodeState, cluster_of
 from jobyard.model.resources import Placement
 from jobyard.model.training import Size
+from jobyard.scheduling.blocked import Blocked
 from jobyard.scheduling.devices import slice_mib
 from jobyard.scheduling.missing import Ask, Missing
 from jobyard.scheduling.ordering import rank
@@ -42,29 +43,29 @@ class Made:
     notes: dict[str, str] = field(default_factory=dict)  # by waiting job: which jobs make room for it
 
 
-def make_room(rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[Missing]) -> Made:
+def make_room(rooms: Mapping[str, Room], snapshot: Snapshot, missing: Blocked) -> Made:
     """Which jobs to stop for the blocked requests, in their order. Does not change `rooms`.
 
     No job is stopped for a request that would not fit even then; what it lacks is kept from later requests.
     """
-    making = _Making(rooms, snapshot, missing) if missing else None
-    if making is None or not making.can_help(missing[0].request.priority):
+    if not missing:
         return Made()
+    making = _Making(rooms, snapshot, missing)
     for request, items in groupby(missing, key=lambda each: each.request):
-        if not making.can_help(request.priority):
+        if making.is_done or not making.can_help(request.priority):
             break
         making.serve(request, list(items))
     return Made(tuple(making.stops), making.notes)
 
 
 class _Making:
-    def __init__(self, rooms: Mapping[str, Room], snapshot: Snapshot, missing: Sequence[Missing]) -> None:
+    def __init__(self, rooms: Mapping[str, Room], snapshot: Snapshot, missing: Blocked) -> None:
         everyone = changes_of(snapshot)
         self.stops: list[CheckpointStop] = []
         self.notes: dict[str, str] = {}
         self._able = [each for each in everyone if not (each.running.is_stopping or each.running.is_last_epoch)]
-        waiting = {each.request.job for each in missing}
         stopping = [each for each in everyone if each.running.is_stopping]
+        waiting = {job for each in stopping if (job := each.running.stops_for) and missing.has(job)}
         # What will be free for all; and what will be free but was asked for by a job that still waits: it has the first
         # choice, as in the cycle that asked. Otherwise another job may take it, and one more job is preempted.
         self._coming = [each for each in stopping if each.running.stops_for not in waiting]
@@ -78,7 +79,13 @@ class _Making:
         self._returns: dict[str, list[Size]] = {}  # by preempted job: the sizes for which a place was searched
         self._awaited: list[Protected] = []
         self._hopeless: set[tuple[Ask, ...]] = set()  # a later request, with no higher priority, does not fit either
+        self._all = {asks for items in missing.samples() for asks in _let_in_as(items)}
         self._note_candidates()
+
+    @property
+    def is_done(self) -> bool:
+        """Does none of those that wait fit, whoever stops?"""
+        return self._all <= self._hopeless
 
     def _own(self, node: str) -> Room:
         self._rooms[node] = self._rooms[node].copy()
@@ -102,8 +109,9 @@ class _Making:
         self._free([each for each in self._promised if each.running.stops_for == request.job])  # it needed less
 
     def _serve(self, request: Request, items: list[Missing]) -> None:
-        if request.gang or request.smaller:
-            if not self._let_in(request, tuple(each.ask for each in items for _ in range(each.lacking))):
+        if request.is_together:
+            (asks,) = _let_in_as(items)
+            if not self._let_in(request, asks):
                 self._give_up(items)
             return
         for each in items:
@@ -216,6 +224,13 @@ class _Making:
         self._able = [each for each in self._able if each.running.job not in asked]
         self._free(changes)
         self._note_candidates()
+
+
+def _let_in_as(items: Sequence[Missing]) -> list[tuple[Ask, ...]]:
+    """What one request lacks: all of it at once, or one slot after the other."""
+    if items[0].request.is_together:
+        return [tuple(each.ask for each in items for _ in range(each.lacking))]
+    return [(each.ask,) for each in items]
 
 
 # -- what if -----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from itertools import groupby
 
 from jobyard.model.node import cluster_of
 from jobyard.model.resources import Placement
+from jobyard.scheduling.blocked import Blocked
 from jobyard.scheduling.missing import Missing
 from jobyard.scheduling.placement import Room
 from jobyard.scheduling.preemption import Made
@@ -33,7 +34,7 @@ from jobyard.scheduling.what_if import (
 def make_quota_room(
     rooms: Mapping[str, Room],
     snapshot: Snapshot,
-    over_quota: Sequence[Missing],
+    over_quota: Blocked,
     allowances: Mapping[str, Allowance],
     asked: Iterable[CheckpointStop],
 ) -> Made:

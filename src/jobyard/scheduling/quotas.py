@@ -68,9 +68,10 @@ class Allowance:
     def could_ever(self, amounts: Amounts) -> bool:
         return all(amounts[name] <= most for name, most in self._most.items())
 
-    def keep(self, amounts: Amounts, called: str) -> None:
-        """No later job may take what this one waits for; `called` is its name for people."""
-        self._kept += Counter({name: min(amounts[name], most) for name, most in self._most.items()})
+    def keep(self, amounts: Amounts, called: str, jobs: int = 1) -> None:
+        """No later job may take what this one waits for, and so many in all that want the same; `called` is its name
+        for people."""
+        self._kept += Counter({name: jobs * min(amounts[name], most) for name, most in self._most.items()})
         self._ahead = self._ahead or called
 
     def lacking(self, amounts: Amounts) -> list[str]:

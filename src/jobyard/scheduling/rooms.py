@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from jobyard.model.node import Node, NodeState, cluster_of
+from jobyard.model.node import Node, NodeConfig, NodeState, cluster_of
 from jobyard.model.resources import Placement
 from jobyard.scheduling.missing import Ask
 from jobyard.scheduling.placement import Candidate, Protected, Room, candidate_on
+from jobyard.scheduling.snapshot import Wait
 
 
 class _Known(NamedTuple):
@@ -26,11 +27,15 @@ class KnownRooms:
         self._known: dict[str, _Known] = {}
         self._candidates: dict[Ask, dict[str, Candidate | None]] = {}  # of the asks of this cycle, by node
         self._candidates_before: dict[Ask, dict[str, Candidate | None]] = {}
+        # Why asks were refused before anything was given out, and which job was ahead of them then.
+        self._refusals: dict[tuple[Ask, str], Wait] = {}
+        self._refusals_before: dict[tuple[Ask, str], Wait] = {}
+        self._unreached: Sequence[NodeConfig] = ()
 
     def __reduce__(self) -> tuple[type[KnownRooms], tuple[()]]:
         return KnownRooms, ()  # a cache: it is not saved with the state
 
-    def of(self, nodes: Iterable[Node], placements: Iterable[Placement]) -> Rooms:
+    def of(self, nodes: Iterable[Node], placements: Iterable[Placement], unreached: Sequence[NodeConfig] = ()) -> Rooms:
         """What these placements leave of these nodes."""
         by_node: defaultdict[str, list[Placement]] = defaultdict(list)
         for placement in placements:
@@ -46,6 +51,9 @@ class KnownRooms:
             for name in changed:
                 candidates.pop(name, None)
         self._candidates_before, self._candidates = self._candidates, {}  # entries of asks that are gone are dropped
+        is_as_before = not changed and len(before) == len(self._known) and unreached == self._unreached
+        self._refusals_before, self._refusals = self._refusals if is_as_before else {}, {}
+        self._unreached = unreached
         return Rooms({name: known.room for name, known in self._known.items()}, self.candidates)
 
     def candidates(self, ask: Ask) -> dict[str, Candidate | None]:
@@ -53,6 +61,13 @@ class KnownRooms:
         if ask not in self._candidates:
             self._candidates[ask] = self._candidates_before.get(ask, {})
         return self._candidates[ask]
+
+    def refusal(self, ask: Ask, ahead: str, explain: Callable[[], Wait]) -> Wait:
+        """Why there is no room for it before anything is given out in this cycle, with this job ahead of it."""
+        key = (ask, ahead)
+        wait = self._refusals_before.get(key)
+        self._refusals[key] = wait = explain() if wait is None else wait
+        return wait
 
 
 def _room(node: Node, placements: Iterable[Placement]) -> Room:
@@ -87,6 +102,11 @@ class Rooms:
         self._versions: Counter[str] = Counter()
         self._changes: list[str] = []  # the nodes whose room changed, in order
         self._rankings: dict[Ask, _Ranking] = {}
+
+    @property
+    def are_untouched(self) -> bool:
+        """Was nothing given out in this cycle?"""
+        return not self._changes
 
     def give(self, placement: Placement) -> None:
         self._changed(placement.node).give(placement)

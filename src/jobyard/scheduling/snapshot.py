@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from jobyard.model.job import Reason
@@ -51,11 +51,21 @@ class Request:
     smaller: tuple[tuple[Member, ...], ...] = ()  # of an elastic job: what it also starts with, largest first
     gpu_seconds: float | None = None  # the estimated rest, where that is known and reliable
     cluster: str = ""  # it goes to nodes of this cluster alone; empty: to machines alone
-    number: int | None = None  # as people call the job, in sentences about it
+    number: int | None = None  # as people call the job, in sentences about it; of two of one age the smaller is first
 
     @property
     def called(self) -> str:
         return called(self.job, self.number)
+
+    @property
+    def least(self) -> tuple[Member, ...]:
+        """What it starts with at least."""
+        return self.smaller[-1] if self.smaller else self.members
+
+    @property
+    def is_together(self) -> bool:
+        """All of that or nothing?"""
+        return self.gang or bool(self.smaller)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +105,7 @@ class HeldSlot:
 class Snapshot:
     nodes: tuple[Node, ...]
     held: tuple[HeldSlot, ...]
-    requests: tuple[Request, ...]
+    requests: Collection[Request]  # or a Line, that is kept from cycle to cycle; it does not change during one
     unreached: tuple[NodeConfig, ...] = ()  # machines that were added and have never been reached
     running: tuple[Running, ...] = ()
     claims: tuple[Placement, ...] = ()  # room kept for jobs that stop in order to grow
@@ -134,5 +144,5 @@ class CheckpointStop:
 class Plan:
     openings: tuple[Opening, ...] = ()
     draining_slots: frozenset[str] = frozenset()  # they take no new task: an earlier job waits for their room
-    waits: dict[str, Wait] = field(default_factory=dict)
+    waits: Mapping[str, Wait] = field(default_factory=dict)
     stops: tuple[CheckpointStop, ...] = ()

@@ -13,6 +13,7 @@ from jobyard.model.job import JobSpec
 from jobyard.model.resources import Placement
 from jobyard.model.task import AttemptId, Slot
 from jobyard.scheduling.cycle import plan
+from jobyard.scheduling.line import line_of
 from jobyard.scheduling.snapshot import Opening, Snapshot
 from jobyard.server.clusters import KUBERNETES, cluster_named, for_cluster
 from jobyard.server.commands import checked_spec, checked_words
@@ -31,7 +32,7 @@ def dry_run(loop: YardLoop, request: SubmitJob) -> PlanView:
     job = JobRecord(NO_ID, state.last_number + 1, checked_spec(state, request.spec), time.time())
     snapshot = loop.planner.snapshot(time.time())
     asked = loop.planner.wants.request_of(job)
-    requests = (*snapshot.requests, *((asked,) if asked else ()))
+    requests = line_of(snapshot.requests).plus(asked) if asked else snapshot.requests
     decided = plan(Snapshot(snapshot.nodes, snapshot.held, requests, quotas=snapshot.quotas))
     openings = [opening for opening in decided.openings if opening.job == NO_ID]
     sentences = [_sentence(job, opening, index) for index, opening in enumerate(openings[:20])]

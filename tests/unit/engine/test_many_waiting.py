@@ -1,56 +1,121 @@
-"""Where very many jobs wait, the scheduler looks at new ones a little later, and at freed room at once."""
+"""Where very many jobs wait, one more of them, or one less, is as much work as where few do."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest.mock import Mock
 
 import pytest
 
 from jobyard.engine import planner as planning
-from jobyard.model.events import RetryRequested
+from jobyard.engine.handling import handle
+from jobyard.engine.job_record import JobRecord
+from jobyard.engine.wants import Wants
+from jobyard.model.events import AttemptsFinished, CancelRequested, Event, Finished, PriorityChanged, RetryRequested
 from jobyard.model.job import State
-from tests.builders import a_job, a_node
-from tests.unit.engine.driving import Yard, state_of
+from jobyard.model.task import AttemptId, Outcome
+from jobyard.scheduling.cycle import plan
+from jobyard.scheduling.snapshot import Request
+from tests.builders import a_job, a_node, submitted
+from tests.unit.engine.driving import Yard, calls_of, state_of
+
+MANY = 400
 
 
-@pytest.fixture
-def crowded(monkeypatch: pytest.MonkeyPatch) -> Yard:
-    """A yard in which one job has all cores, and three wait."""
-    monkeypatch.setattr(planning, "WAITING_FEW", 2)
-    monkeypatch.setattr(planning, "LOOK_SECONDS", 10.0)
+def crowded(waiting: int) -> Yard:
+    """A yard in which one job has all cores, and so many wait, of three shapes."""
     yard = Yard(a_node(cpus=4))
-    for _ in range(4):
-        yard.submit(a_job(cpus=4))
-    assert len(yard.planner.waits) == 3
+    yard.submit(a_job(cpus=4))
+    for number in range(waiting):
+        handle(yard.state, submitted(f"w{number}", number + 2, a_job(cpus=2 + number % 3), yard.now))
+    round_of(yard)
+    assert len(yard.planner.waits) == waiting
     return yard
 
 
-def test_a_new_job_among_many_is_looked_at_after_a_pause(crowded: Yard) -> None:
-    job = crowded.submit(a_job(cpus=4))
-    assert job.id not in crowded.planner.waits
-    due = crowded.planner.next_deadline()
-    assert due is not None
-    assert crowded.now < due <= crowded.now + 30
-    crowded.now = due
-    assert list(crowded.planner.decide(due)) == []
-    assert job.id in crowded.planner.waits
-    assert crowded.planner.next_deadline() is None
+def round_of(yard: Yard, *events: Event) -> None:
+    """As the server does it, without the tests' checks of everything."""
+    for event in events:
+        handle(yard.state, event)
+    for event in yard.planner.decide(yard.now):
+        handle(yard.state, event)
+    yard.planner.withdrawals(yard.now)
+    yard.planner.next_deadline()
 
 
-def test_room_that_is_freed_is_given_at_once_also_to_a_new_job(crowded: Yard) -> None:
-    urgent = crowded.submit(a_job(cpus=4, priority=9))
-    running = next(job for job in crowded.state.jobs.values() if job.slots)
-    crowded.finish(*crowded.active(running))
-    assert state_of(urgent) is State.STARTING
+def one_more(yard: Yard) -> Event:
+    number = yard.state.last_number + 1
+    return submitted("more", number, a_job(cpus=2), yard.now)
 
 
-def test_a_new_job_is_looked_at_at_once_where_few_wait() -> None:
-    yard = Yard(a_node(cpus=4))
-    assert state_of(yard.submit(a_job(cpus=4))) is State.STARTING
-    assert yard.submit(a_job(cpus=4)).id in yard.planner.waits
+def one_that_ends(yard: Yard) -> Event:
+    (running,) = yard.state.jobs_with_slots()
+    number = AttemptId(running.id, 0, 1)
+    return AttemptsFinished((Finished(number, Outcome(1.0, 2.0, exit_code=0)),), yard.now)
 
 
-def test_a_clock_that_was_put_back_does_not_keep_a_new_job_waiting(crowded: Yard) -> None:
-    crowded.now -= 50
-    assert crowded.submit(a_job(cpus=4)).id in crowded.planner.waits
+def one_that_is_cancelled(yard: Yard) -> Event:
+    return CancelRequested("w100", yard.now)
+
+
+def one_that_goes_first(yard: Yard) -> Event:
+    return PriorityChanged("w100", 1, yard.now)
+
+
+@contextmanager
+def asked_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The jobs of which it was worked out what they want."""
+    asked: list[str] = []
+    request_of = Wants.request_of
+
+    def noting(wants: Wants, job: JobRecord, now: float = 0.0) -> Request | None:
+        asked.append(job.id)
+        return request_of(wants, job, now)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Wants, "request_of", noting)
+        yield asked
+
+
+@pytest.mark.parametrize(
+    "change", [one_more, one_that_ends, one_that_is_cancelled, one_that_goes_first], ids=lambda each: each.__name__
+)
+def test_a_change_is_no_more_work_where_more_jobs_wait(change: Callable[[Yard], Event]) -> None:
+    few, many = crowded(MANY), crowded(4 * MANY)
+    events = [change(few), change(many)]
+    assert calls_of(lambda: round_of(many, events[1])) <= 1.05 * calls_of(lambda: round_of(few, events[0]))
+
+
+def test_only_what_changed_is_asked_what_it_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    yard = crowded(MANY)
+    with asked_of(monkeypatch) as asked:
+        round_of(yard, one_more(yard))
+        assert asked == ["more"]
+        round_of(yard, CancelRequested("w7", yard.now), CancelRequested("w9", yard.now))
+        assert asked == ["more"], "what has ended wants nothing"
+        running = yard.state.jobs_with_slots()[0].id
+        round_of(yard, one_that_ends(yard))
+        assert set(asked[1:]) <= {running, "w0", "w1", "w2"}
+
+
+def test_many_jobs_that_are_cancelled_together_are_planned_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    yard = crowded(MANY)
+    planned = Mock(side_effect=plan)
+    monkeypatch.setattr(planning, "plan", planned)
+    round_of(yard, *(CancelRequested(f"w{number}", yard.now) for number in range(MANY)))
+    assert (planned.call_count, len(yard.planner.waits), len(yard.state.unfinished)) == (1, 0, 1)
+
+
+def test_a_new_job_is_looked_at_at_once_however_many_wait() -> None:
+    yard = crowded(MANY)
+    round_of(yard, one_more(yard))
+    assert yard.planner.waits["more"].sentence == yard.planner.waits["w0"].sentence
+    urgent = submitted("urgent", yard.state.last_number + 1, a_job(cpus=4, priority=9), yard.now)
+    round_of(yard, urgent)
+    round_of(yard, one_that_ends(yard))
+    assert state_of(yard.state.jobs["urgent"]) is State.STARTING
+    assert "urgent" not in yard.planner.waits
 
 
 def test_jobs_that_never_began_are_not_looked_at_for_a_deadline() -> None:

@@ -20,7 +20,7 @@ from tests.unit.engine.world import durable
 
 # Fields of a job that are saved one by one, by the part of the record that has them.
 BY_HAND = {"": {"id", "number", "spec", "slots"}, "tasks": {"known", "set_aside", *saved_state._RANGES}}
-WORKED_OUT = {"counts", "size", "delayed", "profile_key", "revision"}
+WORKED_OUT = {"counts", "size", "delayed", "profile_key"}
 MEASURED = {"steps", "used", "gpu_percent", "idle_since", "end_rate"}
 
 

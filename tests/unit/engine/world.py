@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections import defaultdict, deque
+from dataclasses import replace
 from typing import Any
 
 from jobyard.engine import saved_state
@@ -31,6 +32,8 @@ from jobyard.model.job import State
 from jobyard.model.node import Foreign, cluster_of, place_of
 from jobyard.model.task import AttemptId, Outcome
 from jobyard.scheduling.cycle import plan
+from jobyard.scheduling.ordering import order_requests
+from jobyard.scheduling.rooms import KnownRooms
 from jobyard.simulator.fake_agent import FakeAgent
 
 
@@ -54,6 +57,7 @@ class World:
     def __init__(self) -> None:
         self.yard = YardState()
         self.planner = Planner(self.yard)
+        self.known = KnownRooms()  # as the planner keeps them
         self.now = 1000.0
         self.journal: list[str] = []
         self.bases: list[tuple[int, str]] = []  # whole states, and after how many rows of the journal they were saved
@@ -78,7 +82,16 @@ class World:
             self._handle(event)
         check(self.yard, finished_too=True)
         check_decided(self.planner)
+        self._check_kept_line()
         self._send(self.planner.withdrawals(self.now))
+
+    def _check_kept_line(self) -> None:
+        """A planner that keeps what it knows comes to the same plan as one that looks at everything."""
+        seen = self.planner.snapshot(self.now)
+        wanted = (self.planner.wants.request_of(job, self.now) for job in self.yard.unfinished.values())
+        afresh = replace(seen, requests=tuple(filter(None, wanted)))
+        assert list(seen.requests) == order_requests(afresh.requests)
+        assert plan(seen, self.known) == plan(afresh)
 
     def _handle(self, event: Event) -> None:
         text, same = through_json(event)

@@ -190,7 +190,7 @@ def test_who_is_ahead_is_told_as_the_scheduler_orders_them() -> None:
     short = a_job(cpus=4, training=Training(epochs=9, estimated_seconds=10.0))
     planner = a_planner(submitted("ab", 1, a_job(cpus=4)), submitted("cd", 2, a_job(cpus=4)), submitted("ef", 3, short))
     planner.state.jobs["ab"].age = 9  # it was sent to the back
-    planner.state.jobs["ab"].revision += 1
+    planner.state.changes.wants["ab"] = None
     waiting = [request.job for request in order_requests(planner.snapshot(1.0).requests)]
     assert waiting == ["cd", "ab"], "the short one has started"
     told = [why_view(planner, planner.state.jobs[job]).sentences[-1] for job in waiting]
@@ -250,7 +250,7 @@ def test_a_limit_is_said_only_where_there_is_one(parallelism: int | None, is_sai
     job = planner.state.jobs["ab"]
     (first, *_) = job.active_tasks()
     handle(planner.state, AttemptsStarted((Started(AttemptId("ab", first.number, 1), 1.0),), 1.0))
-    planner.waits.clear()
+    planner.waits = {}
     assert (why_view(planner, job).reason is Reason.ARRAY_LIMIT) is is_said
 
 
