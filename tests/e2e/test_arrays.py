@@ -46,6 +46,12 @@ def test_values_after_the_command_reach_their_tasks_as_data(yard: TemporaryYard)
     ]  # fmt: skip
     done = yard.ok("run", "--cpus", "0.1", "--cat", "echo", "{%}:{}", *values[:3])
     assert done.out.splitlines()[0].endswith(":x/a b.c")
+    broken = (":::", "a\n$(reboot)\n", ":::", "\n")
+    assert (
+        yard.ok("run", "--cat", "printf '[%s]' {} {1/} && touch {2}", *broken).out
+        == "[a\n$(reboot)\n][\n][a\n$(reboot)\n]"
+    )
+    assert (yard.work / "\n").exists()
 
 
 def test_a_failed_task_is_tried_again_as_often_as_asked(yard: TemporaryYard) -> None:

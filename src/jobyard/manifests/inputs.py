@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from jobyard.errors import UserError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.files import lines_of, read_text
 from jobyard.manifests.input_words import InputWords
 from jobyard.manifests.sweep import source_of
+from jobyard.model.input_checks import check_inputs, check_name
 from jobyard.model.inputs import Column, Inputs, Source
-from jobyard.model.limits import COLUMNS_MOST, ROWS_MOST, SOURCES_MOST
 from jobyard.model.lines import Lines
-from jobyard.model.placeholders import NAME
 
 GIVING = ("inputs", "each_line", "each_json", "sweep")  # what has values
 CUTTING = ("colsep", "header", "values_per_task")  # how lines and words are cut into values
-_BREAKS = re.compile(r"[\n\0]")
 
 
 @dataclass(frozen=True)
@@ -30,30 +28,47 @@ class _Cut:
     colsep: re.Pattern[str] | None = None
     has_header: bool = False
     per_task: int = 1
+    notes: list[str] = field(default_factory=list)  # what a person should be told of the cutting
 
     def columns(self, values: list[str], where: str) -> tuple[Column, ...]:
         rows = [[value] for value in values] if self.colsep is None else [_split(self.colsep, each) for each in values]
-        names = _names(rows.pop(0), where) if self.has_header else [""] * (len(rows[0]) if rows else 1)
+        names = _names(rows.pop(0), where) if self.has_header else [""] * max(map(len, rows), default=1)
         if not rows:
-            raise UserError(
-                f"{where}: it has no values{' after its header' if self.has_header else ''}; give one at least"
-            )
+            after = " after its header" if self.has_header else ""
+            raise UserError(f"it has no values{after}; give one at least", field=where)
         if self.per_task > 1:
             return self._grouped([row[0] for row in rows])
-        width = len(names)
-        if odd := next((number for number, row in enumerate(rows, start=1) if len(row) != width), 0):
-            raise UserError(
-                f"{where}: row {odd} has {_columns(len(rows[odd - 1]))}, and the first has {_columns(width)}; "
-                "give each row as many"
-            )
+        rows = self._filled(rows, len(names), where)
         return tuple(Column(Lines.of(row[index] for row in rows), name) for index, name in enumerate(names))
+
+    def _filled(self, rows: list[list[str]], width: int, where: str) -> list[list[str]]:
+        """As parallel does; but a table with a header has as many columns as that, or a separator was forgotten."""
+        odd = [number for number, row in enumerate(rows, start=1) if len(row) != width]
+        if not odd:
+            return rows
+        if self.has_header:
+            raise UserError(
+                f"row {odd[0]} has {_columns(len(rows[odd[0] - 1]))}, and the header {_columns(width)}; "
+                "give each row as many",
+                field=where,
+            )
+        have = f"{len(odd)} of {len(rows)} rows have"
+        self.notes.append(f"{where}: {have} fewer columns than {width}; what they lack is empty")
+        return [[*row, *[""] * (width - len(row))] for row in rows]
 
     def _grouped(self, values: list[str]) -> tuple[Column, ...]:
         columns = (values[start :: self.per_task] for start in range(min(self.per_task, len(values))))
         return tuple(Column(Lines.of(column)) for column in columns)
 
 
-def inputs_of(said: Mapping[str, Any], context: SubmitContext, shown: Callable[[str], str] = str) -> Inputs | None:
+class Given(NamedTuple):
+    """The rows, and what a person should be told of them."""
+
+    inputs: Inputs
+    notes: tuple[str, ...] = ()
+
+
+def inputs_of(said: Mapping[str, Any], context: SubmitContext, shown: Callable[[str], str] = str) -> Given | None:
     """What the fields say, by their names; `shown` says how a person wrote a field. Raises UserError."""
     cut = _Cut(
         re.compile(said["colsep"]) if said.get("colsep") else None,
@@ -74,15 +89,8 @@ def inputs_of(said: Mapping[str, Any], context: SubmitContext, shown: Callable[[
             field=shown("values_per_task"),
         )
     found = Inputs(tuple(sources))
-    if len(sources) > SOURCES_MOST or found.product > ROWS_MOST:
-        size = " x ".join(str(len(source)) for source in sources[:8])
-        raise UserError(
-            f"{size}{' x ...' if len(sources) > 8 else ''} are {found.product:,} tasks; "
-            f"at most {ROWS_MOST:,} are possible, split the job",
-            field="inputs",
-        )
-    _refuse_same_names(found)
-    return found
+    check_inputs(found)
+    return Given(found, tuple(cut.notes))
 
 
 def _sources(
@@ -113,11 +121,6 @@ def _of_words(words: Sequence[InputWords], cut: _Cut, context: SubmitContext) ->
 def _columns_of(each: InputWords, cut: _Cut, context: SubmitContext) -> Iterator[tuple[tuple[Column, ...], str]]:
     """Of a mark: all its values are one source, and each of its files is one."""
     if not each.are_files:
-        for value in each.words:
-            if _BREAKS.search(value):
-                raise UserError(
-                    f"{value[:40]!a} has a line break; put such a value into a file, and give its name", field="inputs"
-                )
         yield cut.columns(list(each.words), each.mark), each.mark
         return
     for file in each.words:
@@ -175,8 +178,8 @@ def _text(value: Any, where: str) -> str:
     if value is None:
         return ""
     text = value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)
-    if _BREAKS.search(text):
-        raise UserError(f"{where} has a line break; put such a text into a file, and give its name")
+    if "\0" in text:
+        raise UserError(f"{where} has a NUL character, which no program can be given; leave it out")
     return str(text)
 
 
@@ -201,18 +204,10 @@ def _split(colsep: re.Pattern[str], line: str) -> list[str]:
 
 
 def _names(words: list[str], where: str) -> list[str]:
-    if len(words) > COLUMNS_MOST:
-        raise UserError(f"{where}: {len(words)} columns; at most {COLUMNS_MOST} are possible")
-    for name in (word.strip() for word in words):
-        if not NAME.fullmatch(name):
-            raise UserError(f"{where}: {name!r:.80} cannot name a column; write letters, digits and _, a letter first")
-    return [word.strip() for word in words]
-
-
-def _refuse_same_names(inputs: Inputs) -> None:
-    names = [column.name for column in inputs.columns if column.name]
-    if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise UserError(f"two columns are called {twice!r}; give each its own name", field="inputs")
+    names = [word.strip() for word in words]
+    for name in names:
+        check_name(name, where)
+    return names
 
 
 def _columns(count: int) -> str:

@@ -30,7 +30,7 @@ def spread(
     if given[:1] == ["array"] and len(given) > 1:
         both = f"{shown('array')} and {_called(given[1], shown)}"
         raise UserError(f"{both} cannot be used together; give the one whose tasks you want")
-    inputs = inputs_of(said, context, lambda name: _called(name, shown))
+    found = inputs_of(said, context, lambda name: _called(name, shown))
     if not given:
         return spec
     asked = _called(given[0], shown)
@@ -41,16 +41,17 @@ def spread(
         )
     if group.name:
         raise UserError("the job has groups, whose count and completions say how many tasks; leave it out", field=asked)
-    if inputs is None:
+    if found is None:
         ids, limit = parse_array(said["array"], asked)
         command = replace(group.command, entries=None, inputs=None)
         group = replace(group, array=ids, completions=len(ids), command=command)
         return put(replace(spec, groups=(group,)), "policy.limit", limit or spec.policy.limit)
+    inputs = found.inputs
     is_appended = given == ["inputs"] and said.get("values_per_task") != 0
     command = _with_rows(group.command, inputs, is_appended=is_appended)
     substitution.check(command)
     spec = replace(spec, groups=(replace(group, array=None, completions=len(inputs), command=command),))
-    spec = told_of(spec, *unnamed(command, Placeholders.of(inputs)))
+    spec = told_of(spec, *found.notes, *unnamed(command, Placeholders.of(inputs)))
     return spec if said.get("values_per_task") == 0 else _told_without_placeholder(spec, command, inputs, asked)
 
 

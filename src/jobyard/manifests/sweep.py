@@ -10,10 +10,10 @@ from typing import Any
 from jobyard.errors import UserError
 from jobyard.manifests.fields import FieldType, ListOf, Scalar, Schema
 from jobyard.manifests.parts import Part
+from jobyard.model.input_checks import check_name
 from jobyard.model.inputs import Column, Source
 from jobyard.model.limits import ROWS_MOST
 from jobyard.model.lines import Lines
-from jobyard.model.placeholders import NAME
 
 _NUMBER = r"-?\d+(?:\.\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?::({_NUMBER}))?", re.ASCII)
@@ -26,7 +26,7 @@ def parse_parameter(text: str, field: str) -> tuple[str, list[str]]:
     name, equals, values = text.partition("=")
     if not equals:
         raise UserError(f"{text!r:.80} has no values; {_HELP}", field=field)
-    _check_name(name.strip(), field)
+    check_name(name.strip(), field, "parameter")
     return name.strip(), parse_values(values, field)
 
 
@@ -64,13 +64,6 @@ def _of_range(match: re.Match[str], field: str) -> list[str]:
     return [f"{first + step * index:f}" for index in range(count)]
 
 
-def _check_name(name: str, field: str) -> None:
-    if not NAME.fullmatch(name):
-        raise UserError(
-            f"{name!r:.80} cannot name a parameter; write letters, digits and _, a letter first", field=field
-        )
-
-
 def source_of(parameter: tuple[str, list[str]]) -> Source:
     name, values = parameter
     return Source((Column(Lines.of(values), name),))
@@ -92,7 +85,7 @@ class SweepKind(FieldType):
         else:
             text = Scalar().read(item, where)
         try:
-            _check_name(name, path)
+            check_name(name, path, "parameter")
             return values if isinstance(item.value, list) else parse_values(text, where)
         except UserError as error:
             raise UserError(f"{item.file}: line {item.line}: {error}") from None

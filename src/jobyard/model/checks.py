@@ -55,7 +55,9 @@ def _check_of(hint: Any) -> Check:
     if origin is tuple or (origin is not None and issubclass(origin, Mapping)):
         return _many_check(args, cast(Items, limit or DEFAULTS[tuple]))
     if hint is Lines:
-        return lambda value, where: _text(value.text, where, LINES)
+        return lambda value, where: _text(
+            value.text.replace("\0", "\n") if value.has_breaks else value.text, where, LINES
+        )
     limit = limit or DEFAULTS.get(hint)
     if isinstance(limit, Text):
         return lambda value, where: _text(value, where, limit)

@@ -24,6 +24,7 @@ from jobyard.model.limits import (
 )
 
 Schema = dict[str, Any]
+_LINES = "^(?:[^\\x00]*|(?:[^\\x00]*\\x00)+)$"  # each with a newline at its end, or each with NUL
 _PLAIN: dict[Any, Schema] = {
     str: {"type": "string"},
     int: {"type": "integer"},
@@ -42,7 +43,10 @@ def schema_of(kind: Any, *, complete: bool = False) -> Schema:
     schema = _shape(kind, complete)
     limit = limit or (LINES if kind is Lines else DEFAULTS.get(get_origin(kind) or kind))
     # Answers have none: an older yard may have taken more.
-    return schema if complete or limit is None else {**schema, **_limits(limit, schema)}
+    if complete or limit is None:
+        return schema
+    limits = _limits(limit, schema)
+    return {**schema, **limits, "pattern": _LINES} if kind is Lines else {**schema, **limits}
 
 
 def _shape(kind: Any, complete: bool) -> Schema:

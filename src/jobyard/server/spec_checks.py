@@ -15,12 +15,12 @@ from jobyard.engine.task_table import REMEMBER_ALL_UP_TO
 from jobyard.errors import UserError
 from jobyard.model import substitution
 from jobyard.model.environment import YARD_NAMES
+from jobyard.model.input_checks import check_inputs
 from jobyard.model.job import ArrayRange, GroupSpec, JobSpec, Lines
 from jobyard.model.limits import AFTER_MOST, GANG_MOST, OBJECT_MOST, STDIN_BYTES_MOST, TASKS_MOST, WORD_BYTES_MOST
 from jobyard.model.output_pattern import check_apart, check_pattern, names_node
 from jobyard.model.progressions import TooManyRanges, first_duplicate
 from jobyard.model.selectors import other_meaning
-from jobyard.server.input_checks import check_inputs
 from jobyard.wire.requests import SubmitJob
 
 OBJECT_FIELDS = {"apiVersion": str, "kind": str, "metadata": dict, "spec": dict}
@@ -145,7 +145,11 @@ def _check_command(group: GroupSpec, named: str) -> None:
         if lines is not None:
             _check_lines(lines, group.size, named)
     if command.inputs is not None:
-        check_inputs(command, command.inputs, group.size, named)
+        if command.lines is not None or command.entries is not None:
+            raise UserError(f"{named}: inputs beside lines or entries; give one of them")
+        check_inputs(command.inputs, f"{named}: inputs")
+        if len(command.inputs) != group.size:
+            raise UserError(f"{named}: {len(command.inputs)} rows of inputs for {group.size} tasks")
     if not said:
         raise UserError(f"{named}: there is no command")
     substitution.check(command)

@@ -87,6 +87,21 @@ def test_each_object_of_a_file_is_a_task(context: SubmitContext, tmp_path: Path)
     assert commands(a_job("t {}", context, each_json="x.json"))[0] == f"t '{line}'"
 
 
+def test_a_value_may_have_line_breaks(context: SubmitContext, tmp_path: Path, load: Any) -> None:
+    spec = a_job("t {1} {2/} ::: 'a\nb' c ::: 'x/y\nz\n'", context)
+    assert commands(spec) == [r"t $'a\nb' $'y\nz\n'", r"t c $'y\nz\n'"]
+    (tmp_path / "x.json").write_text('{"a": "x\\ny"}\n{"a": "z"}\n')
+    assert commands(a_job("t {a}", context, each_json="x.json")) == [r"t $'x\ny'", "t z"]
+    assert commands(a_job("t {a}", context, sweep=("a=x\ny,z",))) == [r"t $'x\ny'", "t z"]
+    assert own_values(load('command: t {a}\nsweep: {a: ["x\\ny", z]}\n'), 0) == {"a": "x\ny"}
+
+
+def test_a_row_with_fewer_columns_has_empty_ones_and_a_note(context: SubmitContext) -> None:
+    spec = a_job("t {1} {3} ::: a b,c,d", context, colsep=",")
+    assert commands(spec) == ["t a ''", "t b d"]
+    assert spec.submitter.notes == (":::: 1 of 2 rows have fewer columns than 3; what they lack is empty",)
+
+
 def test_a_sweep_is_a_product_with_its_numbers_as_they_are_written(context: SubmitContext) -> None:
     spec = a_job("t {lr} {seed}", context, sweep=("lr=0.10,1e-3", "seed=0..10:5"))
     assert commands(spec)[:4] == ["t 0.10 0", "t 0.10 5", "t 0.10 10", "t 1e-3 0"]
@@ -155,14 +170,14 @@ REFUSED = [
     ("echo ::: lr", {"header": True}, "no values after its header"),
     ("echo ::: 'l r' 1", {"header": True}, "'l r' cannot name a column"),
     ("echo ::: a 1 ::: a 2", {"header": True}, "two columns are called 'a'"),
-    ("echo ::: a,b c", {"colsep": ","}, "row 2 has 1 column, and the first has 2 columns"),
+    ("echo ::: a,b c,d e", {"colsep": ",", "header": True}, "row 2 has 1 column, and the header 2 columns"),
+    ("echo ::: a, c,d", {"colsep": ",", "header": True}, "'' cannot name a column"),
     ("echo ::: a", {"colsep": "("}, "--colsep: '(' is no regular expression"),
     ("echo", {"colsep": ","}, "--colsep: it is for values of ::: or --each-line"),
     ("echo ::: a ::: b", {"values_per_task": 2}, "taken from one source"),
     ("echo ::: a", {"values_per_task": 1001}, "out of range"),
     ("echo ::: a", {"array": "0-1"}, "--array and ::: cannot be used together"),
     ("echo :::: nowhere", {}, "'nowhere' does not exist"),
-    ("echo ::: 'a\nb'", {}, "has a line break"),
     ("t", {"sweep": ("lr",)}, "--sweep: 'lr' has no values"),
     ("t", {"sweep": ("lr=1,",)}, "has an empty value"),
     ("t", {"sweep": ("l-r=1",)}, "'l-r' cannot name a parameter"),
@@ -200,7 +215,7 @@ def test_a_dash_concerns_only_the_value_that_would_be_an_option(context: SubmitC
         ('{"a": 1}\n{"b": 1}\n', "line 2 has"),
         ("{}\n", "is no JSON object"),
         ('{"a b": 1}\n', "cannot name a column"),
-        ('{"a": "x\\ny"}\n', "has a line break"),
+        ('{"a": "x\\u0000y"}\n', "has a NUL character"),
     ],
 )
 def test_odd_objects_get_one_sentence(text: str, sentence: str, context: SubmitContext, tmp_path: Path) -> None:
