@@ -243,6 +243,11 @@ def test_the_output_of_tasks_on_this_machine_can_be_fetched(yard: TemporaryYard)
     files = {str(path.relative_to(home)): path.read_text() for path in home.rglob("*") if path.is_file()}
     per_task = {"{}.out": "out {}\n", "{}.err": "err\n", "{}/output/kept": "kept\n"}
     assert files == {name.format(task): text.format(task) for task in (0, 1) for name, text in per_task.items()}
+    yard.ok("fetch", f"{job}/1", "--to", "one")
+    one = {path.name for path in (yard.work / "one").rglob("*") if path.is_file()}
+    assert one == {"1.out", "1.err", "kept"}
+    assert "has no task '7'" in yard.run("fetch", f"{job}/7").err
+    assert yard.ok("cat", f"{job}/1").out == "out 1\n"
 
 
 def test_each_task_has_a_file_of_its_output_as_it_came(yard: TemporaryYard) -> None:

@@ -18,7 +18,7 @@ from tests.unit.client.views import a_chunk, a_failure, a_job_view
 
 from jobyard.cli.main import run
 from jobyard.model.job import State
-from jobyard.wire.views import Counts, LogChunk
+from jobyard.wire.views import Counts, LogChunk, TaskView
 
 SEVERAL = Counts(total=3, running=3)
 RUNNING = a_job_view(State.RUNNING, counts=SEVERAL)
@@ -60,6 +60,28 @@ def test_what_cannot_be_read_is_told_once_on_stderr_with_an_exit_code_and_the_re
     assert "zero" in result.out
     assert ("damaged" in result.out) == bool(form), "only for programs it is one of the chunks"
     assert (result.err, result.code) == (f"yard: {DAMAGED.damage}\n", 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "bad", "code"),
+    [
+        (["j1/1-2"], [], 0),
+        (["j1/1-2"], [a_failure("2").task], 1),
+        (["j1", "--task", "1-2", "--exit-code"], [a_failure("2").task], 1),
+        (["j1/2", "--exit-code"], [a_failure("2").task], 3),
+    ],
+)
+def test_cat_of_some_tasks_prints_them_and_exits_by_them(
+    yard: Yard, stand_in: StandIn, words: list[str], bad: list[TaskView], code: int
+) -> None:
+    offer(stand_in, State.FAILED)
+    stand_in.on("GET /jobs/j1/tasks", Said(data=bad))
+    result = yard("cat", *words)
+    assert (result.out, result.code) == ("zero\ntwo", code)
+    tasks = "2" if words[0] == "j1/2" else "1-2"
+    assert stand_in.calls("GET /jobs/j1/logs")[0].query == {"ordered": "true", "task": tasks}
+    assert stand_in.calls("GET /jobs/j1/tasks")[0].query == {"task": tasks, "state": "FAILED,CANCELLED", "limit": "1"}
+    assert stand_in.calls("GET /jobs/j1/watch") == [], "the job may go on for long"
 
 
 def test_cat_for_programs_is_a_chunk_per_line(yard: Yard, stand_in: StandIn) -> None:

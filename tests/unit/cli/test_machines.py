@@ -166,6 +166,14 @@ def test_fetch_of_many_tasks_has_a_directory_for_each(yard: Yard, stand_in: Stan
     assert stand_in.calls("GET /jobs/j1/results")[0].query == {"task": "0"}
 
 
+def test_fetch_takes_tasks_behind_their_job(yard: Yard, stand_in: StandIn) -> None:
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(State.SUCCEEDED, counts=Counts(total=9, succeeded=9))))
+    stand_in.on("GET /jobs/j1/results", Said(data=a_tar(**{"3.out": "x"})))
+    assert yard("fetch", "j1/3-7", "--task", "8").code == 0
+    assert stand_in.calls("GET /jobs/j1/results")[0].query == {"task": "3-7,8"}
+    assert "no task after the slash" in yard("fetch", "j1/").err
+
+
 def test_fetch_gives_a_batch_of_execute_batch_its_own_names(yard: Yard, stand_in: StandIn) -> None:
     batch = a_job_view(State.SUCCEEDED, name="jobs.sh", source="ml-scheduler")
     stand_in.on("GET /jobs/j1", Said(data=batch))

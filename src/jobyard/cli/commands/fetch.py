@@ -16,6 +16,7 @@ from jobyard.cli.output.summary import title
 from jobyard.cli.output.text import say, warn
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import Unwritable, YardError
+from jobyard.model.task_ranges import job_and_tasks
 from jobyard.staging.members import DAMAGE, members, new_archive, open_archive, pass_on, refusal
 from jobyard.staging.results import Unpacked, unpack_results
 from jobyard.wire.views import JobView
@@ -25,19 +26,23 @@ RESULTS = "job_results"
 
 @click.command("fetch")
 @with_session
-@click.argument("job", metavar="JOB")
-@click.option("--task", metavar="LABEL", help="Only this task, as `yard show --tasks` names it.")
+@click.argument("selector", metavar="JOB[/TASKS]")
+@click.option(
+    "--task", "tasks", multiple=True, metavar="LABELS", help="Only these tasks, as in 3,7-9; may be repeated."
+)
 @click.option("--to", metavar="DIR", default=RESULTS, show_default=True, help="Where to; made if missing.")
-def command(session: Session, job: str, task: str | None, to: str) -> int:
-    """Bring the results and the output of a job's tasks here, to DIR/JOB.
+def command(session: Session, selector: str, tasks: tuple[str, ...], to: str) -> int:
+    """Bring the results and the output of a job's tasks here, to DIR/ID, where ID is the id of the job. JOB/TASKS, as
+    in 17/3 or 17/3-7: only of those.
 
     Of tasks on other machines: what they wrote, which is collected by itself where the job was submitted; this is for
     another place, or a second time. Of tasks on this machine: their output, and what is in YARD_OUTPUT_DIR. What is
     there already is never overwritten.
     """
+    job, asked = job_and_tasks(selector, tasks)
     view = session.client.job(job)
     directory = Path(os.path.abspath(os.path.expanduser(to)))
-    unpacked = fetch(session.client.results(view.id, task=task), directory, lambda label: stem_of(view, label))
+    unpacked = fetch(session.client.results(view.id, task=asked or None), directory, lambda label: stem_of(view, label))
     if session.is_json:
         print_json(
             {

@@ -8,7 +8,7 @@ from jobyard.cli.output.harmless import harmless, harmless_lines
 from jobyard.cli.output.text import Painted, counts_text, ending_text, outcome_text, shortened
 from jobyard.model.job import Reason, State
 from jobyard.model.units import show_seconds
-from jobyard.wire.views import FailureView, JobView
+from jobyard.wire.views import FailureView, JobView, TaskView
 
 PLAIN = (Reason.EXIT_CODE, Reason.SIGNAL)  # the code or the signal says enough
 SHOWN_LINES = 10  # of the first failure
@@ -67,9 +67,14 @@ def exit_code_of(view: JobView, *, pass_through: bool = False) -> int:
     if pass_through and view.counts.total == 1:
         failed = view.first_failure.task if view.first_failure else None
         if failed is not None and failed.signal:
-            return 128 + failed.signal
-        return view.exit_code or (failed.exit_code if failed else None) or 1
+            return own_exit_code(failed)
+        return view.exit_code or (own_exit_code(failed) if failed else 1)
     return 1
+
+
+def own_exit_code(failed: TaskView) -> int:
+    """As a shell has it: 128 + n for signal n. Never 0."""
+    return 128 + failed.signal if failed.signal else failed.exit_code or 1
 
 
 def _headline(view: JobView) -> str:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import ExitStack
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -20,13 +21,15 @@ from jobyard.agent_protocol.records import Paths
 from jobyard.errors import NotFound
 from jobyard.executors.mirror import tasks_in
 from jobyard.model.task import AttemptId
+from jobyard.model.task_ranges import task_ranges
 from jobyard.server.declarations import Media, answers
 from jobyard.server.logs import DamagedLog, open_log
 from jobyard.server.queries import ended_attempts, submitted_job
-from jobyard.server.routes.answers import Label, Selector, yard_of
+from jobyard.server.routes.answers import Selector, Tasks, yard_of
 from jobyard.server.yard import Yard
 from jobyard.staging.members import DAMAGE, members, new_archive, open_archive, parts_of, pass_on, refusal
 
+_FEW_TASKS = 100  # are looked for one by one
 _PIECE_BYTES = 1 << 18
 _SENTENCE = 300  # characters; the error may have a name from the archive
 
@@ -35,17 +38,23 @@ router = APIRouter()
 
 @router.get("/jobs/{selector}/results")
 @answers(Media("application/x-tar"))
-async def get_results(request: Request, selector: Selector, task: Label = "") -> Response:
+async def get_results(request: Request, selector: Selector, task: Tasks = "") -> Response:
+    """`task` may name several, as in `3,7-9`."""
     yard = yard_of(request)
     with yard.lifetime.request():
         job = submitted_job(yard.loop, selector)
         places = yard.machines.file_places
-        # Search the disk, not the tasks: a job may have a hundred million tasks that never ran.
-        numbers = [job.spec.number_of(task)] if task else await asyncio.to_thread(_tasks_in_all, places, job.id)
+        asked = [range(first, last + 1) for first, last in task_ranges(job.spec, task)] if task else None
+        if asked is not None and sum(map(len, asked)) <= _FEW_TASKS:
+            numbers = sorted(set(chain(*asked)))
+        else:  # search the disk, not the tasks: a job may have a hundred million tasks that never ran
+            there = await asyncio.to_thread(_tasks_in_all, places, job.id)
+            numbers = [number for number in there if asked is None or any(number in span for span in asked)]
         ended = ended_attempts(yard.loop, job.id, numbers)
         file = await asyncio.to_thread(_gather, places, ended, Path(yard.directory))
         if file is None:
-            raise NotFound(f"job {job.number} has no results here: none of its tasks has begun and ended yet")
+            which = "these" if task else "its"
+            raise NotFound(f"job {job.number} has no results here: none of {which} tasks has begun and ended yet")
     return StreamingResponse(_pieces(yard, file, "" if task else job.id), media_type="application/x-tar")
 
 
