@@ -10,7 +10,7 @@ from typing import NamedTuple
 import click
 
 from jobyard import __version__
-from jobyard.cli.other_words import OTHER_WORDS
+from jobyard.cli.other_words import OTHER_WORDS, OTHERS_VERBS
 from jobyard.quoting import quoted
 
 
@@ -77,7 +77,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        word = args[0]
+        word = args[1] if args[0] in OTHERS_VERBS and args[1:2] and args[1] in OTHER_WORDS else args[0]
         if word not in VERBS and not ctx.resilient_parsing:
             raise click.UsageError(unknown_verb(word), ctx)
         return super().resolve_command(ctx, args)
@@ -110,4 +110,5 @@ def yard(yard: str | None) -> None:
       yard run -- python train.py    run a command
       yard run jobs.txt              run each line of a file
       yard run -a 0-99 -- ./step.sh  run an array of 100 tasks
+      yard run 'wc {}' ::: *.txt     run it once for each file
     """

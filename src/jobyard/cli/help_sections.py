@@ -10,6 +10,7 @@ import click
 from jobyard.cli.output.text import echo_text
 
 _IS_ALL = "jobyard.help_all"
+SENTENCE_MOST = 200  # characters
 _COLUMN_MOST = 26  # of the flags, so that in 60 columns there is room for words beside them
 Section = tuple[str, str]  # its title, and the names of its flags
 FIRST: tuple[Section, ...] = (
@@ -33,6 +34,14 @@ FURTHER: tuple[Section, ...] = (
     ),
 )
 OTHERS = "Others"  # flags that no section names
+
+
+class VerbGroup(click.Group):
+    """Verbs below a verb, as `nodes add`: the first sentence of each stands in the help, whole."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, each.get_short_help_str(SENTENCE_MOST)) for name, each in self.commands.items()])
 
 
 def help_all(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,6 +15,10 @@ from jobyard.quoting import quoted
 class WholeNumber(click.IntRange):
     """A whole number, within its range."""
 
+    def _describe_range(self) -> str:
+        """Nothing: the help says in words what matters."""
+        return ""
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
             return super().convert(value, param, ctx)
@@ -37,7 +41,7 @@ class OneOf(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2 o
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            near = get_close_matches(str(value), self.choices, n=1)
+            near = get_close_matches(str(value) if self.case_sensitive else str(value).lower(), self.choices, n=1)
             hint = f"did you mean {near[0]}?" if near else f"write {_listed(self.choices)}"
             if self._meant and not near:
                 hint += f"; {self._meant.format(quoted(str(value)))}"

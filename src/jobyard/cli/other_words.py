@@ -18,7 +18,7 @@ _OURS = {
     "yard attach JOB": "sattach watch",
     "yard logs -f JOB": "log tail output follow",
     "yard cancel JOB": "kill scancel qdel stop abort terminate",
-    "yard retry JOB": "restart rerun requeue resubmit resume unpause unsuspend",
+    "yard retry JOB": "restart rerun requeue resubmit resume unpause unsuspend release qrls",
     "yard priority JOB N": "renice nice prioritize prioritise prio update edit alter modify qalter",
     "yard why JOB": "sprio events explain",
     "yard rm JOB": "remove delete forget",
@@ -29,7 +29,13 @@ _OURS = {
     "yard token": "login auth",
     "yard --version": "version",
 }
-_SENTENCES = dict.fromkeys(["pause", "suspend", "hold", "stash", "freeze"], _NEVER_PAUSED) | {
-    "clean": "`yard rm JOB` removes jobs that have ended, and `yard gc` what is older, or more, than is kept"
+_NEVER_HELD = (
+    "a job that waits is not held back: `yard cancel JOB` takes it out of the queue, `yard retry JOB` puts it back; "
+    "`yard priority JOB -1000` lets all others go first"
+)
+OTHERS_VERBS = frozenset({"scontrol", "qmgr", "hq"})  # what these are told to do stands behind them, as `scontrol hold`
+_SENTENCES = dict.fromkeys(["pause", "suspend", "freeze"], _NEVER_PAUSED) | {
+    **dict.fromkeys(["hold", "uhold", "stash", "qhold"], _NEVER_HELD),
+    "clean": "`yard rm JOB` removes jobs that have ended, and `yard gc` what is older, or more, than is kept",
 }
 OTHER_WORDS = {word: f"yard's word is `{ours}`" for ours, words in _OURS.items() for word in words.split()} | _SENTENCES

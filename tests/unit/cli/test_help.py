@@ -28,10 +28,37 @@ def test_every_verb_has_help_and_json(verb: str, yard: Yard) -> None:
     assert f"Usage: yard {verb}" in result.out
 
 
-@pytest.mark.parametrize("words", [(), ("run",), ("submit",), ("ls",), ("show",), ("attach",), ("wait",), ("cancel",)])
-def test_help_fits_60_columns(words: tuple[str, ...], yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    assert [line for line in yard(*words, "--help").out.splitlines() if len(line) > 60] == []
+def all_verbs() -> list[tuple[str, ...]]:
+    """With those of groups, as `nodes add`."""
+    leaves = [(verb, each) for verb in VERBS for each in getattr(command_of(verb), "commands", ())]
+    return [(), *((verb,) for verb in VERBS), *leaves]
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_the_help_of_every_verb_fits_the_terminal(yard: Yard, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    helps = {words: yard(*words, "--help").out for words in all_verbs()}
+    assert {words: [line for line in text.splitlines() if len(line) > columns] for words, text in helps.items()} == {
+        words: [] for words in helps
+    }
+    for words, text in helps.items():
+        assert "[x>=" not in text, words
+        assert "..." not in re.sub(r"[\]A-Z,)]\.\.\.|\.\.\. ?[)\]]", "", text), f"{words}: a sentence is cut"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_names_every_flag(yard: Yard, verb: str) -> None:
+    command = command_of(verb)
+    if isinstance(command, click.Group):
+        return
+    told = yard(verb, "--help-all" if verb in ("run", "submit") else "--help").out
+    flags = [max(each.opts, key=len) for each in command.params if isinstance(each, click.Option) and not each.hidden]
+    assert [flag for flag in flags if flag not in told] == []
+
+
+@pytest.mark.parametrize("verb", ["run", "submit"])
+def test_the_help_shows_values_after_three_colons(yard: Yard, verb: str) -> None:
+    assert "'gzip -k {}' ::: *.log" in re.sub(r"\s+", " ", yard(verb, "--help").out)
 
 
 @pytest.mark.parametrize("verb", ["run", "submit"])
@@ -111,6 +138,11 @@ def test_help_before_a_verb_is_the_option_behind_it(yard: Yard, words: tuple[str
             "pause",
             "a job cannot be paused: stop it with `yard cancel JOB` and run it again with `yard retry JOB`; a tr",
         ),
+        (
+            "hold",
+            "a job that waits is not held back: `yard cancel JOB` takes it out of the queue, `yard retry JOB` put",
+        ),
+        ("release", "yard's word is `yard retry JOB`"),
         ("renice", "yard's word is `yard priority JOB N`"),
         ("cancle", "did you mean `yard cancel`?"),
         ("shwo", "did you mean `yard show`?"),
@@ -121,6 +153,11 @@ def test_a_word_of_another_system_is_answered_with_ours(yard: Yard, word: str, s
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith(f"yard: no verb {word!r}; {says}")
     assert result.err.count("\n") == 1
+
+
+def test_what_scontrol_is_told_to_do_is_answered(yard: Yard) -> None:
+    assert yard("scontrol", "hold", "17") == yard("hold", "17")
+    assert "`yard show JOB`" in yard("scontrol", "show", "job", "17").err
 
 
 def test_words_of_other_systems_name_verbs_that_there_are() -> None:

@@ -42,5 +42,5 @@ def test_a_number_out_of_range_and_a_misspelt_word_are_refused_likewise() -> Non
     with pytest.raises(UserError, match="--limit: '0' is not a whole number from 1 on; write for example 1"):
         limit.type.convert("0", limit, None)
     state = TYPED["ls --state"]
-    with pytest.raises(UserError, match="--state: unknown value 'RUNING'; did you mean RUNNING"):
+    with pytest.raises(UserError, match="--state: unknown value 'RUNING'; did you mean running"):
         state.type.convert("RUNING", state, None)

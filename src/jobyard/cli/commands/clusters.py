@@ -26,7 +26,10 @@ def command() -> None:
 @command.command("ls")
 @with_session
 def ls(session: Session) -> int:
-    """List clusters: what they have, and what keeps the yard from using them."""
+    """List clusters.
+
+    With what they have, and what keeps the yard from using them.
+    """
     clusters = session.client.clusters()
     if session.is_json:
         print_json(clusters)

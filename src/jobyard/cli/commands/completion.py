@@ -18,9 +18,12 @@ def command(session: Session, shell: str) -> int:
     """Print what a shell reads to complete `yard` with Tab: verbs, flags, jobs, nodes and files.
 
     \b
-      eval "$(yard completion bash)"             in ~/.bashrc
-      eval "$(yard completion zsh)"              in ~/.zshrc, after compinit
-      yard completion fish > ~/.config/fish/completions/yard.fish
+      # in ~/.bashrc
+      eval "$(yard completion bash)"
+      # in ~/.zshrc, after compinit
+      eval "$(yard completion zsh)"
+      # in ~/.config/fish/config.fish
+      yard completion fish | source
 
     Tab asks the server if one runs; it never starts one.
     """

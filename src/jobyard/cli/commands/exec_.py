@@ -18,6 +18,9 @@ class JobAndCommand(FileOrCommand):
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return ["[OPTIONS]", "JOB[/TASK] -- CMD..."]
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        click.Command.format_options(self, ctx, formatter)  # all of them: there are few
+
 
 @click.command("exec", cls=JobAndCommand)
 @with_session

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import click
 
 from jobyard import settings
+from jobyard.cli.help_sections import VerbGroup
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.node_rows import DEVICE_HEADERS, NODE_HEADERS, device_rows, is_taken, node_row
 from jobyard.cli.output.table import print_table
@@ -28,7 +29,7 @@ AT_ONCE = 16  # machines that are added or asked at the same time
 SOME_FAILED, ALL_FAILED = 1, 2
 
 
-class ListsByDefault(click.Group):
+class ListsByDefault(VerbGroup):
     """Without a verb, `ls`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -47,7 +48,10 @@ def command() -> None:
 @with_session
 @click.option("--all", "show_all", is_flag=True, help="Also each node of a large cluster.")
 def ls(session: Session, show_all: bool) -> int:
-    """List machines and their GPUs: what is reserved of what there is, what others hold, and what was measured."""
+    """List machines and their GPUs.
+
+    With what is reserved of what there is, what others hold, and what was measured.
+    """
     nodes = session.client.nodes()
     if session.is_json:
         print_json(nodes)

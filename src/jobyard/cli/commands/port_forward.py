@@ -21,8 +21,8 @@ def command(session: Session, job: str, ports: tuple[str, ...], identity: Cluste
     """Listen on loopback and pass connections on to a port of a task's pod, until Ctrl-C or the pod's end.
 
     \b
-      yard port-forward last 6006          its TensorBoard at http://127.0.0.1:6006
-      yard port-forward train/0 8080:80
+      yard port-forward last 6006        its TensorBoard here
+      yard port-forward train/0 8080:80  as port 8080 here
     """
     wanted = [_port(text) for text in ports]
     target = target_of(session, job, identity)

@@ -59,6 +59,12 @@ def command(
 ) -> int:
     """Submit a job and follow it to its end.
 
+    \b
+      yard run -- python train.py
+      yard run -c 2 jobs.txt
+      yard run 'gzip -k {}' ::: *.log
+      yard run -j 4 './fit {1} {2}' ::: a b ::: 1 2 3
+
     FILE is a script (it begins with #!, and has ARGS), a batch file (one bash command per line), a manifest, or - for
     stdin. The output of a job of one task is shown as if it ran here; a job of several has the live view, or with --cat
     plain output to pipe on. Ctrl-C cancels the job, twice kills it; in the live view q leaves, and `yard attach` opens

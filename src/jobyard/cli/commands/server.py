@@ -11,6 +11,7 @@ from typing import BinaryIO
 import click
 
 from jobyard import settings
+from jobyard.cli.help_sections import VerbGroup
 from jobyard.cli.option_values import WholeNumber
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_fields
@@ -24,7 +25,7 @@ NOT_RUNNING = 3  # as `systemctl status` says it, and as an unreachable yard doe
 POLL_SECONDS = 0.2
 
 
-@click.group("server")
+@click.group("server", cls=VerbGroup)
 def command() -> None:
     """Start, stop or look at this yard's background server. It starts by itself, and ends when idle."""
 

@@ -47,7 +47,8 @@ def command(
     """Submit a job, print its number and return.
 
     FILE is a script (it begins with #!, and has ARGS), a batch file (one bash command per line), a manifest, or - for
-    stdin. The job is on disk when this returns.
+    stdin. Words after ::: are values, a task for each: yard submit 'gzip -k {}' ::: *.log. The job is on disk when this
+    returns.
 
     With --build an image of this directory is built and pushed first, and the job is run by its digest and followed to
     its end: one worker as a Kubernetes Job, several as a RayJob. Cores and GPUs that are not asked for are 0 then.

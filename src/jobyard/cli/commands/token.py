@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from jobyard.cli.help_sections import VerbGroup
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.table import print_table
 from jobyard.cli.output.text import age, echo, say
@@ -12,7 +13,7 @@ from jobyard.cli.session import Session, with_session
 HEADERS = ("ID", "KIND", "AGE", "LAST USED", "NAME")
 
 
-@click.group("token")
+@click.group("token", cls=VerbGroup)
 def command() -> None:
     """Make, list and revoke tokens for a server on TCP (`yard serve`)."""
 
