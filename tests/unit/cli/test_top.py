@@ -94,12 +94,15 @@ class Screen:
     def headers(self) -> list[str]:
         return [str(column.label) for column in self._app.query_one("#jobs", DataTable).ordered_columns]
 
-    async def resize(self, columns: int) -> None:
-        before = self.headers
-        await self._pilot.resize_terminal(columns, 30)
-        for _ in range(100):
-            if self.headers == before:
-                await self._pilot.pause()
+    async def resize(self, columns: int, rows: int = 30) -> None:
+        await self._pilot.resize_terminal(columns, rows)
+        await self._pilot.pause()  # for what is drawn after the next refresh
+
+    @property
+    def rows(self) -> list[str]:
+        """The window as a person sees it."""
+        strips = self._app.screen._compositor.render_strips()
+        return ["".join(segment.text for segment in strip).rstrip() for strip in strips]
 
     @property
     def is_left(self) -> bool:
@@ -139,7 +142,7 @@ async def test_all_jobs_nodes_and_gpus_stand_there(columns: int) -> None:
         assert screen.ids == ["j3", "j2", "j1"]
         assert screen.column(1) == ["eval [b]", "train", "big"], "nothing steers the terminal, and nothing is markup"
         assert screen.column(0, "nodes") == ["here"]
-        assert screen.column(7, "devices") == ["H100 (fake)"]
+        assert screen.column(-1, "devices") == (["H100 (fake)"] if columns == 160 else ["-"]), "NAME is spare"
         assert screen.said == "3 jobs and 247 more, newest first"
 
 
@@ -148,6 +151,70 @@ async def test_a_narrow_terminal_has_what_goes_on_and_does_without_spare_columns
         assert screen.headers == ["JOB", "NAME", "STATE", "DONE", "FAILED", "ETA", "WHAT"]
         await screen.resize(160)
         assert len(screen.headers) == 10
+
+
+async def test_of_a_window_of_few_rows_the_jobs_have_most() -> None:
+    async with a_screen() as screen:
+        seen: dict[int, list[bool]] = {}
+        for rows in (30, 12, 8, 3, 1, 30):
+            await screen.resize(80, rows)
+            text = "\n".join(screen.rows)
+            seen[rows] = [word in text for word in ("eval [b]", "NAME", "q quit", "EXECUTOR", "H100")]
+            assert len(screen.rows) == rows
+        assert seen == {
+            30: [True] * 5,
+            12: [True, True, True, True, False],
+            8: [True, True, True, False, False],
+            3: [True, True, False, False, False],
+            1: [True, False, False, False, False],
+        }
+
+
+@pytest.mark.parametrize("rows", [1, 3, 8, 24])
+async def test_the_question_is_seen_in_every_window(rows: int) -> None:
+    async with a_screen() as screen:
+        await screen.press("c")
+        await screen.resize(60, rows)
+        assert "y cancels job 3 (eval [b]), n does not" in "".join(screen.rows)
+        await screen.press("y")
+        assert screen.client.cancelled == ["j3"]
+
+
+async def test_a_window_of_one_row_has_a_line_of_the_log() -> None:
+    async with a_screen() as screen:
+        await screen.press("l")
+        await screen.resize(60, 1)
+        assert screen.rows == ["4| j3 says [red]hello"]
+
+
+async def test_who_is_at_the_first_row_sees_new_jobs_and_no_other_choice_moves() -> None:
+    async with a_screen() as screen:
+        new = a_job_view(id="j4", number=4)
+        screen.client.jobs = (new, *JOBS)
+        await screen.press("escape", "l")
+        assert screen.log[0].startswith("j4 says")
+        await screen.press("escape", "down", "l")
+        assert screen.log[0].startswith("4| j3 says")
+        screen.client.jobs = (a_job_view(id="j5", number=5), new, *JOBS)
+        await screen.press("escape", "escape", "l")
+        assert screen.log[0].startswith("4| j3 says")
+
+
+async def test_what_goes_on_is_looked_at_behind_a_log() -> None:
+    async with a_screen() as screen:
+        await screen.press("l")
+        screen.client.jobs = JOBS[:1]
+        screen.look_again()
+        await screen.settle()
+        await screen.press("escape")
+        assert screen.ids == ["j3"]
+
+
+async def test_of_a_long_output_the_end_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobyard.cli.top.app.LINES_MOST", 2)
+    async with a_screen() as screen:
+        await screen.press("l")
+        assert screen.log == ["4|  step 9", "4| loss 1"]
 
 
 async def test_s_sorts_and_the_chosen_job_stays_chosen() -> None:

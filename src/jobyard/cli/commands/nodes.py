@@ -13,7 +13,15 @@ import click
 from jobyard import settings
 from jobyard.cli.help_sections import VerbGroup
 from jobyard.cli.output.json import print_json
-from jobyard.cli.output.node_rows import DEVICE_HEADERS, NODE_HEADERS, device_rows, is_taken, node_row
+from jobyard.cli.output.node_rows import (
+    DEVICE_HEADERS,
+    NODE_HEADERS,
+    SPARE_DEVICE_HEADERS,
+    SPARE_NODE_HEADERS,
+    device_rows,
+    is_taken,
+    node_row,
+)
 from jobyard.cli.output.table import print_table
 from jobyard.cli.output.text import echo, say
 from jobyard.cli.session import Session, with_session
@@ -215,11 +223,11 @@ def _summary(cluster: str, nodes: Sequence[NodeView]) -> str:
 
 def _print(nodes: Sequence[NodeView]) -> None:
     if nodes:
-        print_table(NODE_HEADERS, [node_row(node) for node in nodes])
+        print_table(NODE_HEADERS, [node_row(node) for node in nodes], spare=SPARE_NODE_HEADERS)
     devices = [row for node in nodes for row in device_rows(node)]
     if devices:
         echo()
-        print_table(DEVICE_HEADERS, devices)
+        print_table(DEVICE_HEADERS, devices, spare=SPARE_DEVICE_HEADERS)
     for node in nodes:
         if node.holders:
             echo(f"{node.id}: also used by {', '.join(node.holders)}")

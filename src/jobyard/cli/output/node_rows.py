@@ -12,6 +12,9 @@ from jobyard.wire.views import DeviceView, NodeView
 
 NODE_HEADERS = ("NODE", "STATE", "EXECUTOR", "CPUS", "MEMORY", "TASKS", "LOAD", "LABELS", "HOST")
 DEVICE_HEADERS = ("NODE", "GPU", "MEMORY", "RESERVED", "OTHERS", "USED", "BUSY", "NAME")
+# Left out on a narrow terminal, the first one first.
+SPARE_NODE_HEADERS = ("HOST", "LABELS", "EXECUTOR", "LOAD", "TASKS")
+SPARE_DEVICE_HEADERS = ("NAME", "BUSY", "OTHERS", "USED")
 GPU_PRODUCT = "nvidia.com/gpu.product="
 _GIVEN = re.compile(r"([^/=]+\.)?(kubernetes\.io|k8s\.io|nvidia\.com)/")  # prefixes of labels that programs give
 STATE_COLOURS = {NodeState.UP: "green", NodeState.DRAINING: "yellow", NodeState.AWAY: "yellow", NodeState.DOWN: "red"}

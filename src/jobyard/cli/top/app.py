@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
@@ -9,12 +10,20 @@ from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.events import Resize
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, RichLog, Static
 
 from jobyard.cli.output.harmless import harmless, shown_lines
 from jobyard.cli.output.job_rows import JOB_HEADERS, SPARE_JOB_HEADERS, job_row
-from jobyard.cli.output.node_rows import DEVICE_HEADERS, NODE_HEADERS, device_rows, node_row
+from jobyard.cli.output.node_rows import (
+    DEVICE_HEADERS,
+    NODE_HEADERS,
+    SPARE_DEVICE_HEADERS,
+    SPARE_NODE_HEADERS,
+    device_rows,
+    node_row,
+)
 from jobyard.cli.output.summary import title
 from jobyard.cli.output.table import columns_that_fit
 from jobyard.cli.output.text import Painted, width
@@ -26,7 +35,9 @@ from jobyard.model.units import show_seconds
 from jobyard.wire.views import JobView
 
 LOG_LINES = 500  # of each task, at most
+LINES_MOST = 2000  # of all tasks: a terminal is scrolled through by hand
 CHUNKS_MOST = 200
+Row = tuple[str, Sequence[str]]  # its key, and its cells
 LOOK = "look"  # the workers that look
 NO_JOBS = "no jobs; `yard run -- CMD` makes one"
 
@@ -37,6 +48,7 @@ class CancelQuestion(ModalScreen[bool]):
     CSS = """
     CancelQuestion { align: center middle; }
     #question { padding: 1 2; border: solid $error; width: auto; max-width: 90%; }
+    .-one-row #question, .-jobs-only #question { padding: 0; border: none; max-width: 100%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "answer(True)"), Binding("n,escape,q", "answer(False)")]
 
@@ -45,7 +57,7 @@ class CancelQuestion(ModalScreen[bool]):
         self._job = job
 
     def compose(self) -> ComposeResult:
-        yield Static(Text(f"cancel {title(self._job)}? y cancels, n does not"), id="question")
+        yield Static(Text(f"y cancels {title(self._job)}, n does not"), id="question")
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(yes)
@@ -54,6 +66,7 @@ class CancelQuestion(ModalScreen[bool]):
 class LogScreen(ModalScreen[None]):
     """The end of what the tasks of a job wrote; r reads it again."""
 
+    CSS = "LogScreen.-one-row Static, LogScreen.-one-row Footer { display: none; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,l", "dismiss", "back"),
         Binding("r", "read", "read again"),
@@ -75,7 +88,7 @@ class LogScreen(ModalScreen[None]):
     @work(exclusive=True)
     async def action_read(self) -> None:
         try:
-            lines = await in_thread(lambda: list(self._lines()))
+            lines = await in_thread(lambda: list(deque(self._lines(), maxlen=LINES_MOST)))
         except YardError as error:
             lines = [str(error)]
         self._show(lines)
@@ -101,9 +114,20 @@ class TopApp(App[None]):
     #said { height: 1; }
     #jobs { height: 1fr; }
     #nodes, #devices { height: auto; max-height: 30%; }
+    #devices.-none { display: none; }
+    DataTable { scrollbar-size-horizontal: 0; }
     #words { display: none; height: 1; border: none; padding: 0 1; }
     #words.-open { display: block; }
+    .-jobs-only #nodes, .-one-row #nodes, .-jobs-only #devices, .-without-gpus #devices, .-one-row #devices,
+    .-one-row #said, .-one-row Footer { display: none; }
     """
+    # Of a window of few rows the jobs have most.
+    VERTICAL_BREAKPOINTS = [  # noqa: RUF012 (textual declares it so)
+        (0, "-one-row"),
+        (4, "-jobs-only"),
+        (9, "-without-gpus"),
+        (14, "-whole"),
+    ]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"),
         Binding("s", "sort", "sort"),
@@ -132,13 +156,12 @@ class TopApp(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        self._table("nodes").add_columns(*NODE_HEADERS)
-        self._table("devices").add_columns(*DEVICE_HEADERS)
         self._table("jobs").focus()
         self.set_interval(self._seconds, self._look_again)
         self._look()
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: Resize) -> None:
+        self._table("jobs").show_header = event.size.height > 1
         self.call_after_refresh(self._show)
 
     # -- keys -------------------------------------------------------------------------------------------------------
@@ -227,13 +250,14 @@ class TopApp(App[None]):
         seen = self._seen
         if seen is None:
             return
-        chosen = self._chosen()
+        # Who is at the first row sees what is new; any other job that was chosen stays so, wherever it is now.
+        chosen = self._chosen() if self._table("jobs").cursor_row else None
         jobs = in_order(seen.jobs, self._order)
-        self._fill_jobs(jobs)
-        self._fill("nodes", [(node.id, node_row(node)) for node in seen.nodes])
+        self._fill("jobs", JOB_HEADERS, [(job.id, job_row(job)) for job in jobs], SPARE_JOB_HEADERS)
+        self._fill("nodes", NODE_HEADERS, [(node.id, node_row(node)) for node in seen.nodes], SPARE_NODE_HEADERS)
         devices = [row for node in seen.nodes for row in device_rows(node)]
-        self._fill("devices", [(f"{row[0]} {row[1]}", row) for row in devices])
-        self._table("devices").display = bool(devices)
+        self._fill("devices", DEVICE_HEADERS, [(" ".join(row[:2]), row) for row in devices], SPARE_DEVICE_HEADERS)
+        self._table("devices").set_class(not devices, "-none")
         if chosen is not None:
             self._table("jobs").move_cursor(row=next(i for i, job in enumerate(jobs) if job.id == chosen.id))
         self._say(self._summary(seen))
@@ -249,24 +273,21 @@ class TopApp(App[None]):
     def _say(self, sentence: str, colour: str = "") -> None:
         self.query_one("#said", Static).update(Text(harmless(sentence), f"bold {colour}", no_wrap=True))
 
-    def _fill_jobs(self, jobs: Sequence[JobView]) -> None:
+    def _fill(self, name: str, headers: Sequence[str], rows: Sequence[Row], spare: Sequence[str]) -> None:
         """With the columns that fit; what is wider can be scrolled to."""
-        rows = [job_row(job) for job in jobs]
-        widths = [max(width(harmless(cell)) for cell in column) for column in zip(JOB_HEADERS, *rows, strict=True)]
-        shown = columns_that_fit(JOB_HEADERS, widths, self.size.width, SPARE_JOB_HEADERS)
-        table = self._table("jobs")
-        if [str(column.label) for column in table.ordered_columns] != [JOB_HEADERS[index] for index in shown]:
-            table.clear(columns=True)
-            table.add_columns(*(JOB_HEADERS[index] for index in shown))
-        self._fill("jobs", [(job.id, [row[i] for i in shown]) for job, row in zip(jobs, rows, strict=True)])
-
-    def _fill(self, name: str, rows: Sequence[tuple[str, Sequence[str]]]) -> None:
+        cells = [row for _, row in rows]
+        widths = [max(width(harmless(cell)) for cell in column) for column in zip(headers, *cells, strict=True)]
+        shown = columns_that_fit(headers, widths, self.size.width, spare)
         table = self._table(name)
-        top = table.scroll_y
-        table.clear()
+        left, top = table.scroll_offset
+        if [str(column.label) for column in table.ordered_columns] != [headers[index] for index in shown]:
+            table.clear(columns=True)
+            table.add_columns(*(headers[index] for index in shown))
+        else:
+            table.clear()
         for key, row in rows:
-            table.add_row(*map(_cell, row), key=key)
-        table.scroll_to(y=top, animate=False)
+            table.add_row(*(_cell(row[index]) for index in shown), key=key)
+        table.scroll_to(left, top, animate=False)
 
     def _table(self, name: str) -> DataTable[Text]:
         return self.query_one(f"#{name}", DataTable)
