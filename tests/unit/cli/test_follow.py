@@ -39,6 +39,16 @@ def test_a_single_task_looks_as_if_it_ran_here(yard: Yard, stand_in: StandIn) ->
     assert stand_in.calls("GET /jobs/j1/logs")[0].query == {"follow": "true"}
 
 
+@pytest.mark.parametrize("flags", [[], ["-q"], ["--bar"], ["-o", "json"]])
+def test_a_file_of_output_that_is_missing_is_told_on_stderr_and_changes_no_exit_code(
+    yard: Yard, stand_in: StandIn, flags: list[str]
+) -> None:
+    told = "the output of the task is not in its file (/w/0: No space left on device); it is tried again"
+    offer(stand_in, a_job_view(State.SUCCEEDED, not_written=told))
+    result = yard("run", *flags, "--", "true")
+    assert (result.code, result.err.count(f"yard: {told}\n")) == (0, 1)
+
+
 def test_bytes_that_are_no_text_arrive_as_they_were(
     stand_in: StandIn, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:

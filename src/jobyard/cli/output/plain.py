@@ -21,7 +21,7 @@ SHORT_LOSS_SECONDS = 3.0  # a server of this machine is started again within it
 
 
 class QuietDisplay:
-    """Shows nothing."""
+    """Shows nothing but what nobody would notice otherwise."""
 
     is_live = False  # does it show the tasks that run, and a line of its own?
 
@@ -55,7 +55,9 @@ class QuietDisplay:
     def lost(self, seconds: float) -> None:
         """So long the server has not answered; 0.0: it does."""
 
-    def summary(self, view: JobView) -> None: ...
+    def summary(self, view: JobView) -> None:
+        if view.not_written:
+            say(view.not_written, fg="red")
 
 
 class PlainDisplay(QuietDisplay):
