@@ -158,6 +158,25 @@ def test_each_task_has_its_two_files_also_when_the_server_is_killed_as_tasks_end
     }
 
 
+def test_the_file_of_a_task_that_runs_there_grows_here_also_over_the_death_of_a_server(
+    lab: TemporaryYard, hosts: Hosts
+) -> None:
+    out, more, enough = lab.work / "o/0.out", hosts["gpu1"].home / "more", hosts["gpu1"].home / "enough"
+    waits = "; ".join(f"until test -e ~/{file.name}; do sleep 0.1; done; echo two" for file in (more, enough))
+    line = f"echo one; {waits}"
+    job = lab.submit("--on", "gpu1", "--no-copy", "--output", "o/%t.out", "--", line)
+    until(lambda: out.exists() and out.read_text() == "one\n")
+    with out.open() as tail:
+        if pid := lab.server_pid():
+            os.kill(pid, signal.SIGKILL)
+        more.touch()
+        lab.ok("ls")
+        until(lambda: out.read_text() == "one\ntwo\n")
+        enough.touch()
+        lab.ok("wait", job)
+        assert tail.read() == "one\ntwo\ntwo\n", "it is the same file"
+
+
 # -- the tree there, and results home
 
 
