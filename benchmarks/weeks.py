@@ -1,9 +1,8 @@
 """Do disk and memory of a yard stay level over weeks of use? The server's own parts, with a clock that is played.
 
 `python benchmarks/weeks.py [--weeks 3] [--jobs 10000] [--tasks 100] [--keep-mib 10240]` submits and ends so many jobs a
-week, writes two files for each task as an agent does, and each played hour lets old jobs go by the default rules.
-A line for each played day: what is kept then. A task without output takes one block of 4 KiB for its record here, as
-nothing is packed.
+week, writes two files for each task and packs them as an agent does, and each played hour lets old jobs go by the
+default rules. A line for each played day: what is kept then.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from typing import TypeVar
 
 from sqlalchemy import event
 
+from jobyard.agent_protocol.packing import pack
 from jobyard.engine.handling import handle
 from jobyard.engine.retention import EndedJob, RetentionRules, choose_going
 from jobyard.engine.yard_state import YardState
@@ -76,7 +76,8 @@ class PlayedWeeks:
         self.files = directory / "agent" / "jobs"
         engine = open_database(f"sqlite:///{directory / 'yard.db'}")
         event.listen(engine, "connect", lambda opened, _: opened.execute("PRAGMA synchronous=OFF"))
-        engine.dispose()  # from now on no commit waits for the disk, which is not measured here
+        engine.dispose()  # from now on no commit waits for the disk, which is not measured here, and no packer
+        os.fsync = lambda fd: None
         self.journal, self.history = Journal(engine), History(engine)
         self.stored = StoredFiles(directory)
         self.rules = rules
@@ -116,12 +117,14 @@ class PlayedWeeks:
         done = Outcome(self.now, self.now + 1, 0)
         ended = tuple(Finished(AttemptId(job, task, 1), done) for task in range(tasks))
         self.seq = self.append(AttemptsFinished(ended, self.now), SlotClosed(slot.id, self.now))
-        directory = self.files / job / "0"
-        directory.mkdir(parents=True)
+        own = self.files / job
         for task in range(tasks):
+            bucket = own / str(task // 1000)
+            bucket.mkdir(parents=True, exist_ok=True)
             for end in ("rec", "out"):
-                with open(directory / f"{task}.1.{end}", "wb") as file:
+                with open(bucket / f"{task}.1.{end}", "wb") as file:
                     file.write(b"some words\n")
+        pack(str(own), [(task, 1) for task in range(tasks)])
 
     def let_go(self) -> None:
         """As `Housekeeping` does each hour."""
