@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import NamedTuple
 
-from jobyard.errors import UserError
 from jobyard.model.bash_pieces import KNOWN_WORD, Piece, code_of, meaning_of
 from jobyard.model.bash_words import SimpleCommand
 from jobyard.model.interpreters import HOLE, INTEGERS, UNKNOWN, Verdict, judge, reads_code
-from jobyard.model.placeholders import ONLY_LINE, PLACEHOLDER, Placeholder, Placeholders, Variable
+from jobyard.model.placeholders import ONLY_LINE, Placeholder, Placeholders, Variable
+from jobyard.model.unsafe_placeholder import (
+    CALCULATING,
+    COMPARING,
+    IN_ARITHMETIC,
+    IS_CALCULATED,
+    OTHER_NAME,
+    WAY_OUT,
+    UnsafePlaceholder,
+)
 from jobyard.model.value_flow import (
     ARGUMENTS,
     FUNCTION,
@@ -22,17 +31,13 @@ from jobyard.model.value_flow import (
     reads_input,
 )
 
-# Not `"$YARD_LINE"`: a user might write `eval "$YARD_LINE"`, which is what was refused.
-WAY_OUT = (
-    "lines that are commands go as a list (yard run FILE), "
-    f"and lines that are data as arguments of a script (-- ./SCRIPT {PLACEHOLDER})"
-)
 _SUBSTITUTIONS = ("is inside backticks", "is inside $(...)")
 _SIMPLE_BRACES = re.compile(r"\$\{[^{}'\"`$\\()]*\}")
 _VARIABLE = re.compile(r"\$([A-Za-z_]\w*|[0-9@*#?$!-])")
 _BRACED_NAME = re.compile(r"\$\{!?(\w+|[@*])")
 _ARGUMENT = re.compile(r"[1-9]\d*|[@*]|OPTARG")
 _ARRAY = re.compile(r"[A-Za-z_]\w*\+?=")
+_NUMBERS = re.compile(r"\$?[(\[][\d\s()+*/%<>=!&|^~?:,-]*[)\]]", re.ASCII)  # arithmetic that reads no variable
 _DEPTH_MOST = 8  # of code inside code
 _PASSES_MOST = 4
 _UNSURE_INSIDE = re.compile(r"<<|#|\bcase\b")  # parentheses do not tell the end of such a substitution
@@ -47,39 +52,31 @@ _PLAIN = {
 }
 
 
-class UnsafePlaceholder(UserError):
-    """A placeholder stands where a value would be code, or may be."""
+class Asked(NamedTuple):
+    """What is asked about a command, and about code inside it."""
 
-    def __init__(self, where: str, way_out: str = WAY_OUT, texts: Sequence[str] = (PLACEHOLDER,)) -> None:
-        named = " or ".join(texts[:3])
-        super().__init__(f"command: {named} {where}: a line could be run as a command there; {way_out}")
+    placeholders: Placeholders = ONLY_LINE
+    refuse: Callable[[Verdict], None] = lambda verdict: None  # raises, unless the verdict is that all is data
+    only: Variable | None = None  # with it, this variable is data, and the others are words that everybody knows
+    written: tuple[str, ...] = ()  # the placeholders, as they stand in the command that a person wrote
+    depth: int = 0
+
+    def about(self, text: str) -> Asked:
+        return self._replace(written=tuple(self.placeholders.texts_in(text)))
 
 
 class Reader:
     """Reads a command of bash once, from left to right, as far as quotes and simple commands go."""
 
-    def __init__(
-        self,
-        text: str,
-        kept: frozenset[str] = frozenset(),
-        placeholders: Placeholders = ONLY_LINE,
-        *,
-        refuse: Callable[[Verdict], None] = lambda verdict: None,
-        only: Variable | None = None,
-        depth: int = 0,
-    ) -> None:
+    def __init__(self, text: str, kept: frozenset[str] = frozenset(), asked: Asked | None = None) -> None:
         self.text = text
-        self._depth = depth
-        self._written = placeholders.texts_in(text)
-        self._placeholders = placeholders
-        self._only = only
+        self._asked = asked if asked is not None else Asked().about(text)
         self.kept: set[str] = set()  # variables that hold a line, as far as this reading finds them
         self._known = kept  # and as an earlier reading found them
-        self._refuse = refuse  # raises, unless the verdict is that all is data
         self.pieces: list[str | Piece] = []
         self.no_dash = ""
         self._at = 0
-        self._last_hole = placeholders.last(text)
+        self._last_hole = self._asked.placeholders.last(text)
         self._command = SimpleCommand()
         self._seen_hole = self._is_piped = self._in_test = self._calculates = False
 
@@ -88,15 +85,17 @@ class Reader:
             self._step(self.text[self._at])
         self._end_command()
         if self._calculates and (self.kept - {STDIN, FUNCTION} or self._known - NO_VARIABLES):
-            raise self._unsafe("is kept in a variable, and arithmetic, indexes and ${!...} read variables as code")
+            raise self._unsafe(
+                f"is kept in a variable, and for arithmetic, indexes and ${{!...}} {IN_ARITHMETIC}", CALCULATING
+            )
         if named := (self.kept | self._known) & INTEGERS:
-            raise self._unsafe(f"is the value of {min(named)}, which bash calculates")
+            raise self._unsafe(f"is the value of {min(named)}, {IS_CALCULATED}", OTHER_NAME)
 
     def _step(self, char: str) -> None:
         text, at = self.text, self._at
         if self._take_plain(""):
             return
-        if char == "{" and (found := self._placeholders.at(text, at)):
+        if char == "{" and (found := self._asked.placeholders.at(text, at)):
             self._hole(found, "")
         elif char in _BLANK:
             self._end_word()
@@ -141,28 +140,28 @@ class Reader:
 
     def _hole(self, found: Placeholder, quote: str) -> None:
         if self._in_test:
-            raise self._unsafe("is inside [[ ]]")
+            raise self._unsafe(f"is inside [[ ]], where {IN_ARITHMETIC}", COMPARING)
         end = self._at + len(found.text)
         is_apart = not self._command.is_in_word and self.text[end : end + 1] in _AFTER_WORD
         is_word = is_apart and not quote and not self._command.is_redirecting
         variables = found.words if is_word else found.inside
-        self.pieces.append(Piece(code_of(quote, variables, self._placeholders.short, is_word=is_word), variables))
+        self.pieces.append(Piece(code_of(quote, variables, self._asked.placeholders.short, is_word=is_word), variables))
         self._at = end
         for index, variable in enumerate(variables if is_word else variables[:1]):
             if index:
                 self._end_word()
-            self._command.add(meaning_of((variable,) if is_word else variables, self._only))
+            self._command.add(meaning_of((variable,) if is_word else variables, self._asked.only))
         self._seen_hole = True
         if not quote:
             self._command.has_hole = True
             self._refuse_brace_expansion()
 
     def _unsafe(self, where: str, way_out: str = WAY_OUT) -> UnsafePlaceholder:
-        return UnsafePlaceholder(where, way_out, self._written)
+        return UnsafePlaceholder(where, way_out, self._asked.written)
 
     @property
     def _quoted(self) -> str:
-        variables = self._placeholders.variables_in(self.text)
+        variables = self._asked.placeholders.variables_in(self.text)
         return f'write "${variables[0].name}" there, with its quotes' if len(variables) == 1 else WAY_OUT
 
     def _refuse_brace_expansion(self) -> None:
@@ -175,7 +174,7 @@ class Reader:
         end = self._find("'", self._at + 1, hides=False)
         self._take(1, "")
         while self._at < end:
-            if found := self._placeholders.at(self.text, self._at):
+            if found := self._asked.placeholders.at(self.text, self._at):
                 self._hole(found, "'")
             elif not self._take_plain("'"):
                 self._take(1, self.text[self._at])
@@ -186,10 +185,10 @@ class Reader:
         while (char := self.text[self._at : self._at + 1]) != '"':
             if not char:
                 raise self._unsafe("is in a command with a quote that is not closed")
-            if found := self._placeholders.at(self.text, self._at):
+            if found := self._asked.placeholders.at(self.text, self._at):
                 self._hole(found, '"')
             elif char == "\\":
-                if self._placeholders.at(self.text, self._at + 1):
+                if self._asked.placeholders.at(self.text, self._at + 1):
                     raise self._unsafe("stands after a backslash inside double quotes")
                 self._take(2, self.text[self._at + 1 : self._at + 2])
             elif char in "$`":
@@ -239,16 +238,17 @@ class Reader:
         return HOLE
 
     def _arithmetic(self, end: int) -> None:
-        self._calculates = True
+        """Of numbers alone nothing is read as code."""
+        self._calculates = self._calculates or not _NUMBERS.fullmatch(self.text, self._at, end)
         for name in mentioned(self.text[self._at : end]):
             self._value_of(name)
-        self._pass(end, "is inside arithmetic")
+        self._pass(end, f"is inside arithmetic, where {IN_ARITHMETIC}", way_out=CALCULATING)
 
     def _substitution(self, end: int, code: str, where: str, meaning: str = HOLE) -> None:
         """What it prints is a value where it has one, in a variable or as its input."""
         is_fed = STDIN in self._known and reads_input(code)
         has_value = HOLE in list(map(self._value_of, mentioned(code)))
-        if not self._placeholders.stands_in(code) and (has_value or is_fed):
+        if not self._asked.placeholders.stands_in(code) and (has_value or is_fed):
             if "`" in where and "\\" in code:
                 raise self._unsafe("is in a variable that stands inside backticks; write $(...)")
             self.kept |= self._inside(code, self._known | self.kept)
@@ -260,21 +260,20 @@ class Reader:
 
     def _inside(self, code: str, known: frozenset[str] | set[str]) -> set[str]:
         """Reads code that has values in variables; which others hold them after it."""
-        if self._depth == _DEPTH_MOST:
+        if self._asked.depth == _DEPTH_MOST:
             raise self._unsafe("is in code inside code, too deep to be read")
         for _ in range(_PASSES_MOST):
-            how = {"refuse": self._refuse, "only": self._only, "depth": self._depth + 1}
-            inner = Reader(code, frozenset(known), self._placeholders, **how)  # type: ignore[arg-type]
-            inner._written, inner._seen_hole, inner._is_piped = self._written, True, self._is_piped
+            inner = Reader(code, frozenset(known), self._asked._replace(depth=self._asked.depth + 1))
+            inner._seen_hole, inner._is_piped = True, self._is_piped
             inner.read()
             if inner.kept <= known:
                 return inner.kept
             known = known | inner.kept
         raise self._unsafe("is copied from variable to variable")
 
-    def _pass(self, end: int, where: str, meaning: str = UNKNOWN) -> None:
-        if self._placeholders.stands_in(self.text, self._at, end):
-            raise self._unsafe(where, self._quoted if where in _SUBSTITUTIONS else WAY_OUT)
+    def _pass(self, end: int, where: str, meaning: str = UNKNOWN, way_out: str = WAY_OUT) -> None:
+        if self._asked.placeholders.stands_in(self.text, self._at, end):
+            raise self._unsafe(where, self._quoted if where in _SUBSTITUTIONS else way_out)
         self._take(end - self._at, meaning)
 
     def _find(self, char: str, start: int, *, hides: bool = True) -> int:
@@ -382,7 +381,7 @@ class Reader:
         if not words:
             return
         verdict = judge(words)
-        self._refuse(verdict)
+        self._asked.refuse(verdict)
         self.no_dash = self.no_dash or verdict.no_dash
         if verdict.inner:
             self.read_inner(verdict.inner)

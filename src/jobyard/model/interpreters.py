@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from itertools import dropwhile, pairwise
 from typing import NamedTuple
 
+from jobyard.model.unsafe_placeholder import CALCULATING, IS_CALCULATED, OTHER_NAME
+
 HOLE = "\0"  # no command holds a NUL character
 UNKNOWN = "\x01"  # the value of a variable, the output of a command
 
@@ -28,6 +30,7 @@ class Verdict(NamedTuple):
     code: str = ""  # what a shell or Python is given as its code, where the line stands in that
     is_python: bool = False
     inner: str = ""  # code of a shell that has the line as an argument
+    way_out: str = ""  # what can be written instead, where that is known
 
 
 class _Family(NamedTuple):
@@ -108,7 +111,7 @@ def judge(words: Sequence[str]) -> Verdict:
         return Verdict()
     arguments, refusal = _without_assignments(words)
     if refusal or not any(HOLE in word for word in arguments):
-        return Verdict(refusal)
+        return _refused(refusal)
     program = arguments[0]
     if program.startswith(HOLE):
         return Verdict("is the program itself")
@@ -164,8 +167,13 @@ def _of_assignment(match: re.Match[str]) -> str:
     if HOLE in match[0]:
         return "is the index of an array"
     if match[1] in INTEGERS:
-        return f"is the value of {match[1]}, which bash calculates"
+        return f"is the value of {match[1]}, {IS_CALCULATED}"
     return f"is the value of {match[1]}, which is run" if match[1] in _RUNNING else ""
+
+
+def _refused(refusal: str) -> Verdict:
+    """Of an assignment, or of none where it is empty."""
+    return Verdict(refusal, way_out=OTHER_NAME if refusal.endswith(IS_CALCULATED) else "")
 
 
 def _of_builtin(words: list[str]) -> Verdict | None:
@@ -175,14 +183,14 @@ def _of_builtin(words: list[str]) -> Verdict | None:
         rest = [word for index, word in enumerate(words[1:]) if index or not word.startswith("-")]
         return _of_builtin(rest) if rest and HOLE not in rest[0] else None
     if name in _BUILTINS:
-        return Verdict(f"is an argument of {name}, which reads it as code")
+        return Verdict(f"is an argument of {name}, which reads it as code", way_out=CALCULATING * (name == "let"))
     if name in DECLARING:
         for word in words[1:]:
             match = ASSIGNMENT.match(word)
             if HOLE in word and (match is None or any(each.startswith("-") for each in words[1:])):
                 return Verdict(f"is an argument of {name}, which reads it as code")
             if match and HOLE in word and (refusal := _of_assignment(match)):
-                return Verdict(refusal)
+                return _refused(refusal)
         return Verdict()
     if name in ("printf", "test", "[") and any(word.startswith(("-v", "-R")) for word in words):
         return Verdict(f"is an argument of {name} -v, which reads it as a variable")

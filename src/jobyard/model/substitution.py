@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from jobyard.errors import UserError
 from jobyard.model.bash_pieces import Piece, code_of, meaning_of
-from jobyard.model.bash_reader import WAY_OUT, Reader, UnsafePlaceholder
+from jobyard.model.bash_reader import Asked, Reader
 from jobyard.model.expansion import check_expansion
 from jobyard.model.inputs import Column, Inputs, Row, Source
 from jobyard.model.interpreters import HOLE, UNKNOWN, Verdict, judge
@@ -33,6 +33,7 @@ from jobyard.model.placeholders import (
     Variable,
     values_of,
 )
+from jobyard.model.unsafe_placeholder import WAY_OUT, UnsafePlaceholder
 from jobyard.quoting import quoted
 
 SLOT_HOLE = "\0"  # no value holds a NUL character
@@ -233,8 +234,9 @@ def _read(shell: str, known: Placeholders, *, is_inner: bool = False, only: Vari
             raise UnsafePlaceholder(verdict.refusal)
         _raise(verdict, known, [shell])
 
+    asked = Asked(known, refuse, only).about(shell)
     for _ in range(_PASSES_MOST):
-        reader = Reader(shell, kept, known, refuse=refuse, only=only)
+        reader = Reader(shell, kept, asked)
         reader.read()
         if reader.kept <= kept:
             return Substituted(tuple(reader.pieces), reader.no_dash)
@@ -253,9 +255,8 @@ def _of_words(argv: Sequence[str], known: Placeholders, only: Variable | None = 
     verdict = judge(words)
     _raise(verdict, known, argv)
     if verdict.inner:
-        Reader(" ".join(argv), placeholders=known, refuse=lambda each: _raise(each, known, argv)).read_inner(
-            verdict.inner
-        )
+        text = " ".join(argv)
+        Reader(text, asked=Asked(known, lambda each: _raise(each, known, argv)).about(text)).read_inner(verdict.inner)
     return verdict.no_dash
 
 
@@ -271,6 +272,8 @@ def _raise(verdict: Verdict, known: Placeholders, texts: Sequence[str]) -> None:
 def _way_out(verdict: Verdict, variable: str) -> str:
     """How to write the code so that the value is data in it, if it can be: where only one variable is concerned."""
     code = verdict.code
+    if verdict.way_out:
+        return verdict.way_out
     if not variable or not code or code == HOLE or UNKNOWN in code or len(code) > _SHOWN_MOST:
         return WAY_OUT
     if verdict.is_python:
