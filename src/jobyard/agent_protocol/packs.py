@@ -100,6 +100,22 @@ class Packs:
 
     def attempts(self, job_directory: str) -> Iterator[Key]:
         """All attempts of which anything was packed; damaged parts are left out. Raises OSError."""
+        for _, files in self._all(job_directory):
+            yield from files or ()
+
+    def tasks(self, job_directory: str) -> Iterator[int]:
+        """All tasks of which anything was packed, or may have been in a damaged part whose header can be read.
+
+        Raises OSError.
+        """
+        for block, files in self._all(job_directory):
+            if files is not None:
+                yield from (task for task, _ in files)
+            elif block.is_readable:
+                yield from range(block.first, block.last + 1)
+
+    def _all(self, job_directory: str) -> "Iterator[Tuple[Block, Optional[Dict[Key, Files]]]]":
+        """None: what is in the block is damaged."""
         try:
             descriptor = _opened(os.path.join(job_directory, NAME))
         except _NOT_THERE:
@@ -108,9 +124,11 @@ class Packs:
             blocks, _ = scan(descriptor, 0)
             for block in blocks:
                 try:
-                    yield from decoded(os.pread(descriptor, block.length, block.offset), block)
+                    files = decoded(os.pread(descriptor, block.length, block.offset), block)
                 except DamagedBlock:
-                    continue
+                    yield block, None
+                else:
+                    yield block, files
         finally:
             os.close(descriptor)
 
@@ -217,4 +235,4 @@ def _sentence(path: str, block: Block) -> str:
 
 
 def packed_tasks(job_directory: str) -> Set[int]:
-    return {task for task, _ in PACKS.attempts(job_directory)}
+    return set(PACKS.tasks(job_directory))

@@ -163,7 +163,8 @@ def test_a_damaged_part_is_told_in_one_sentence_and_the_rest_is_read(tmp_path: P
     with pytest.raises(DamagedPack, match=r"^the packed output of tasks 1 to 1 is damaged \(.*/pack, at byte \d+\); "):
         out(tmp_path, 1)
     assert (out(tmp_path, 0), out(tmp_path, 2)) == (b"0", b"2")
-    assert packs.packed_tasks(job(tmp_path)) == {0, 2}
+    assert packs.packed_tasks(job(tmp_path)) == {0, 1, 2}, "whoever asks for all is told of the damaged one"
+    assert [task for task, _ in Packs().attempts(job(tmp_path))] == [0, 2]
     data[blocks[1].offset - 20] ^= 1  # its header, too: where the next begins is found by looking
     pack.write_bytes(data)
     with pytest.raises(DamagedPack, match="the packed output of some tasks is damaged"):
