@@ -61,7 +61,7 @@ soak: setup packages ## the long fault campaigns
 docs: setup ## the documentation as a site, in build/site; a link that leads nowhere is an error
 	tools/site
 
-recordings: setup ## record docs/display.svg and docs/top.svg: `yard run` and `yard top` on a terminal
+recordings: setup ## record docs/display.svg, attach.svg and top.svg: `yard run`, `attach` and `top` on a terminal
 	python tools/record.py
 
 bench: setup ## measure, keep the figures, write docs/benchmarks.md

@@ -58,7 +58,14 @@ def record(
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     terminal = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
     process = subprocess.Popen(
-        words, stdin=slave, stdout=slave, stderr=slave, env={**env, **terminal}, cwd=cwd, start_new_session=True
+        words,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env={**env, **terminal},
+        cwd=cwd,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # keys are read only by whom the terminal belongs to
     )
     os.close(slave)
     frames: list[Frame] = []

@@ -18,8 +18,8 @@ SHOWN = re.findall(r"!\[[^\]]+\]\((docs/[^)]+\.svg)\)", (ROOT / "README.md").rea
 FIRST, SECOND = r"one \033[31mred\033[0m\n", r"two <b>\n"
 
 
-def test_readme_shows_the_live_view_and_top() -> None:
-    assert SHOWN == ["docs/display.svg", "docs/top.svg"]
+def test_readme_shows_the_live_view_attach_and_top() -> None:
+    assert SHOWN == ["docs/display.svg", "docs/attach.svg", "docs/top.svg"]
 
 
 @pytest.mark.parametrize("name", [*SHOWN, "docs/benchmarks.svg"])

@@ -13,7 +13,7 @@ from tests.unit.client.views import a_failure, a_job_view
 from jobyard.cli.output import text
 from jobyard.cli.output.harmless import shown_lines
 from jobyard.cli.output.live import LiveDisplay
-from jobyard.cli.output.picture import Picture
+from jobyard.cli.output.picture import Picture, told_apart
 from jobyard.cli.output.plain import BarDisplay
 from jobyard.cli.output.resizing import LinesOnScreen
 from jobyard.cli.output.tasklog import DirectLog
@@ -90,6 +90,29 @@ def test_other_failures_come_before_the_output_of_the_first() -> None:
 
 def drawn_failures(tasks: list[TaskView]) -> list[str]:
     return [f"task {task.label}, exit code 3  $ fold 7" for task in tasks]
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (36, ["python train.py --lr 0.1 --seed 1", "python train.py --lr 0.1 --seed 22"]),
+        (20, ["… 1 ", "… 22"]),
+        (3, ["… 1", "… …"]),
+    ],
+)
+def test_commands_that_do_not_fit_are_told_apart_by_their_ends(columns: int, shown: list[str]) -> None:
+    commands = ["python train.py --lr 0.1 --seed 1", "python train.py --lr 0.1 --seed 22"]
+    assert [each.rstrip() for each in told_apart(commands, columns)] == [each.rstrip() for each in shown]
+    assert len({width(each) for each in told_apart(commands, columns)}) == 1
+    assert told_apart(commands[:1], 10) == ["python tr…"]
+    assert told_apart(["same", "same"], 3) == ["sa…", "sa…"]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_each_running_task_is_known_by_its_command(columns: int) -> None:
+    tasks = [a_task(number, command=f"python sweep.py --lr 0.001 --seed {number}") for number in range(3)]
+    lines = drawn(Picture(a_job(), 0.0, tasks), columns)[2:5]
+    assert all(f"{number}  loss 1" in line for number, line in enumerate(lines))
 
 
 def test_a_server_that_does_not_answer_is_told_of_until_it_does() -> None:

@@ -9,6 +9,7 @@ import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.text import Text
@@ -23,6 +24,7 @@ from jobyard.wire.views import Counts, JobView, TaskView
 
 WIDEST_BAR, LEAST_BAR = 60, 8
 AGE_COLUMNS = 7
+LAST_LINE_COLUMNS = 34  # what a task wrote last has so many, with the gaps, before its command is shortened
 SPARE_NUMBERS = ("rate", "running", "eta")  # left out on a narrow terminal, the first one first
 LEAST_NAME = 8
 REASON_LINES = 3  # why it waits, on a narrow terminal
@@ -138,18 +140,32 @@ class Picture:
         if not tasks:
             return []
         labels = max(width(harmless(task.label)) for task in tasks)
-        shows_commands = any(task.command != self.view.command for task in tasks)
-        lines = [self._task_line(task, labels, columns // 3 if shows_commands else 0) for task in tasks]
+        commands = [""] * len(tasks)
+        if any(task.command != self.view.command for task in tasks):
+            least = columns - labels - AGE_COLUMNS - LAST_LINE_COLUMNS
+            commands = told_apart([harmless(task.command) for task in tasks], max(columns // 3, least))
+        lines = [self._task_line(*each, labels) for each in zip(tasks, commands, strict=True)]
         return [*lines, Text(f"  and {more} more", "dim")] if more > 0 else lines
 
-    def _task_line(self, task: TaskView, labels: int, command_columns: int) -> Text:
+    def _task_line(self, task: TaskView, command: str, labels: int) -> Text:
         label = harmless(task.label)
         since = age(task.started_at) if task.state is State.RUNNING else task.state.value.lower()
         text = Text(f"  {label}{' ' * (labels - width(label))}  {since:>{AGE_COLUMNS}}  ")
-        if command_columns:
-            command = shortened(harmless(task.command), command_columns)
-            text.append(command + " " * (command_columns - width(command)) + "  ", "cyan")
+        if command:
+            text.append(f"{command}  ", "cyan")
         return text.append("".join(harmless_lines((task.last_line,))), "dim")
+
+
+def told_apart(commands: Sequence[str], columns: int) -> list[str]:
+    """As wide as the widest, and at most so many columns: where they do not fit, without the words all begin with."""
+    if max(map(width, commands)) > columns:
+        first, last = min(commands), max(commands)  # what these begin with, all do
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))
+        if len(commands) > 1 and (cut := first.rfind(" ", 0, same) + 1):
+            commands = [f"… {command[cut:]}" for command in commands]
+    cells = [shortened(command, columns) for command in commands]
+    widest = max(map(width, cells))
+    return [cell + " " * (widest - width(cell)) for cell in cells]
 
 
 def bar(counts: Counts, columns: int) -> Text:
