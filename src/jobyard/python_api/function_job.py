@@ -13,7 +13,7 @@ from jobyard.python_api.background import begin
 from jobyard.python_api.call_file import CallFile
 from jobyard.python_api.collection import collect
 from jobyard.python_api.display import Progress
-from jobyard.python_api.futures import YardFuture
+from jobyard.python_api.futures import YardFuture, collector_paused
 from jobyard.python_api.job import TICK_SECONDS, Job
 from jobyard.wire.views import JobView
 
@@ -27,10 +27,11 @@ class FunctionJob(Job, Generic[T]):
         """`since` is a row of the journal from before any of its tasks ended, if that is known."""
         super().__init__(client, view)
         self._since = since
-        self.futures: list[YardFuture[T]] = [
-            self._new_future(str(number // calls.chunk)) for number in range(calls.count)
-        ]
-        self._collect()
+        with collector_paused():
+            self.futures: list[YardFuture[T]] = [
+                self._new_future(str(number // calls.chunk)) for number in range(calls.count)
+            ]
+            self._collect()
 
     def result(self, timeout: float | None = None) -> T:
         """What the function returned; raises what it raised, with the task's own traceback as its cause.
