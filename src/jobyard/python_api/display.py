@@ -94,7 +94,9 @@ def progress_text(job: JobView) -> str:
 def progress_line(job: JobView) -> str:
     """For a terminal."""
     filled = BAR * job.counts.finished // max(1, job.counts.total)
-    return f"{plain(job.name)} {job.number} [{'#' * filled}{'.' * (BAR - filled)}] {job.state} {progress_text(job)}"
+    return (
+        f"job {job.number} ({plain(job.name)}) [{'#' * filled}{'.' * (BAR - filled)}] {job.state} {progress_text(job)}"
+    )
 
 
 def _took(task: TaskView) -> str:

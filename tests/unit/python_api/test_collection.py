@@ -88,7 +88,7 @@ def test_each_task_that_ends_is_fetched_and_one_that_died_tells_its_last_lines()
     client = PlayedClient(State.SUCCEEDED, State.FAILED, State.CANCELLED, values={0: "found"})
     first, second, third = collected(client)
     assert first.result() == "found"
-    assert str(second.exception()) == "task 1 of job ab12 (train) failed: gone; its output ends with:\nlast words"
+    assert str(second.exception()) == "task 1 of job 1 (train) failed: gone; its output ends with:\nlast words"
     assert isinstance(second.exception(), TaskFailed)
     assert third.cancelled()
 
@@ -155,7 +155,7 @@ def test_a_cancelled_call_is_done_for_whoever_waits_for_it() -> None:
 
 def test_a_task_that_succeeds_without_a_result_is_told_so() -> None:
     (future,) = collected(PlayedClient(State.SUCCEEDED, values={}))
-    assert str(future.exception()) == "task 0 of job ab12 (train) succeeded, and sent no result; return one"
+    assert str(future.exception()) == "task 0 of job 1 (train) succeeded, and sent no result; return one"
 
 
 async def test_who_awaits_a_call_no_more_has_not_cancelled_it() -> None:

@@ -72,7 +72,7 @@ def test_a_terminal_has_one_line_that_is_written_again(
     begin, *lines = capsys.readouterr().err.split("\r")
     assert begin == ""
     assert [line.count("\x1b") for line in lines] == [1, 1]  # what clears the rest of the line
-    assert lines[0].startswith("train ab12 [#######.......................] RUNNING 1/4 ended, 3 running")
+    assert lines[0].startswith("job 1 (train) [#######.......................] RUNNING 1/4 ended, 3 running")
     assert lines[1].endswith("SUCCEEDED 4/4 ended\x1b[K\n")
 
 

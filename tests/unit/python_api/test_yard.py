@@ -104,19 +104,17 @@ def test_whoever_presses_ctrl_c_is_told_that_the_job_goes_on(monkeypatch: pytest
     monkeypatch.setattr(jobs, "wait", pressed)
     with pytest.raises(KeyboardInterrupt) as raised:
         job.wait()
-    assert raised.value.__notes__ == ["job ab12 (train) goes on; to cancel it: job.cancel(), or `yard cancel ab12`"]
+    assert raised.value.__notes__ == ["job 1 (train) goes on; to cancel it: job.cancel(), or `yard cancel 1`"]
 
 
 def test_a_job_of_several_tasks_has_several_results() -> None:
     job = Job(PlayedClient(Address(socket="/s")), a_view(total=4))  # type: ignore[arg-type]
-    with pytest.raises(
-        UserError, match=r"job ab12 \(train\) has 4 tasks; ask for results\(\), or for logs\(task=...\)"
-    ):
+    with pytest.raises(UserError, match=r"job 1 \(train\) has 4 tasks; ask for results\(\), or for logs\(task=...\)"):
         job.result()
 
 
 def test_waiting_has_an_end_where_one_is_set() -> None:
     job = Job(PlayedClient(Address(socket="/s")), a_view(State.RUNNING))  # type: ignore[arg-type]
     job._end = Future()
-    with pytest.raises(TimeoutError, match=r"job ab12 \(train\) has not ended in 0 s; it goes on"):
+    with pytest.raises(TimeoutError, match=r"job 1 \(train\) has not ended in 0 s; it goes on"):
         job.wait(0)
