@@ -25,7 +25,7 @@ class Hosts(Sequence[Host]):
         """Returns when every sshd answers; `options` are those of `Options`. Raises Unsupported with the reason."""
         if sentence := packages.missing():
             raise Unsupported(sentence)
-        leftovers.sweep()
+        leftovers.remove()
         self.directory = leftovers.new_directory()
         self.config_file = self.directory / "config"
         self._hosts: list[Host] = []

@@ -35,8 +35,8 @@ def left_by(is_owner: Callable[[int], bool]) -> list[str]:
     return [f"{kind} {name}" for kind, name in _named(is_owner)]
 
 
-def sweep() -> None:
-    """Remove what belongs to dead processes; safe beside other sweeps."""
+def remove() -> None:
+    """Remove what belongs to dead processes; safe beside others."""
     for kind, name in _named(lambda pid: not processes.is_alive(pid)):
         if kind == "directory":
             if Path("/tmp", name).stat().st_uid == os.getuid():

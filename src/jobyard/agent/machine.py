@@ -50,7 +50,7 @@ class ThisMachine:
             return None
         if found.kind and not self._has_swept:
             self._has_swept = True
-            self._runner.sweeper.begin()
+            self._runner.remover.begin()
         return {"kind": found.kind, "problem": found.problem}
 
     def look_for_runtimes(self) -> None:

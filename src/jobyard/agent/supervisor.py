@@ -29,7 +29,7 @@ from jobyard.agent.system.loop import Loop
 from jobyard.agent_protocol import disk_groups, sdk_files
 
 _MEASURE_SECONDS = 5.0
-_SWEEP_SECONDS = 3600.0
+_LEFTOVERS_SECONDS = 3600.0
 _LOOK_SECONDS = 15.0  # until a container runtime that does not answer is asked again
 _FIRST_LOOK_SECONDS = 2.0  # not at once: whoever starts a yard waits for its first task
 
@@ -90,7 +90,7 @@ class Agent:
         self._forgetter.empty_trash()
         self._report_endpoint.open(attempts, self._runner.spools)
         Entrance(self.loop.selector, self.loop.timers, self._listener, self._session.welcome)
-        self.loop.every(_SWEEP_SECONDS, self._runner.sweep)
+        self.loop.every(_LEFTOVERS_SECONDS, self._runner.pack_leftovers)
         self.loop.every(_MEASURE_SECONDS, self._tell_measured)
         self.loop.every(SAMPLE_SECONDS, self._machine.sample)
         self.loop.every(_LOOK_SECONDS, self._look_for_runtimes, first_after=_FIRST_LOOK_SECONDS)

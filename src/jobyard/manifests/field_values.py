@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jobyard.manifests.fields import Choice, ListOf, MapOf, Parsed, TextType, Variable, Whole
+from jobyard.manifests.fields import Choice, ListOf, MapOf, Parsed, TextType, VariableType, Whole
 from jobyard.manifests.notation import parse_after, parse_volume
 from jobyard.manifests.training import SPAN_PATTERN, parse_span
 from jobyard.model.limits import CpuMillis, Mib, Seconds, SomePercent, Timeout, range_of
@@ -48,7 +48,7 @@ SHARE = Parsed(as_written(parse_percent), amount_of(SomePercent, 100), "a share 
 DURATION = Parsed(parse_duration_seconds, amount_of(Timeout), "a duration such as 90s, 1h30m or 02:30:00")
 DURATION_OR_0 = Parsed(_duration_or_0, amount_of(Seconds), "a duration such as 10s, or 0")
 PATHS = ListOf(TextType(r"\S", "a path inside the working directory"), or_one=True)
-ENV = MapOf(Variable(), TextType(r"^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name, such as SEED"))
+ENV = MapOf(VariableType(), TextType(r"^[A-Za-z_][A-Za-z0-9_]*$", "a variable's name, such as SEED"))
 POLICIES = Choice(tuple(policy.value for policy in FailurePolicy), FailurePolicy)
 IDLE_GPU = Choice(("warn", "stop"), lambda word: word == "stop")
 DEPENDENCY = Parsed(lambda text, path: parse_after((text,), path), {"type": ["string", "integer"]}, "a job")

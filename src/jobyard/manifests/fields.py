@@ -69,7 +69,7 @@ class Scalar(FieldType):
 
 
 @dataclass(frozen=True)
-class Variable(FieldType):
+class VariableType(FieldType):
     """The value of a variable; one without a value is None, which stands for that of the submitting shell."""
 
     def read(self, part: Part, path: str) -> str | None:

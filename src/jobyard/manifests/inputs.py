@@ -68,7 +68,7 @@ class Given(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def inputs_of(said: Mapping[str, Any], context: SubmitContext, shown: Callable[[str], str] = str) -> Given | None:
+def read_inputs(said: Mapping[str, Any], context: SubmitContext, shown: Callable[[str], str] = str) -> Given | None:
     """What the fields say, by their names; `shown` says how a person wrote a field. Raises UserError."""
     cut = _Cut(
         re.compile(said["colsep"]) if said.get("colsep") else None,

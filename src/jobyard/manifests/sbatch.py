@@ -134,7 +134,7 @@ def sets(line: str, flag: str) -> bool:
         return False
 
 
-def meaning_of(head: str, file: str, above: Overrides) -> Meaning:
+def read_directives(head: str, file: str, above: Overrides) -> Meaning:
     """Of the part of a script before its first command; `above` are words that win, and that amounts depend on."""
     asked: dict[str, Asked] = {}
     for number, line in enumerate(lines_of(head), start=1):

@@ -16,7 +16,7 @@ from jobyard.manifests.batch import directives_of
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.files import lines_of, name_from_file
 from jobyard.manifests.overrides import Overrides, apply, merge
-from jobyard.manifests.sbatch import meaning_of
+from jobyard.manifests.sbatch import read_directives
 from jobyard.model.job import Command, GroupSpec, JobSpec, Script
 from jobyard.model.limits import SCRIPT_BYTES_MOST
 from jobyard.quoting import joined, quoted, quoted_file
@@ -39,7 +39,7 @@ def spec_from_script(
         )
     head = script.head
     above = merge(directives_of(head, file, context), overrides)
-    meaning = meaning_of(head, file, above)
+    meaning = read_directives(head, file, above)
     spec = JobSpec(
         name=name_from_file(file),
         groups=(GroupSpec(Command(argv=tuple(arguments), script=script)),),

@@ -11,7 +11,7 @@ from jobyard.manifests.arrays import parse_array
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.declarations import put
 from jobyard.manifests.doubts import told_of, unnamed
-from jobyard.manifests.inputs import CUTTING, GIVING, inputs_of
+from jobyard.manifests.inputs import CUTTING, GIVING, read_inputs
 from jobyard.model import substitution
 from jobyard.model.inputs import Inputs
 from jobyard.model.job import Command, JobSpec
@@ -30,7 +30,7 @@ def spread(
     if given[:1] == ["array"] and len(given) > 1:
         both = f"{shown('array')} and {_called(given[1], shown)}"
         raise UserError(f"{both} cannot be used together; give the one whose tasks you want")
-    found = inputs_of(said, context, lambda name: _called(name, shown))
+    found = read_inputs(said, context, lambda name: _called(name, shown))
     if not given:
         return spec
     asked = _called(given[0], shown)

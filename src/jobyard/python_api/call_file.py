@@ -77,14 +77,14 @@ def job_of(path: Path) -> Path:
     return path.with_suffix(".job")
 
 
-def sweep(folder: Path, yard: str, is_known: Callable[[str], bool]) -> None:
+def delete_forgotten(folder: Path, yard: str, is_known: Callable[[str], bool]) -> None:
     """Remove files of jobs that this yard has let go, and of none. Those of other yards stay: their tasks run them."""
     with suppress(OSError):
         unused = [path for path in folder.glob("*.call") if path.stat().st_mtime < time.time() - _UNUSED_SECONDS]
         for path in sorted(unused, key=_looked_at)[:_SWEPT_MOST]:
             owner = job_of(path)
             if _is_needed(owner, yard, is_known):
-                os.utime(owner)  # the next sweeps look at others first
+                os.utime(owner)  # who comes next looks at others first
             else:
                 path.unlink(missing_ok=True)
                 owner.unlink(missing_ok=True)

@@ -27,7 +27,7 @@ from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.environment import NEVER_KEPT
 from jobyard.model.job import JobSpec
 from jobyard.model.units import show_seconds
-from jobyard.staging.pack import publish
+from jobyard.staging.tree_snapshot import publish
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class Environments:
                 f"job {job.number}: the environment that it was submitted with is kept until {age}; submit it again"
             )
 
-    def sweep(self, state: YardState, now: float, *, orphans: bool) -> None:
+    def delete_unneeded(self, state: YardState, now: float, *, orphans: bool) -> None:
         """Delete what no job needs any more, and with `orphans` what no job names, unless jobs may be missing.
 
         While a submit is under way, its half of a file is left alone: only at a start nobody is writing one.

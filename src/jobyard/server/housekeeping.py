@@ -23,7 +23,7 @@ from jobyard.server.removing import forget, removable, removed_view
 from jobyard.server.rights import Caller
 from jobyard.server.stored_files import EndedFiles, Measured, StoredFiles
 from jobyard.settings import KeepKnobs
-from jobyard.staging.pack import prune, store_of
+from jobyard.staging.tree_snapshot import prune, store_of
 from jobyard.wire.kept import KeptView, LeavingJob, RemovedJob
 
 log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class Housekeeping:
                 self._due = time.monotonic() + EVERY_SECONDS
                 if gone := await self.remove([each.job for each, _ in await self.going()]):
                     log.info("%d jobs went: too old, too many or too large", len(gone))
-            await self.sweep()
+            await self.delete_forgotten()
             await self._pack()
         except Exception as error:  # the next look repeats it
             self._loop.count_error("housekeeping", f"what nobody needs could not be removed ({error!r})", error)
@@ -157,7 +157,7 @@ class Housekeeping:
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
-    async def sweep(self) -> None:
+    async def delete_forgotten(self) -> None:
         """Remove what is stored of jobs that were forgotten. What this yard has never heard of is left alone."""
         if self._loop.read_only:
             return
@@ -166,9 +166,9 @@ class Housekeeping:
         await asyncio.to_thread(self._mirror.forget, gone)
         for executor in self._loop.executors:
             if isinstance(executor, CanForget):
-                await self._sweep_machine(executor)
+                await self._delete_on_machine(executor)
         if all(damage.is_accepted for damage in self._loop.damages):  # otherwise jobs may be missing that need them
-            await self._sweep_here()
+            await self._delete_here()
 
     async def _pack(self) -> None:
         """Of jobs that have ended, output that came from other machines."""
@@ -181,7 +181,7 @@ class Housekeeping:
             here = await asyncio.to_thread(self._mirror.jobs)
             await asyncio.to_thread(self._mirror.pack, [job for job in here if has_ended(job)], has_ended)
 
-    async def _sweep_machine(self, executor: CanForget) -> None:
+    async def _delete_on_machine(self, executor: CanForget) -> None:
         stored = await executor.stored()
         if stored is None:
             return
@@ -193,12 +193,12 @@ class Housekeeping:
             if some or trees:
                 executor.perform([Forget(node, tuple(some), trees)])
 
-    async def _sweep_here(self) -> None:
+    async def _delete_here(self) -> None:
         """Trees of files, and variables of shells, that belong to no job any more."""
         needed = self._trees()
         await asyncio.to_thread(prune, self._store, needed)
         if self._loop.environments is not None:
-            self._loop.environments.sweep(self._loop.state, time.time(), orphans=not self._loop.damages)
+            self._loop.environments.delete_unneeded(self._loop.state, time.time(), orphans=not self._loop.damages)
 
     def _unneeded(self, trees: Iterable[str]) -> tuple[str, ...]:
         if not all(damage.is_accepted for damage in self._loop.damages):

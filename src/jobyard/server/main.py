@@ -130,7 +130,7 @@ def _open_yard(directory: Path, listen: str, db: str, open_files: int) -> Yard:
     this_machine = journal.fact("this_machine", this_host())
     machines = Machines(loop, directory, yard_id, this_machine, listen, knobs, open_files)
     loop.environments = Environments(directory / DIRECTORY, knobs.environment_seconds)
-    loop.environments.sweep(loop.state, time.time(), orphans=not loop.damages)
+    loop.environments.delete_unneeded(loop.state, time.time(), orphans=not loop.damages)
     return Yard(
         loop=loop,
         machines=machines,

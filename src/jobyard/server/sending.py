@@ -10,8 +10,8 @@ from jobyard.engine.yard_state import YardState
 from jobyard.model.job import JobSpec
 from jobyard.scheduling.explain import may_match
 from jobyard.server.clusters import cluster_named
-from jobyard.staging.pack import snapshot, store_of
 from jobyard.staging.tree import scan
+from jobyard.staging.tree_snapshot import snapshot, store_of
 
 RESULTS = "job_results"
 

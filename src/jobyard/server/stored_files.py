@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from jobyard.staging.pack import publish
+from jobyard.staging.tree_snapshot import publish
 
 log = logging.getLogger(__name__)
 

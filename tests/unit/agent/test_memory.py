@@ -30,7 +30,7 @@ def cgroups(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Skips where the machine has none that we may use."""
     state = str(tmp_path_factory.mktemp("state"))
     group = MemoryGroups(state).make("j.0.1", 64)
-    memory_groups.sweep(state, ())
+    memory_groups.remove_leftovers(state, ())
     if not group:
         pytest.skip("no cgroup with a memory limit can be made on this machine: it needs root, or a delegated cgroup")
 
@@ -47,7 +47,7 @@ def limited(make_agent: MakeAgent, mode: str) -> Iterator[AgentProcess]:
     agent = make_agent(**{MODE: mode}).start()
     yield agent
     agent.stop_everything()
-    memory_groups.sweep(str(agent.state), ())
+    memory_groups.remove_leftovers(str(agent.state), ())
 
 
 def groups_of(agent: AgentProcess) -> list[Path]:
@@ -179,7 +179,7 @@ def test_a_limited_task_has_its_own_session_and_signals_as_any_other(limited: Ag
 
 
 @pytest.mark.usefixtures("cgroups")
-def test_a_group_that_a_killed_lane_left_is_swept(make_agent: MakeAgent) -> None:
+def test_a_group_that_a_killed_lane_left_is_removed(make_agent: MakeAgent) -> None:
     agent = make_agent(**{MODE: "cgroup"}).start()
     client = agent.connect()
     launch(client, {"id": "j.0.1", "shell": "sleep 1000"}, limit=100)

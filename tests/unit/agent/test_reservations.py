@@ -277,7 +277,7 @@ def test_an_open_slot_may_hold_more_or_less_and_the_next_agent_knows(
     until(lambda: publishes(s={"devices": {"0": 2500}}))
     agent.kill()
     again = agent.start().connect("j.0.1")
-    again.measured()  # sweeps what the dead one published
+    again.measured()  # removes what the dead one published
     until(lambda: publishes(s={"devices": {"0": 2500}}))
     again.send(op="reserve", slot="s", reserve={"devices": {"0": 3000}})
     until(lambda: publishes(s={"devices": {"0": 3000}}))

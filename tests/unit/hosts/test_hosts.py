@@ -295,7 +295,7 @@ def test_an_interrupted_process_leaves_nothing_for_the_next(how: signal.Signals)
         pids = [int(word) for word in child.stdout.readline().split()]
         child.send_signal(how)
     assert pids
-    leftovers.sweep()
+    leftovers.remove()
     assert leftovers.left_by(lambda pid: pid == child.pid) == []
     if os.getuid() == 0:
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))

@@ -15,7 +15,7 @@ from jobyard.errors import Rejected, Unwritable, UserError
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import JobSpec
 from jobyard.server.environments import Environments
-from jobyard.staging.pack import publish
+from jobyard.staging.tree_snapshot import publish
 from tests.builders import a_job, submitted
 
 SHELL = {"PATH": "/bin", "SECRET": "s3cret", "OLDPWD": "/caf\udce9", "YARD_TOKEN": "t0ken", "YARD_URL": "http://x"}
@@ -77,9 +77,9 @@ async def test_a_start_deletes_what_no_job_names_unless_jobs_may_be_missing(tmp_
     known = environments(tmp_path)
     spec, left = await kept(known, SHELL), await kept(known, {"LEFT": "by a crash"})
     (tmp_path / "environments" / "torn.part").write_text("{")
-    environments(tmp_path).sweep(a_yard(spec), 0.0, orphans=False)
+    environments(tmp_path).delete_unneeded(a_yard(spec), 0.0, orphans=False)
     assert len(files(tmp_path)) == 3
-    environments(tmp_path).sweep(a_yard(spec), 0.0, orphans=True)
+    environments(tmp_path).delete_unneeded(a_yard(spec), 0.0, orphans=True)
     assert [file.name for file in files(tmp_path)] == [spec.submitter.environment]
     with pytest.raises(Rejected, match="submit it again"):
         environments(tmp_path).read(left.submitter.environment)
@@ -94,10 +94,10 @@ async def test_it_goes_with_the_last_job_that_needs_it_some_time_after_the_end(
     for job, at in (("job1", 0.0), ("job2", 10 * DAY)):
         state.jobs[job].times.finished_at = at
     monkeypatch.setattr("jobyard.engine.job_record.JobRecord.is_final", True)
-    known.sweep(state, 31 * DAY, orphans=False)
+    known.delete_unneeded(state, 31 * DAY, orphans=False)
     first = SubmittedJob("job1", 1, spec)
     known.check_kept(first)
-    known.sweep(state, 41 * DAY, orphans=False)
+    known.delete_unneeded(state, 41 * DAY, orphans=False)
     assert files(tmp_path) == []
     with pytest.raises(UserError, match=r"kept until 30d00h after its end; submit it again"):
         known.check_kept(first)
@@ -143,7 +143,7 @@ async def test_a_file_that_a_submit_is_about_to_use_stays(tmp_path: Path, monkey
     state.jobs["job1"].times.finished_at = 0.0
     monkeypatch.setattr("jobyard.engine.job_record.JobRecord.is_final", True)
     async with known.kept(a_job(inherited_env=SHELL), lambda name: True) as spec:
-        known.sweep(state, 99 * DAY, orphans=True)
+        known.delete_unneeded(state, 99 * DAY, orphans=True)
         assert known.read(spec.submitter.environment) == KEPT
 
 
@@ -155,7 +155,7 @@ async def test_the_half_of_a_file_that_a_submit_is_writing_stays_and_goes_at_a_s
     def swept_meanwhile(path: Path, chunks: Iterable[bytes]) -> None:
         def written() -> Iterator[bytes]:
             yield from chunks
-            known.sweep(a_yard(), 0.0, orphans=True)
+            known.delete_unneeded(a_yard(), 0.0, orphans=True)
 
         publish(path, written())
 
@@ -164,7 +164,7 @@ async def test_the_half_of_a_file_that_a_submit_is_writing_stays_and_goes_at_a_s
     assert known.read(spec.submitter.environment) == KEPT
     half = tmp_path / "environments" / f"{spec.submitter.environment}.x.part"
     half.touch()
-    environments(tmp_path).sweep(a_yard(spec), 0.0, orphans=True)
+    environments(tmp_path).delete_unneeded(a_yard(spec), 0.0, orphans=True)
     assert not half.exists()
 
 

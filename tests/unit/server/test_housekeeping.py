@@ -68,7 +68,7 @@ async def test_files_of_a_removed_job_go_also_when_the_server_died_before(tmp_pa
             find_job(yard.loop.state, str(number))
     async with a_yard(tmp_path, yard.machine) as yard:  # nothing was deleted by the one before
         assert gone not in yard.loop.state.jobs
-        await keeps(yard).sweep()
+        await keeps(yard).delete_forgotten()
         assert [path.exists() for path in paths] == [False, True, True], "of a job that is not known nothing goes"
         assert os.listdir(tmp_path / "mirror" / "trash") == []
         assert yard.job(await yard.submit("true")).number == 3
@@ -95,10 +95,10 @@ async def test_a_machine_deletes_what_belongs_to_forgotten_jobs_whenever_it_is_t
         away.has = Stored([gone, stays, "0f0f0f0f"], ["a" * 64, "b" * 64])
         housekeeping = keeps(yard)
         await housekeeping.remove([gone])
-        await housekeeping.sweep()
+        await housekeeping.delete_forgotten()
         assert away.asked == []
         yard.loop._executors.add(away)
-        await housekeeping.sweep()
+        await housekeeping.delete_forgotten()
         assert away.asked == [Forget("store", (gone,), ("b" * 64,))]
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from jobyard.errors import UserError
-from jobyard.staging.pack import snapshot
 from jobyard.staging.tree import EntryKind, scan
+from jobyard.staging.tree_snapshot import snapshot
 from tests.unit.staging.trees import plant
 
 

@@ -12,7 +12,7 @@ from jobyard.agent.attempts.lifecycle import Lifecycle
 from jobyard.agent.attempts.outbox import Outbox
 from jobyard.agent.attempts.workload import Workload
 from jobyard.agent.execution import memory_groups
-from jobyard.agent.execution.containers import Sweeper
+from jobyard.agent.execution.containers import ContainerRemover
 from jobyard.agent.execution.lane import DEFAULT_GRACE_SECONDS
 from jobyard.agent.execution.lane_notes import close_note, read_note
 from jobyard.agent.files import results
@@ -41,7 +41,7 @@ class Follower:
         outbox: Outbox,
         state_dir: str,
         background: Background,
-        sweeper: Sweeper,
+        remover: ContainerRemover,
         packer: Packer,
     ) -> None:
         self._packer = packer
@@ -54,7 +54,7 @@ class Follower:
         self._outbox = outbox
         self._state_dir = state_dir
         self._background = background
-        self._sweeper = sweeper
+        self._remover = remover
         self._boot_id = processes.boot_id()
         self._unsure: Set[str] = set()  # nobody could tell yet whether they have a record
 
@@ -221,7 +221,7 @@ class Follower:
             return
         try:
             then = lambda: self._write_end_down(attempt, path, reason)  # noqa: E731
-            self._sweeper.remove(container.runtime, container.name, then)
+            self._remover.remove(container.runtime, container.name, then)
         except OSError:  # too many processes on this machine: that may pass
             self._timers.after(_RETRY_SECONDS, lambda: self._write_end(attempt, reason))
 
@@ -256,7 +256,7 @@ class Follower:
     def _ended(self, attempt: Attempt, record: Record) -> None:
         """Results are packed before the end is told: by its lane, or by us if that is gone."""
         if record.container is not None:
-            self._sweeper.later()
+            self._remover.later()
         files, claim, collection = records.paths(self._state_dir, attempt.id), record.claim, record.collection
         if collection is None or not results.is_due(files, collection):
             self._finished(attempt, record)

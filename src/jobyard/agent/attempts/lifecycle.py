@@ -14,7 +14,7 @@ from jobyard.agent.attempts.stop_requests import StopRequests
 from jobyard.agent.attempts.stopping import Stopper
 from jobyard.agent.devices.gpus import Gpus
 from jobyard.agent.execution.container_words import RUNTIME_FAILED
-from jobyard.agent.execution.containers import Sweeper
+from jobyard.agent.execution.containers import ContainerRemover
 from jobyard.agent.system.timers import Timers
 from jobyard.agent_protocol import faults
 from jobyard.agent_protocol.records import Ending
@@ -30,12 +30,12 @@ class Lifecycle:
         outbox: Outbox,
         state_dir: str,
         gpus: Gpus,
-        sweeper: Sweeper,
+        remover: ContainerRemover,
     ) -> None:
         self._timers = timers
         self._attempts = attempts
         self._outbox = outbox
-        self._sweeper = sweeper
+        self._remover = remover
         self.stopper = Stopper(timers, attempts)
         self.stop_requests = StopRequests(timers, attempts, state_dir, self.stopper.end)
         self.spools = Spools(timers, attempts, outbox, state_dir)
@@ -61,7 +61,7 @@ class Lifecycle:
             return
         faults.point("agent-finishing")
         if attempt.is_contained and (ending.exit_code is None or ending.exit_code == RUNTIME_FAILED):
-            self._sweeper.later()
+            self._remover.later()
         self._attempts.pop(attempt.id, None)
         if attempt.wants_stop is not None:
             self.stopper.clear(attempt)

@@ -18,7 +18,7 @@ from jobyard.agent.attempts.withdrawals import Withdrawals
 from jobyard.agent.attempts.workload import Workload
 from jobyard.agent.devices.gpus import Gpus
 from jobyard.agent.execution import memory_groups
-from jobyard.agent.execution.containers import Sweeper
+from jobyard.agent.execution.containers import ContainerRemover
 from jobyard.agent.execution.lane_notes import close_note, note_reserve
 from jobyard.agent.execution.lanes import LaneHandle, start_lane
 from jobyard.agent.execution.runtimes import Runtimes
@@ -58,9 +58,9 @@ class Runner:
         self._state_dir = state_dir
         self._staging = staging
         self._containers = SlotContainers(gpus, runtimes, reservations)
-        self.sweeper = Sweeper(background, timers, state_dir, runtimes)
+        self.remover = ContainerRemover(background, timers, state_dir, runtimes)
         attempts = self.workload.attempts
-        self._lifecycle = life = Lifecycle(timers, attempts, outbox, state_dir, gpus, self.sweeper)
+        self._lifecycle = life = Lifecycle(timers, attempts, outbox, state_dir, gpus, self.remover)
         self.spools = life.spools
         self.withdrawals = Withdrawals(attempts, outbox, state_dir, life.stop_requests, life.stopper, self.feed, packer)
         self._reports = LaneReports(selector, timers, self._on_reports)
@@ -69,20 +69,20 @@ class Runner:
             timers, lambda: start_lane(selector, state_dir, writer, env, environment, self._lane_died)
         )
         self._follower = Follower(
-            self.workload, life, self.feed, loop, outbox, state_dir, background, self.sweeper, packer
+            self.workload, life, self.feed, loop, outbox, state_dir, background, self.remover, packer
         )
 
     def adopt_all(self) -> None:
         """Take over what lanes of an agent before us still run."""
         self._follower.adopt_all()
-        memory_groups.sweep(self._state_dir, self.workload.attempts)
+        memory_groups.remove_leftovers(self._state_dir, self.workload.attempts)
         for slot in self.workload.slots.values():
             slot.has_room = True
             self._slot_reservations.change(slot)
 
     def let_go(self) -> None:
         """The agent ends: running attempts go on, and leftovers of others are removed."""
-        memory_groups.sweep(self._state_dir, self.workload.attempts)
+        memory_groups.remove_leftovers(self._state_dir, self.workload.attempts)
 
     # Requests
 
@@ -155,13 +155,13 @@ class Runner:
         for slot in list(self.workload.slots.values()):
             if slot.is_empty:
                 self._close(slot)
-        self.sweep()
+        self.pack_leftovers()
         return absent
 
-    def sweep(self) -> None:
+    def pack_leftovers(self) -> None:
         """Pack what agents before us left, once a server has said what it believes to be live."""
         if self._outbox.is_open:
-            self._packer.sweep(lambda: self._outbox.is_open)
+            self._packer.pack_leftovers(lambda: self._outbox.is_open)
 
     def _report(self, name: str) -> bool:
         attempt = self.workload.attempts.get(name)
@@ -228,7 +228,7 @@ class Runner:
             # Not at once: a lane that cannot live must not be forked in a tight circle.
             self._timers.after(0.05 if lane.has_ended_any else 1.0, lambda: self.feed(slot))
         if slot is not None and slot.reserve.get("memory_limit_mib"):
-            memory_groups.sweep(self._state_dir, self.workload.attempts)
+            memory_groups.remove_leftovers(self._state_dir, self.workload.attempts)
         if slot is None or not slot.outliving:
             close_note(self._state_dir, lane.pid, lane.start_time)
         for other in told - {slot}:

@@ -17,7 +17,7 @@ from jobyard.agent_protocol import records
 from jobyard.agent_protocol.records import Paths
 
 _REMOVE_SECONDS = 60.0
-_SWEEP_SECONDS = 20.0  # a client that was killed may have asked for a container that the engine is still making
+_AGAIN_SECONDS = 20.0  # a client that was killed may have asked for a container that the engine is still making
 _TAIL_BYTES = 1 << 14
 _LONGEST_QUOTE = 400
 _ERROR = re.compile(
@@ -69,7 +69,7 @@ def session_of(pid: int, session: int, contained: Dict[str, int]) -> int:
     return next((owner for container, owner in contained.items() if container in groups), session)
 
 
-def sweep(command: Sequence[str], kind: str, state_dir: str) -> None:
+def remove_leftovers(command: Sequence[str], kind: str, state_dir: str) -> None:
     """Remove the containers of attempts that have ended, or that nobody knows any more."""
     label = "label=jobyard.state=%s" % container_words.state_label(state_dir)
     words = ["ps", "--all", "--filter", label, "--format", '{{.ID}} {{.Label "jobyard.attempt"}}']
@@ -119,7 +119,7 @@ def _tail(path: str) -> str:
         return ""
 
 
-class Sweeper:
+class ContainerRemover:
     """Leaves no container behind that outlived everybody who could have ended it."""
 
     def __init__(self, background: Background, timers: Timers, state_dir: str, runtimes: Runtimes) -> None:
@@ -136,13 +136,13 @@ class Sweeper:
             return
         command, kind = runtime.command, runtime.kind
         with suppress(OSError):  # too many processes on this machine: the next one does it
-            self._background.run(lambda: sweep(command, kind, self._state_dir), lambda: None)
+            self._background.run(lambda: remove_leftovers(command, kind, self._state_dir), lambda: None)
 
     def later(self) -> None:
         """An attempt did not end as containers do."""
         if not self._is_due:
             self._is_due = True
-            self._timers.after(_SWEEP_SECONDS, self._now)
+            self._timers.after(_AGAIN_SECONDS, self._now)
 
     def _now(self) -> None:
         self._is_due = False

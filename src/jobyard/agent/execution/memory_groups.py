@@ -106,7 +106,7 @@ def remove(directory: str) -> None:
             continue
 
 
-def sweep(state_dir: str, live: Iterable[str]) -> None:
+def remove_leftovers(state_dir: str, live: Iterable[str]) -> None:
     """Remove groups that lanes left behind when they were killed, but not those of these attempts."""
     name, kept = name_of(state_dir), set(live)
     for above in probe.cgroup_directories("memory"):

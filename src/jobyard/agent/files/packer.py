@@ -40,7 +40,7 @@ class Packer:
         self._in_flight: Set[str] = set()
         self._child = 0
         self._is_looking = False
-        self._is_sweeping = False
+        self._is_finding = False
         self._seconds = float(os.environ.get("JOBYARD_PACK_SECONDS") or _QUIET_SECONDS)
         self.needed: Callable[[], Collection[str]] = tuple  # attempts that somebody here has to do with
 
@@ -72,29 +72,29 @@ class Packer:
                 self._log("%s: %s" % (attempt_id, error))
                 packs.end_lost(files, time.time(), str(error))
 
-    def sweep(self, is_answered: Callable[[], bool]) -> None:
+    def pack_leftovers(self, is_answered: Callable[[], bool]) -> None:
         """Look for what agents before us left, soon. It is packed if `is_answered` then: a server knows of the rest."""
-        if not self._is_sweeping:
-            self._is_sweeping = True
-            self._timers.after(self._seconds, lambda: self._sweep(is_answered))
+        if not self._is_finding:
+            self._is_finding = True
+            self._timers.after(self._seconds, lambda: self._find(is_answered))
 
-    def _sweep(self, is_answered: Callable[[], bool]) -> None:
+    def _find(self, is_answered: Callable[[], bool]) -> None:
         path = "%s/unpacked.%d" % (self._state_dir, os.getpid())
 
         def found() -> None:
-            self._is_sweeping = False
+            self._is_finding = False
             names = _taken_lines(path)
             if is_answered():
                 known = {*self.needed(), *self._waiting, *self._in_flight}
                 self.told([name for name in names if name not in known])
                 if len(names) == _MOST_FOUND:
-                    self.sweep(is_answered)
+                    self.pack_leftovers(is_answered)
 
         agent = os.getpid()
         try:
             self._background.run(lambda: _list_ended(agent, self._state_dir, path), found)
         except OSError:  # too many processes: the next time
-            self._is_sweeping = False
+            self._is_finding = False
 
     def _look_later(self) -> None:
         if not self._is_looking:

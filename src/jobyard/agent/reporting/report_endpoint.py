@@ -44,7 +44,7 @@ class ReportEndpoint:
         self._state_dir = state_dir
         self._clients: Set["Client"] = set()
         self._reports: Optional[Reports] = None
-        self._is_sweeping = False
+        self._is_watching = False
         self._token = ""
         self.token_file = state_dir + "/door.token"
         self.address = ""
@@ -90,17 +90,17 @@ class ReportEndpoint:
         if len(self._clients) >= _MOST_CLIENTS:
             min(self._clients, key=lambda client: client.last_heard).close()
         self._clients.add(Client(self._selector, stream, self._answer, self._clients.discard))
-        if not self._is_sweeping:
-            self._is_sweeping = True
-            self._timers.after(_QUIET_SECONDS, self._sweep)
+        if not self._is_watching:
+            self._is_watching = True
+            self._timers.after(_QUIET_SECONDS, self._close_quiet)
 
-    def _sweep(self) -> None:
+    def _close_quiet(self) -> None:
         long_ago = time.monotonic() - _QUIET_SECONDS
         for client in [client for client in self._clients if client.last_heard < long_ago]:
             client.close()
-        self._is_sweeping = bool(self._clients)
-        if self._is_sweeping:
-            self._timers.after(_QUIET_SECONDS, self._sweep)
+        self._is_watching = bool(self._clients)
+        if self._is_watching:
+            self._timers.after(_QUIET_SECONDS, self._close_quiet)
 
     def _answer(self, request: Request, stream: socket.socket) -> bytes:
         try:

@@ -24,7 +24,7 @@ _TRIES = 3  # a tree that an editor or a build writes to settles soon, or not at
 
 @dataclass(frozen=True)
 class TreeSnapshot:
-    """A frozen tree. `archive` is a tar with paths relative to the tree; `listing` says what is in it, see `pack`."""
+    """A frozen tree. `archive` is a tar with paths relative to it, `listing` is its content (see `write_snapshot`)."""
 
     hash: str
     archive: Path
@@ -36,7 +36,7 @@ class TreeSnapshot:
 
 
 class TreeChanged(Exception):
-    """A file is no longer what it was when we looked at it: scan and pack again."""
+    """A file is no longer what it was when we looked at it: scan it again."""
 
 
 def snapshot(
@@ -52,7 +52,7 @@ def snapshot(
     for attempt in range(_TRIES):
         tree = scan(workdir, copy_forward, leave_out=[yard, store], limit_bytes=limit_bytes, limit_files=limit_files)
         with suppress(TreeChanged):
-            return pack(tree, store, believe_known=attempt == 0)
+            return write_snapshot(tree, store, believe_known=attempt == 0)
     raise UserError(
         f"{shown(tree.root)} changes while it is read; submit again when nothing writes there, "
         "or add what is written to .yardignore"
@@ -63,7 +63,7 @@ def store_of(yard: str | os.PathLike[str]) -> Path:
     return Path(yard) / "snapshots"
 
 
-def pack(tree: Tree, store: Path, *, believe_known: bool = True) -> TreeSnapshot:
+def write_snapshot(tree: Tree, store: Path, *, believe_known: bool = True) -> TreeSnapshot:
     """The tree's snapshot in `store`, written unless it is there. An archive that has its name is complete and on disk.
 
     The hash is the SHA-256 of the listing: for each entry, sorted by path, `KIND MODE DIGEST PATH` and a NUL.
@@ -96,7 +96,7 @@ def pack(tree: Tree, store: Path, *, believe_known: bool = True) -> TreeSnapshot
 def prune(store: Path, keep: Collection[str], *, idle_seconds: float = 3600.0) -> list[str]:
     """Delete snapshots that are not in `keep` and were not asked for in the last `idle_seconds`; answers their hashes.
 
-    The delay protects a submit whose snapshot is packed while its job is not known yet.
+    The delay protects a submit whose snapshot is written while its job is not known yet.
     """
     oldest = time.time() - idle_seconds
     removed = list[str]()

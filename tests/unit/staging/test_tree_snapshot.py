@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from jobyard.agent.files import snapshots
 from jobyard.errors import Unwritable, UserError
-from jobyard.staging import known_files, pack
+from jobyard.staging import known_files, tree_snapshot
 from jobyard.staging.archive import header_of
-from jobyard.staging.pack import prune, snapshot, store_of
 from jobyard.staging.results import unpack_results
 from jobyard.staging.tree import Entry, EntryKind
+from jobyard.staging.tree_snapshot import prune, snapshot, store_of
 from tests.unit.staging.trees import plant, seen
 
 LONG = "d" * 90 + "/" + "f" * 90
@@ -161,13 +161,13 @@ def test_edits_after_the_submit_change_nothing(tree: Path, yard: Path, tmp_path:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The paths of files that are read."""
     read: list[bytes] = []
-    original = pack._Reader._read
+    original = tree_snapshot._Reader._read
 
-    def noting(self: pack._Reader, entry: Entry) -> Iterator[bytes]:
+    def noting(self: tree_snapshot._Reader, entry: Entry) -> Iterator[bytes]:
         read.append(entry.path)
         return original(self, entry)
 
-    monkeypatch.setattr(pack._Reader, "_read", noting)
+    monkeypatch.setattr(tree_snapshot._Reader, "_read", noting)
     return read
 
 
@@ -214,28 +214,28 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
     tmp_path: Path, yard: Path, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = plant(tmp_path / "tree", {"a": b"x" * size})
-    original = pack._Reader.digest
+    original = tree_snapshot._Reader.digest
     changes = iter([b"y" * (size - 1), b"z" * size])
 
-    def changing(self: pack._Reader, entry: Entry) -> str:
+    def changing(self: tree_snapshot._Reader, entry: Entry) -> str:
         (root / "a").write_bytes(next(changes, b"z" * size))
         return original(self, entry)
 
-    monkeypatch.setattr(pack._Reader, "digest", changing)
+    monkeypatch.setattr(tree_snapshot._Reader, "digest", changing)
     unpack_results(snapshot(root, yard).archive, tmp_path / "copy")
     assert (tmp_path / "copy" / "a").read_bytes() == b"z" * size
 
 
 def test_a_tree_that_never_settles_is_one_sentence(tmp_path: Path, yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = plant(tmp_path / "tree", {"a": b""})
-    original = pack._Reader.digest
+    original = tree_snapshot._Reader.digest
 
-    def growing(self: pack._Reader, entry: Entry) -> str:
+    def growing(self: tree_snapshot._Reader, entry: Entry) -> str:
         with (root / "a").open("ab") as file:
             file.write(b"more")
         return original(self, entry)
 
-    monkeypatch.setattr(pack._Reader, "digest", growing)
+    monkeypatch.setattr(tree_snapshot._Reader, "digest", growing)
     with pytest.raises(UserError, match="changes while it is read; submit again"):
         snapshot(root, yard)
     assert not list(store_of(yard).glob("*.tar"))
