@@ -121,6 +121,9 @@ class Line(Collection[Request]):
     def alike(self, shape: Shape) -> Alike:
         return self._by_shape[shape]
 
+    def count_before(self, position: tuple[int, ...]) -> int:
+        return sum(bisect_left(alike.positions, position) for alike in self._by_shape.values())
+
     @property
     def shapes(self) -> Collection[Alike]:
         return self._by_shape.values()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from heapq import nlargest
+from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from jobyard.engine.intervals import IntervalSet
 from jobyard.engine.job_record import JobRecord
+from jobyard.engine.yard_state import YardState
 from jobyard.executors.protocol import SubmittedJob
-from jobyard.model.job import State
+from jobyard.model.job import FINAL, State
 from jobyard.model.node import NodeConfig
 from jobyard.model.task import AttemptId, Task
 from jobyard.model.task_ranges import task_ranges
@@ -35,6 +38,11 @@ class JobFilter(NamedTuple):
     with_all_ended: bool = False  # not only those that ended last
     name: str = ""  # with `*` and `?` for any letters; none: every name
     since: float = 0.0  # those that have not ended, or ended after this
+
+    @property
+    def is_filter(self) -> bool:
+        """Must each job be looked at?"""
+        return bool(self.states or self.user or self.name or self.since)
 
 
 class JobPage(NamedTuple):
@@ -109,18 +117,40 @@ def _last_lines(loop: YardLoop, job: JobRecord) -> tuple[str, ...]:
 
 
 def job_page(loop: YardLoop, wanted: JobFilter, before: int | None, limit: int) -> JobPage:
-    """The newest first, those below the number `before`."""
-    known = loop.state.unfinished if wanted.only_unfinished else loop.state.jobs
-    jobs = sorted(known.values(), key=lambda job: -job.number)
-    found = [job for job in jobs if _is_wanted(job, wanted)]
-    total = len(found)
-    if not wanted.with_all_ended:
-        ended = (job for job in found if job.is_final)
-        shown = {job.id for job in nlargest(ENDED_SHOWN, ended, key=lambda job: job.times.finished_at or 0.0)}
-        found = [job for job in found if not job.is_final or job.id in shown]
-    left = [job for job in found if before is None or job.number < before]
-    page = left[:limit]
-    return JobPage([job.id for job in page], page[-1].number if page and len(left) > len(page) else None, total)
+    """The newest first, those below the number `before`. Where nothing is filtered only what is listed is looked at."""
+    state = loop.state
+    pool = _pool(state, wanted)
+    if wanted.is_filter:
+        pool = {job_id: job for job_id, job in pool.items() if _is_wanted(job, wanted)}
+    hidden = frozenset[str]() if wanted.with_all_ended else _ended_before(state, pool)
+    newest_first = sorted(pool.values(), key=attrgetter("number"), reverse=True)
+    shown = (job for job in newest_first if job.id not in hidden)
+    page = list(islice((job for job in shown if before is None or job.number < before), limit + 1))
+    more = page[limit - 1].number if limit and len(page) > limit else None
+    return JobPage([job.id for job in page[:limit]], more, len(pool))
+
+
+def _pool(state: YardState, wanted: JobFilter) -> Mapping[str, JobRecord]:
+    """Those in which to look for them."""
+    states = set(wanted.states)
+    if wanted.only_unfinished or (states and states.isdisjoint(FINAL)):
+        return state.unfinished
+    if states and states <= FINAL:
+        return {job_id: state.jobs[job_id] for job_id in _ended(state, state.jobs)}
+    return state.jobs
+
+
+def _ended(state: YardState, jobs: Mapping[str, JobRecord]) -> list[str]:
+    if len(state.jobs) == len(state.unfinished):
+        return []
+    return [job_id for job_id in jobs if job_id not in state.unfinished]
+
+
+def _ended_before(state: YardState, jobs: Mapping[str, JobRecord]) -> frozenset[str]:
+    """Those that have ended, but for the last ones."""
+    ended = _ended(state, jobs)
+    last = nlargest(ENDED_SHOWN, ended, key=lambda job_id: jobs[job_id].times.finished_at or 0.0)
+    return frozenset(ended).difference(last)
 
 
 def _is_wanted(job: JobRecord, wanted: JobFilter) -> bool:

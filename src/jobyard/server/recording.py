@@ -38,11 +38,12 @@ class Recording:
         self._saver = ThreadPoolExecutor(1, "snapshot")
         self.read_to: Callable[[], int] = lambda: sys.maxsize  # rows after it are not deleted
         self._snapshot_seq = 0  # the row at which a snapshot was last begun, or the server
+        self._snapshot_jobs = 0  # that it had: with more of them one costs more, and is made after more rows
 
     def begin(self) -> Restored:
         """What is on disk, when the server starts."""
         restored = self._snapshots.restore(self._journal)
-        self._snapshot_seq = restored.seq
+        self._snapshot_seq, self._snapshot_jobs = restored.seq, len(restored.state.jobs)
         return restored
 
     async def restore(self) -> Restored:
@@ -55,7 +56,7 @@ class Recording:
         now = time.time()
         seq = await self._write(lambda: self._journal.append(events, now, jobs))
         faults.point("server-committed")
-        if seq - self._snapshot_seq >= SNAPSHOT_EVERY_ROWS:
+        if seq - self._snapshot_seq >= max(SNAPSHOT_EVERY_ROWS, self._snapshot_jobs):
             self._snapshot_seq = seq
             self._saver.submit(self._renew_snapshot)
         return seq
@@ -93,6 +94,7 @@ class Recording:
         """In a thread of its own: neither a command nor a commit waits for it."""
         try:
             restored = self._snapshots.renew(self._journal)
+            self._snapshot_jobs = len(restored.state.jobs)
             read_to = self.read_to()  # before the base is written: it only grows
             compact(self._journal, self._history, restored, lambda work: self._writer.submit(work).result(), read_to)
         except Exception as error:

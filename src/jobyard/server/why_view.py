@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from heapq import nsmallest
+from itertools import islice
 
 from jobyard.engine.estimates import trusted_rest
 from jobyard.engine.job_record import JobRecord
@@ -12,7 +13,7 @@ from jobyard.engine.training import given_more
 from jobyard.engine.yard_state import YardState
 from jobyard.model.job import Reason, State
 from jobyard.model.units import show_seconds
-from jobyard.scheduling.ordering import queue_position
+from jobyard.scheduling.ordering import position_of, queue_position
 from jobyard.server.views import awaited_view, failure_view, held_up, reason_of_job, retry_delay
 from jobyard.wire.views import FailureView, WhyView
 
@@ -39,18 +40,20 @@ def how_many_run(running: int, waiting: int, size: int) -> str:
     return f"{running} of {size} tasks {run} and {waiting} {wait}"
 
 
-def _place_in_line(state: YardState, job: JobRecord) -> str:
-    own = _position(state, job)
-    ahead = {
-        o.id: at for o in state.unfinished.values() if (at := _position(state, o)) < own and not state.waits_for(o)
-    }
-    if not ahead:
+def _place_in_line(planner: Planner, job: JobRecord) -> str:
+    """Of those that the scheduler has in its line it only looks at the first."""
+    state, line, own = planner.state, planner.wants.line, _position(planner.state, job)
+    others = [o for o in state.unfinished.values() if line.place_of(o.id) is None and not state.waits_for(o)]
+    ahead = {o.id: at for o in others if (at := _position(state, o)) < own}
+    count = len(ahead) + line.count_before(own)
+    if not count:
         return f"it is the next in line (priority {job.priority})"
+    ahead |= {each.job: position_of(each)[:3] for each in islice(line, AHEAD_NAMED) if position_of(each) < own}
     first = [state.jobs[job_id] for job_id in nsmallest(AHEAD_NAMED, ahead, key=ahead.__getitem__)]
     names = ", ".join(f"{other.number} ({other.spec.name})" for other in first)
-    more = f" and {len(ahead) - len(first)} more" if len(ahead) > len(first) else ""
-    line = f"{len(ahead)} unfinished job{'s are' if len(ahead) != 1 else ' is'} ahead of it"
-    return f"{line} (priority {job.priority}): {names}{more}"
+    more = f" and {count - len(first)} more" if count > len(first) else ""
+    told = f"{count} unfinished job{'s are' if count != 1 else ' is'} ahead of it"
+    return f"{told} (priority {job.priority}): {names}{more}"
 
 
 def why_view(planner: Planner, job: JobRecord, last_lines: tuple[str, ...] = ()) -> WhyView:
@@ -60,7 +63,7 @@ def why_view(planner: Planner, job: JobRecord, last_lines: tuple[str, ...] = ())
     if message:
         sentences.append(message)
     if job.state is State.PENDING and reason not in NOT_IN_LINE and job.id not in state.quarantined:
-        sentences.append(_place_in_line(state, job))
+        sentences.append(_place_in_line(planner, job))
     if job.state is State.RUNNING:
         running = job.tasks.counts[State.RUNNING]
         waiting = job.tasks.counts[State.PENDING] + (job.tasks.counts[State.STARTING] if job.spec.cluster else 0)

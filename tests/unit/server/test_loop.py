@@ -6,12 +6,14 @@ import asyncio
 import random
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from jobyard.engine import invariants
+from jobyard.engine.handling import handle
 from jobyard.engine.planner import Planner
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, Unwritable, UserError
@@ -28,6 +30,7 @@ from jobyard.server.journal import Journal
 from jobyard.server.snapshots import Snapshots
 from jobyard.server.views import awaited_view, job_view
 from jobyard.wire.requests import RetryJob, SubmitJob
+from tests.builders import a_job, submitted
 from tests.unit.server.running import a_batch, a_yard, an_array
 from tests.waiting import PATIENCE_SECONDS
 
@@ -188,6 +191,24 @@ async def test_a_snapshot_is_made_beside_the_loop_while_commands_go_on(
     async with a_yard(tmp_path) as yard:
         assert (tmp_path / "snapshot").exists()
         assert list(yard.loop.state.jobs) == jobs
+
+
+@pytest.mark.parametrize(("rows", "snapshots"), [(11, 0), (12, 1)])
+async def test_a_snapshot_of_many_jobs_is_made_after_as_many_rows(
+    rows: int, snapshots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "SNAPSHOT_EVERY_ROWS", 5)
+    state, journal, store = YardState(), Mock(), Mock()
+    for number in range(12):
+        handle(state, submitted(f"j{number}", number, a_job()))
+    store.restore.return_value = Restored(0, state, ())
+    journal.append.side_effect = range(1, rows + 1)
+    writing = recording.Recording(journal, store, Mock(), Mock())
+    writing.begin()
+    for _ in range(rows):
+        await writing.append([], set())
+    writing.close()
+    assert store.renew.call_count == snapshots
 
 
 def _waiting(subscription: Subscription) -> list[tuple[int, list[Event]]]:

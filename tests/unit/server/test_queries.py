@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,6 +13,7 @@ from jobyard.engine.handling import handle
 from jobyard.engine.yard_state import YardState
 from jobyard.model.events import CancelRequested
 from jobyard.model.job import State
+from jobyard.server import queries
 from jobyard.server.queries import JobFilter, job_page
 from tests.builders import a_job, submitted
 
@@ -49,3 +51,31 @@ def test_a_list_has_the_jobs_that_are_wanted_and_counts_all_of_them(
     assert (len(page.jobs), page.total) == (listed, total)
     first = job_page(loop, wanted, None, 1)
     assert (first.jobs, first.total) == (page.jobs[:1], total)
+
+
+def test_a_list_without_a_filter_looks_at_no_job_alone_and_one_of_failures_at_those_that_ended(
+    loop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = Mock(return_value=True)
+    monkeypatch.setattr(queries, "_is_wanted", looked_at)
+    assert len(job_page(loop, JobFilter(), None, 1000).jobs) == 15
+    assert len(job_page(loop, JobFilter(only_unfinished=True), None, 1000).jobs) == 5
+    assert looked_at.call_count == 0
+    job_page(loop, JobFilter({State.FAILED}), None, 1000)
+    assert looked_at.call_count == 15
+    job_page(loop, JobFilter({State.PENDING}), None, 1000)
+    assert looked_at.call_count == 20
+
+
+def test_pages_go_on_below_the_last_number_until_there_are_no_more(loop: Any) -> None:
+    whole = job_page(loop, JobFilter(), None, 1000)
+    found: list[str] = []
+    before = None
+    while len(found) < 100:
+        page = job_page(loop, JobFilter(), before, 4)
+        found += page.jobs
+        before = page.next_before
+        if before is None:
+            break
+    assert found == list(whole.jobs)
+    assert job_page(loop, JobFilter(), None, 0) == ([], None, 20)
