@@ -44,10 +44,12 @@ test-cluster: setup packages ## only what runs on the real cluster
 	python -m tests.cluster.build
 	pytest tests/cluster
 
-test-fast: setup ## the inner loop, under a minute
+# Some 7,000 tests: some minutes on two cores. `make test-fast TESTS=tests/unit/cli` is the loop while one package changes.
+TESTS := tests/unit tests/scenarios
+test-fast: setup ## style, types and all unit tests and scenarios: minutes; with TESTS=tests/unit/cli only those
 	ruff check .
 	mypy
-	pytest -q -n 2 -m 'not slow' tests/unit tests/scenarios
+	pytest -q -n 2 -m 'not slow' $(TESTS)
 
 soak: setup packages ## the long fault campaigns
 	JOBYARD_FAULT_ROUNDS=200 JOBYARD_LINK_ROUNDS=45 JOBYARD_LINK_SEED=2 JOBYARD_POISON_SPECS=10000 \

@@ -12,11 +12,12 @@ from pathlib import Path
 import yaml
 
 HEAD = """\
-# Coming from GNU parallel, sbatch, pueue or HyperQueue
+# Coming from sbatch, GNU parallel, pueue or HyperQueue
 
 Their line, ours, the same output. A test runs our column (`tests/guides/test_other_tools.py`), and theirs beside it
 where that tool can be installed in a minute. `yard run --cat` prints plain output in the order of the tasks, `yard run`
-alone shows the job live. Below each table stands what cannot be said to the yard, and why.
+alone shows the job live. Below each table stands what cannot be said to the yard, and why. A word of another tool is
+answered with ours: type `yard squeue`, `yard scancel`, `yard run --ntasks 4`.
 """
 
 
@@ -51,7 +52,8 @@ def tool(name: str) -> Tool:
     return Tool(found["name"], found["about"], rows, tuple(Missing(**each) for each in found["missing"]))
 
 
-PARALLEL, SBATCH, PUEUE, HYPERQUEUE = TOOLS = tuple(map(tool, ("parallel", "sbatch", "pueue", "hyperqueue")))
+# The page has what most people come from first.
+SBATCH, PARALLEL, PUEUE, HYPERQUEUE = TOOLS = tuple(map(tool, ("sbatch", "parallel", "pueue", "hyperqueue")))
 
 
 def page() -> str:
