@@ -109,7 +109,7 @@ def _on_success(state: YardState, job: JobRecord, at: float) -> list[Effect]:
     enough, done = job.spec.policy.enough_successes, job.tasks.counts[State.SUCCEEDED]
     if enough is None or done < enough or job.stop is not None or job.spec.gang:
         return []
-    message = f"{done} task{'s' if done != 1 else ''} succeeded, which is enough (--halt)"
+    message = f"stopped early by --halt: {done} task{'s' if done != 1 else ''} succeeded, which is enough"
     return stop_job(state, job, Reason.ENOUGH, message, at)
 
 
@@ -128,7 +128,8 @@ def _on_failure(state: YardState, job: JobRecord, task: Task, at: float, not_bef
     failed, most = job.tasks.counts[State.FAILED], job.spec.policy.max_fails
     if most is not None and failed > most:
         tasks = f"{failed} task{'s' if failed != 1 else ''}"
-        message = f"stopped because {tasks} failed (more than --max-fails {most} or --halt allows)"
+        may = "none may" if not most else f"at most {most} may"
+        message = f"stopped early by --halt or --max-fails: {tasks} failed, and {may}"
         return stop_job(state, job, Reason.SIBLING_FAILED, message, at)
     return []
 
