@@ -7,8 +7,10 @@ from typing import Any
 
 from jobyard.model.container import ContainerSpec
 from jobyard.model.events import JobSubmitted, NodeJoined
+from jobyard.model.inputs import Column, Inputs, Source
 from jobyard.model.job import Command, GroupSpec, JobSpec
 from jobyard.model.kubernetes import KubernetesSpec
+from jobyard.model.lines import Lines
 from jobyard.model.node import Device, Node
 from jobyard.model.policy import RunPolicy
 from jobyard.model.resources import Resources
@@ -53,6 +55,11 @@ def a_group(
 ) -> GroupSpec:
     resources = Resources(int(cpus * 1000), mem, gpus, gpu_mem)
     return GroupSpec(Command(shell="true"), name, count, completions, parallelism, resources)
+
+
+def one_column(values: Lines) -> Inputs:
+    """A row for each value, for which `{}` stands."""
+    return Inputs((Source((Column(values),)),))
 
 
 def a_job(tasks: int = 1, groups: tuple[GroupSpec, ...] = (), **spec: Any) -> JobSpec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jobyard.model.inputs import Column, Inputs, Source
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
+from tests.builders import one_column
 from tests.conftest import MakeYard
 from tests.harmless import assert_harmless
 from tests.security.servers import TeamServer
@@ -16,7 +17,7 @@ EVIL = "evil\x1b[31mred\x1b]0;title\x07\x9b2J\u202egnol\u200b"
 def test_a_line_over_rest_never_becomes_code(yard: TemporaryYard) -> None:
     yard.ok("ls")
     entries = Lines.of(["$(touch bad)", "`touch bad`", "';touch bad;'"])
-    command = Command(shell='echo "file: {}"', entries=entries)
+    command = Command(shell='echo "file: {}"', inputs=one_column(entries))
     job = yard.client.submit(JobSpec("x", (GroupSpec(command, completions=3),), workdir=str(yard.work)))
     yard.ok("wait", job.id)
     assert sorted(yard.logs(job.id).splitlines()) == sorted(f"{i}| file: {line}" for i, line in enumerate(entries))
@@ -32,7 +33,7 @@ def test_a_line_over_rest_never_becomes_code(yard: TemporaryYard) -> None:
 def test_a_request_in_which_a_line_would_be_code_is_refused(team: TeamServer) -> None:
     token = team.token("ann")
     for shell in ("bash -c 'echo {}'", "echo $(cat {})", "cat <<E\n{}\nE", "eval {}", "{}"):
-        command = {"shell": shell, "entries": "a\nb\n"}
+        command = {"shell": shell, "inputs": {"sources": [{"columns": [{"values": "a\nb\n"}]}]}}
         groups = [{"command": command, "completions": 2}]
         spec = {"name": "x", "groups": groups, "workdir": str(team.served.work)}
         said = team.ask("POST", "jobs", {"spec": spec}, token=token)

@@ -147,7 +147,7 @@ def shared_command(command: Command) -> tuple[str, ...]:
         return _of_script(command.script, command.argv)
     if command.argv:
         return command.argv
-    if command.entries is None and command.inputs is None:
+    if command.inputs is None:
         return ("bash", "-c", command.shell)
     return ("bash", "-c", substituted(command.shell, placeholders_of(command)).shell)
 

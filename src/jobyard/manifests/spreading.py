@@ -43,7 +43,7 @@ def spread(
         raise UserError("the job has groups, whose count and completions say how many tasks; leave it out", field=asked)
     if found is None:
         ids, limit = parse_array(said["array"], asked)
-        command = replace(group.command, entries=None, inputs=None)
+        command = replace(group.command, inputs=None)
         group = replace(group, array=ids, completions=len(ids), command=command)
         return put(replace(spec, groups=(group,)), "policy.limit", limit or spec.policy.limit)
     inputs = found.inputs
@@ -61,7 +61,7 @@ def _called(name: str, shown: Callable[[str], str]) -> str:
 
 def _with_rows(command: Command, inputs: Inputs, *, is_appended: bool) -> Command:
     """As parallel does, values after ::: stand at the end of a command that has no placeholder for them."""
-    rows = replace(command, entries=None, inputs=inputs)
+    rows = replace(command, inputs=inputs)
     known = Placeholders.of(inputs)
     is_used = any(map(known.stands_in, command.argv)) if command.script is not None else uses_values(rows)
     if not is_appended or is_used:

@@ -38,7 +38,6 @@ _WORDS = (
     (r"command\.argv\[(\d+)\]", "word {1} of the command", "command[{0}]"),
     (r"command\.(?:argv|shell)", "the command", "command"),
     (r"command\.lines", "the file of commands", ""),
-    (r"command\.entries", "the file of --each-line", "each_line"),
     (r"command\.inputs.*", "the values of its tasks", ""),
     (r"command\.script\..*", "the script", ""),
     (r"array\.pieces.*", "--array", "array"),

@@ -147,6 +147,8 @@ def _mapping_decoder(decode_value: Decoder) -> Decoder:
 
 def _dataclass(kind: type, data: Any, where: str) -> Any:
     _expect(dict, data, where)
+    if hasattr(kind, "upgraded"):
+        data = kind.upgraded(data)
     fields = _fields(kind)
     for key in data:
         if key not in fields:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import accumulate
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from jobyard.errors import NotFound
 from jobyard.model.container import ContainerSpec
@@ -137,21 +137,27 @@ class Command:
     """What a task runs: exactly one of `argv`, `shell` (one bash command) and `lines` (a bash command per task).
 
     A `script` is run whole by its interpreter, with `argv` for its arguments. With `inputs`, task i also gets row i of
-    them in variables, and for `{}`, `{1}` and others in argv or shell (`model/substitution.py`). `entries` are the
-    rows of one column, for which `{}` alone stands.
+    them in variables, and for `{}`, `{1}` and others in argv or shell (`model/substitution.py`).
     """
 
     argv: Annotated[tuple[Word, ...], Items(WORDS_MOST)] = ()
     shell: Word = ""
     lines: Lines | None = None
-    entries: Lines | None = None
     script: Script | None = None
     inputs: Inputs | None = None
+
+    @staticmethod
+    def upgraded(data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Journals of earlier versions have the rows of one column as `entries`."""
+        if "entries" not in data or "inputs" in data:
+            return data
+        rows = {"sources": [{"columns": [{"values": data["entries"]}]}]}
+        return {**{key: value for key, value in data.items() if key != "entries"}, "inputs": rows}
 
     @property
     def is_each(self) -> bool:
         """Does each task have a command, a line or a row of its own?"""
-        return self.lines is not None or self.entries is not None or self.inputs is not None
+        return self.lines is not None or self.inputs is not None
 
     def __str__(self) -> str:
         if self.script is not None:

@@ -10,7 +10,6 @@ from jobyard.model.job import Command, JobSpec
 from jobyard.model.placeholders import LINE, PARAM, SLOT
 from jobyard.model.substitution import (
     SLOT_HOLE,
-    inputs_of,
     placeholders_of,
     row_of,
     substituted,
@@ -34,7 +33,7 @@ def own_command(spec: JobSpec, number: int) -> str:
 def own_values(spec: JobSpec, number: int) -> dict[str, str]:
     """Of the inputs that have names: those of this task."""
     place = spec.place_of(number)
-    inputs = inputs_of(spec.groups[place.group].command)
+    inputs = spec.groups[place.group].command.inputs
     return {} if inputs is None else inputs.named(inputs.number_of(number - spec.offsets[place.group]))
 
 

@@ -64,7 +64,7 @@ class Placeholders(NamedTuple):
     names: tuple[str, ...] = ("",)  # of all columns, in order
     short: frozenset[int] = frozenset()  # columns that the last row may end before
     has_whole: bool = False  # `{}` is not made of the columns
-    only_line: bool = False  # of `entries`: `{}` and nothing else
+    only_line: bool = False  # `{}` and nothing else: of a command inside another
     is_narrow: bool = False  # as in a last row that ends early
     taken: str = ""  # a text that is taken for one, to find out what it would be
 

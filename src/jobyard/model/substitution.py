@@ -19,7 +19,7 @@ from jobyard.errors import UserError
 from jobyard.model.bash_pieces import Piece, code_of, meaning_of
 from jobyard.model.bash_reader import Asked, Reader
 from jobyard.model.expansion import check_expansion
-from jobyard.model.inputs import Column, Inputs, Row, Source
+from jobyard.model.inputs import Inputs, Row
 from jobyard.model.interpreters import HOLE, UNKNOWN, Verdict, judge
 from jobyard.model.job import Command
 from jobyard.model.placeholders import (
@@ -69,20 +69,13 @@ def _shown(piece: Piece, values: Mapping[str, str]) -> str:
     return " ".join(values[variable.name] for variable in piece.variables if variable.name in values)
 
 
-def inputs_of(command: Command) -> Inputs | None:
-    """The rows of the command, whichever way they were given."""
-    if command.inputs is not None or command.entries is None:
-        return command.inputs
-    return Inputs((Source((Column(command.entries),)),))
-
-
 def placeholders_of(command: Command) -> Placeholders:
     return Placeholders.of(command.inputs) if command.inputs is not None else ONLY_LINE
 
 
 def check(command: Command) -> None:
     """Raises UserError unless every value of the inputs is data wherever a placeholder stands in the command."""
-    inputs = inputs_of(command)
+    inputs = command.inputs
     if inputs is None:
         return
     known = placeholders_of(command)
@@ -153,7 +146,7 @@ def variables_in(words: Sequence[str], known: Placeholders) -> tuple[Variable, .
 
 def row_of(command: Command, ordinal: int) -> Row | None:
     """That of the task at this place of its group."""
-    inputs = inputs_of(command)
+    inputs = command.inputs
     return None if inputs is None else inputs.row(inputs.number_of(ordinal))
 
 

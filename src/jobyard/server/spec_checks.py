@@ -141,12 +141,11 @@ def _check_command(group: GroupSpec, named: str) -> None:
             raise UserError(f"{named}: the first line of {command.script.name!r} names no interpreter")
     if len(said) > 1:
         raise UserError(f"{named}: {' and '.join(said)} are two commands; give one of them")
-    for lines in (command.lines, command.entries):
-        if lines is not None:
-            _check_lines(lines, group.size, named)
+    if command.lines is not None:
+        _check_lines(command.lines, group.size, named)
     if command.inputs is not None:
-        if command.lines is not None or command.entries is not None:
-            raise UserError(f"{named}: inputs beside lines or entries; give one of them")
+        if command.lines is not None:
+            raise UserError(f"{named}: inputs beside lines; give one of them")
         check_inputs(command.inputs, f"{named}: inputs")
         if len(command.inputs) != group.size:
             raise UserError(f"{named}: {len(command.inputs)} rows of inputs for {group.size} tasks")

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.builders import one_column
 
 from jobyard.executors.environment import job_environment, task_command, task_environment
 from jobyard.manifests.arrays import parse_array
@@ -117,8 +118,10 @@ def test_an_aichor_job_knows_its_experiment_and_others_do_not() -> None:
 
 def test_each_line_is_in_its_tasks_environment_and_command() -> None:
     entries = Lines.of(["a b", "c;d"])
-    argv = JobSpec("x", (GroupSpec(Command(argv=("cat", "in/{}.txt", "{}"), entries=entries), completions=2),))
-    shell = JobSpec("x", (GroupSpec(Command(shell="cat {} | wc", entries=entries), completions=2),))
+    argv = JobSpec(
+        "x", (GroupSpec(Command(argv=("cat", "in/{}.txt", "{}"), inputs=one_column(entries)), completions=2),)
+    )
+    shell = JobSpec("x", (GroupSpec(Command(shell="cat {} | wc", inputs=one_column(entries)), completions=2),))
     assert environment(argv, 1)["YARD_LINE"] == "c;d"
     assert task_command(argv, 0) == ("cat", "in/a b.txt", "a b")
     assert task_command(shell, 1) == task_command(shell, 0) == ("bash", "-c", 'cat "${YARD_LINE}" | wc')
@@ -206,7 +209,7 @@ def test_a_shells_own_variables_are_the_users() -> None:
 
 
 def test_no_name_of_ours_can_be_asked_for_at_submit() -> None:
-    entries = Command(argv=("a",), entries=Lines.of(["x"]))
+    entries = Command(argv=("a",), inputs=one_column(Lines.of(["x"])))
     env = environment(JobSpec("x", (GroupSpec(entries),)))
     assert {name for name in env if name.startswith("YARD_")} <= RESERVED_NAMES
 
@@ -214,7 +217,7 @@ def test_no_name_of_ours_can_be_asked_for_at_submit() -> None:
 def test_a_script_travels_once_for_all_tasks_and_becomes_its_interpreter(tmp_path: Path) -> None:
     text = '#!/bin/sh -e\nprintf \'%s,\' "$0" "$@" "${YARD_SCRIPT-gone}"\n'
     entries = Lines.of(["$(touch bad)", "b"])
-    command = Command(argv=("<{}>", "x"), script=Script("it's {}.sh", text), entries=entries)
+    command = Command(argv=("<{}>", "x"), script=Script("it's {}.sh", text), inputs=one_column(entries))
     spec = JobSpec("x", (GroupSpec(command, completions=2),))
     shared = job_environment("j", 1, spec)
     assert shared["YARD_SCRIPT"] == text

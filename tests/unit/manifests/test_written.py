@@ -36,7 +36,6 @@ def refusal_of(spec: JobSpec) -> UserError:
         (a_command("boss", argv=(ODD,)), "word 1 of the command of group boss: "),
         (a_command(shell=ODD), "the command: "),
         (a_command(lines=Lines.of([ODD])), "the file of commands: "),
-        (a_command(shell="true", entries=Lines.of([ODD])), "the file of --each-line: "),
         (a_job(name=ODD), "the job's name: "),
         (a_job(env={"NAME": ODD}), "variable NAME: "),
         (a_job(env={ODD: "x"}), "the variables: a name in it: "),

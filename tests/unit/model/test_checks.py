@@ -19,7 +19,7 @@ from jobyard.model.resources import Resources
 from jobyard.model.source import GitState
 from jobyard.model.training import Elastic, Training
 from jobyard.wire.requests import CancelJob, ChangePriority, CreateToken, RetryJob, ScaleJob, SubmitJob
-from tests.builders import a_group, a_job
+from tests.builders import a_group, a_job, one_column
 
 BYTES = b"caf\xe9".decode("utf-8", "surrogateescape")  # as Python has a file's name that is not UTF-8
 
@@ -57,7 +57,7 @@ def test_the_names_of_files_need_not_be_utf8_and_come_back_as_they_were(spec: Jo
         (a_command(argv=("printf", BYTES)), "groups[0].command.argv[1]: 'caf\\udce9' is not UTF-8"),
         (a_command(shell=BYTES), "command.shell"),
         (a_command(lines=Lines.of(["true", BYTES])), "command.lines"),
-        (a_command(shell="true", entries=Lines.of([BYTES])), "command.entries"),
+        (a_command(shell="true", inputs=one_column(Lines.of([BYTES]))), "command.inputs.sources[0].columns[0].values"),
         (a_job(env={"A": BYTES}), "spec.env.A"),
         (a_job(env={BYTES: "1"}), "SubmitJob.spec.env: a name in it: "),
         (a_job(name=BYTES), "spec.name"),

@@ -18,7 +18,7 @@ from jobyard.model.job import ArrayRange, Command, JobSpec, Lines, Reason
 from jobyard.model.node import Foreign, Node
 from jobyard.model.policy import FailurePolicy
 from jobyard.model.task import AttemptId, Outcome
-from tests.builders import a_job, a_node
+from tests.builders import a_job, a_node, one_column
 
 KINDS = [
     kind
@@ -72,6 +72,11 @@ def test_what_an_older_yard_wrote_of_a_start_is_read_with_what_it_did_not_know_l
     attempt = AttemptId("j", 1, 2)
     assert decode(AttemptsStarted, {"items": [[["j", 1, 2], 4.5]], "at": 5.0}).items == (Started(attempt, 4.5, ""),)
     assert through_json(Started, Started(attempt, 4.5, "pod-1")).unit == "pod-1"
+
+
+def test_lines_of_an_older_yard_are_rows_of_one_column() -> None:
+    written = {"argv": ["cat", "{}"], "entries": "a\nb\n"}
+    assert decode(Command, written) == Command(("cat", "{}"), inputs=one_column(Lines.of(["a", "b"])))
 
 
 def test_values_keep_their_kinds() -> None:

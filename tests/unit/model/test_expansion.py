@@ -10,6 +10,7 @@ from jobyard.model.inputs import Column, Inputs, Source
 from jobyard.model.interpreters import HOLE, judge
 from jobyard.model.job import Command, Lines
 from jobyard.model.substitution import check
+from tests.builders import one_column
 
 
 def inputs(value: str, columns: int = 1) -> Inputs:
@@ -40,7 +41,7 @@ def test_the_variable_of_all_values_must_fit_too() -> None:
 def test_long_values_that_fit_and_lines_of_an_older_kind_are_accepted() -> None:
     check(Command(argv=("echo", "{}"), inputs=inputs("x" * 131_000)))
     check(Command(shell="echo {} {}", inputs=inputs("\xe9" * 60_000)))
-    check(Command(shell="echo {}", entries=Lines.of(["x" * 131_000])))
+    check(Command(shell="echo {}", inputs=one_column(Lines.of(["x" * 131_000]))))
 
 
 def test_the_words_after_a_word_are_not_looked_at_for_each(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines, Script
 from jobyard.model.own_command import own_command
+from tests.builders import one_column
 
 
 def a_job(command: Command, tasks: int = 1) -> JobSpec:
@@ -42,12 +43,14 @@ def test_each_group_has_its_own_command() -> None:
 )
 def test_a_line_stands_in_the_command_that_it_is_for(command: Command, line: str, told: str) -> None:
     entries = Lines.of([line])
-    assert own_command(a_job(Command(command.argv, command.shell, None, entries, command.script)), 0) == told
+    assert (
+        own_command(a_job(Command(command.argv, command.shell, None, command.script, one_column(entries))), 0) == told
+    )
 
 
 @pytest.mark.parametrize("shell", ["echo {}", "echo '{}'", 'echo "{}"', "echo x{}y; echo {}"])
 @pytest.mark.parametrize("line", ["plain", "two words", "'; echo evil", "$(echo evil)", '"'])
 def test_what_is_told_does_in_bash_what_the_task_does(shell: str, line: str) -> None:
-    told = own_command(a_job(Command(shell=shell, entries=Lines.of([line]))), 0)
+    told = own_command(a_job(Command(shell=shell, inputs=one_column(Lines.of([line])))), 0)
     said = subprocess.run(["bash", "-c", told], capture_output=True, text=True, check=True).stdout
     assert said == {"echo x{}y; echo {}": f"x{line}y\n{line}\n"}.get(shell, f"{line}\n")

@@ -17,6 +17,7 @@ from jobyard.model.job import Command, Lines, Script
 from jobyard.model.placeholders import Placeholders
 from jobyard.model.substitution import check, substituted, variables_of, words_with
 from jobyard.model.unsafe_placeholder import UnsafePlaceholder
+from tests.builders import one_column
 from tests.unit.model.real_bash import EVIL, ONE_COLUMN, TWO_COLUMNS, run
 
 # A template, and what stands before and after the line in what it prints.
@@ -262,7 +263,7 @@ def test_a_refusal_shows_the_code_in_which_the_line_is_data() -> None:
     assert str(refused.value).endswith("""; write 'printf %s "${YARD_LINE}"' for that word""")
     assert run("""bash -c 'printf %s "${YARD_LINE}"'""", EVIL) == (EVIL.encode(), [])
     with pytest.raises(UnsafePlaceholder, match=r'write os.environ\["YARD_LINE"\] for it in the code'):
-        check(Command(argv=("python3", "-c", "print('{}')"), entries=Lines.of(["x"])))
+        check(Command(argv=("python3", "-c", "print('{}')"), inputs=one_column(Lines.of(["x"]))))
 
 
 @pytest.mark.parametrize(
@@ -395,7 +396,7 @@ def test_no_command_that_is_accepted_runs_one_of_its_values(template: str, input
 
 
 def test_words_without_a_shell_get_the_line_itself() -> None:
-    command = Command(argv=("cat", "in/{}.txt", "{}"), entries=Lines.of(["x"]))
+    command = Command(argv=("cat", "in/{}.txt", "{}"), inputs=one_column(Lines.of(["x"])))
     assert words_with(command, Row(0, [EVIL], EVIL)) == ("cat", f"in/{EVIL}.txt", EVIL)
 
 
@@ -414,25 +415,29 @@ def test_words_without_a_shell_get_the_line_itself() -> None:
 )
 def test_words_that_an_interpreter_reads_are_refused(argv: tuple[str, ...]) -> None:
     with pytest.raises(UnsafePlaceholder):
-        check(Command(argv=argv, entries=Lines.of(["x"])))
+        check(Command(argv=argv, inputs=one_column(Lines.of(["x"]))))
 
 
 @pytest.mark.parametrize(
     "command", [Command(argv=("python", "{}")), Command(shell="perl {}"), Command(shell="sed p {}")]
 )
 def test_a_line_that_would_be_an_option_of_an_interpreter_is_refused(command: Command) -> None:
-    check(Command(command.argv, command.shell, entries=Lines.of(["a.py", "b-c.py"])))
+    check(Command(command.argv, command.shell, inputs=one_column(Lines.of(["a.py", "b-c.py"]))))
     with pytest.raises(UserError, match="line 2 begins with '-'"):
-        check(Command(command.argv, command.shell, entries=Lines.of(["a.py", "-cimport os"])))
+        check(Command(command.argv, command.shell, inputs=one_column(Lines.of(["a.py", "-cimport os"]))))
 
 
 def test_code_of_a_shell_may_use_values_as_data() -> None:
-    check(Command(argv=("bash", "-c", 'x=$(basename "$1"); cp "$1" "out/$x"', "_", "{}"), entries=Lines.of(["x"])))
+    check(
+        Command(
+            argv=("bash", "-c", 'x=$(basename "$1"); cp "$1" "out/$x"', "_", "{}"), inputs=one_column(Lines.of(["x"]))
+        )
+    )
 
 
 def test_a_command_without_lines_may_hold_anything() -> None:
     check(Command(shell="bash -c 'echo {}'"))
-    check(Command(argv=("{}",), script=Script("x.sh", "#!/bin/sh\n"), entries=Lines.of(["-x"])))
+    check(Command(argv=("{}",), script=Script("x.sh", "#!/bin/sh\n"), inputs=one_column(Lines.of(["-x"]))))
 
 
 def test_the_line_is_not_run_by_the_words_that_the_issue_names(tmp_path: Path) -> None:

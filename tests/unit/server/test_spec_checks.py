@@ -13,7 +13,7 @@ from jobyard.model.resources import Resources
 from jobyard.model.training import Elastic
 from jobyard.server.spec_checks import check_spec, check_submit, check_together
 from jobyard.wire.requests import SubmitJob
-from tests.builders import a_group, a_job
+from tests.builders import a_group, a_job, one_column
 
 
 def rows(*columns: list[str], name: str = "") -> Inputs:
@@ -90,7 +90,6 @@ def test_what_makes_sense_is_taken(spec: JobSpec) -> None:
         (commands(shell="x", inputs=rows([])), "inputs: it has no values"),
         (commands(shell="x", inputs=rows(["a"], ["b", "c"])), "columns of 1 to 2 values"),
         (commands(shell="x", inputs=Inputs((Source((Column(Lines("a\nb")),)),))), "without a newline at its end"),
-        (commands(shell="x", lines=None, entries=Lines.of(["a\nb"])), "the last of its lines has no newline"),
         (commands(shell="x", inputs=rows(["a"], name="a b")), "cannot name a column"),
         (commands(shell="x", inputs=rows(["a"], ["b"], name="a")), "inputs: two columns are called 'a'"),
         (commands(shell="x", inputs=Inputs(rows(["a"]).sources, ((0, 1),))), "rows 0 to 1 of 1 are chosen"),
@@ -99,10 +98,10 @@ def test_what_makes_sense_is_taken(spec: JobSpec) -> None:
             commands(shell="x", inputs=Inputs(8 * rows([*"0123456789"]).sources)),
             "100,000,000 tasks; at most",
         ),
-        (commands(shell="x", inputs=rows(["a"]), entries=Lines("a\n")), "inputs beside lines or entries"),
+        (commands(lines=Lines("a\n"), inputs=rows(["a"])), "inputs beside lines"),
         (commands(shell="x {2}", inputs=rows(["a"])), "there is no {2} here"),
         (commands(shell="bash -c 'x {1}'", inputs=rows(["a"])), "bash reads as code"),
-        (commands(shell="x", entries=Lines("a\nb\n")), "2 lines for 1 tasks"),
+        (commands(shell="x", inputs=one_column(Lines("a\nb\n"))), "2 rows of inputs for 1 tasks"),
         (a_job(env={"YARD_SPOOL": "/x"}), "YARD_SPOOL is set by the yard"),
         (a_job(groups=(replace(a_group(), env={"YARD_TASK": "7"}),)), "YARD_TASK is set by the yard"),
         (a_job(groups=(a_group(gpus=8),), elastic=Elastic(gpus=(1, 4))), "8 gpus is not in its range of 1 to 4"),

@@ -23,14 +23,13 @@ class Tables(NamedTuple):
     """The tables that the tasks of one group read; each is a text with a row per task, or None."""
 
     commands: str | None = None  # what to run, as a line of shell
-    entries: str | None = None  # YARD_LINE
     ids: str | None = None  # of an array that is not one simple range
     rows: str | None = None  # YARD_SEQ, where rows of the inputs are left out
     values: Mapping[str, str] = MappingProxyType({})  # of each column, and what is made of it: a row per value
 
     def files(self, group: GroupSpec) -> dict[str, str]:
         """By file name in DIRECTORY."""
-        found = {"commands": self.commands, "entries": self.entries, "ids": self.ids, "rows": self.rows, **self.values}
+        found = {"commands": self.commands, "ids": self.ids, "rows": self.rows, **self.values}
         return {f"{kind_name(group)}.{name}": text for name, text in found.items() if text is not None}
 
 
@@ -38,15 +37,14 @@ def tables_of(spec: JobSpec, index: int) -> Tables:
     """The tables of one group. Raises UserError where a command does not fit into a row."""
     group = spec.groups[index]
     command = group.command
-    entries = command.entries.text if command.entries is not None else None
     ids = None
     if group.array is not None and len(group.array.pieces) > 1:
         ids = "".join(f"{group.array.id_of(ordinal)}\n" for ordinal in range(group.completions))
     if command.inputs is not None:
         return _of_inputs(command, command.inputs)
     if not has_own_commands(group):
-        return Tables(entries=entries, ids=ids)
-    return Tables("".join(_rows(spec, index)), entries, ids)
+        return Tables(ids=ids)
+    return Tables("".join(_rows(spec, index)), ids)
 
 
 def _of_inputs(command: Command, inputs: Inputs) -> Tables:
@@ -79,7 +77,7 @@ def _made(inputs: Inputs, variable: Variable) -> str:
 
 
 def has_own_commands(group: GroupSpec) -> bool:
-    """Does each task run something else? A line of `entries` comes in YARD_LINE, to a command that all share."""
+    """Does each task run something else? Values of inputs come in variables, to a command that all share."""
     return group.command.lines is not None
 
 

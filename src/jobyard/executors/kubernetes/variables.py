@@ -272,9 +272,7 @@ def _add_attempt(found: Variables, pod: Pod) -> None:
 
 
 def _add_rows(found: Variables, pod: Pod) -> None:
-    """The entry and the array id of each task."""
-    if pod.tables.entries is not None:
-        found.computed("YARD_LINE", f'"{_row("entries", pod)}"')
+    """The values and the array id of each task."""
     if pod.group.command.inputs is not None:
         _add_values(found, pod, pod.group.command.inputs)
     if pod.group.array is None:

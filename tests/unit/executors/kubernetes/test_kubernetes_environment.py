@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import a_job
+from tests.builders import a_job, one_column
 from tests.unit.executors.kubernetes.played_pods import NODE, PlayedPod, expanded, files_of, pods_of
 
 from jobyard.errors import UserError
@@ -98,7 +98,7 @@ def test_an_attempt_that_kubernetes_made_itself_has_a_higher_number() -> None:
 
 def test_each_line_reaches_its_task_unharmed() -> None:
     lines = Lines.of(["plain", "two words", 'it\'s "quoted"', "$(HOME) $$ `id` \\n {}", "  spaces  ", ""])
-    assert_the_same(submitted(GroupSpec(Command(argv=("env", "-0"), entries=lines), completions=6)))
+    assert_the_same(submitted(GroupSpec(Command(argv=("env", "-0"), inputs=one_column(lines)), completions=6)))
 
 
 @pytest.mark.parametrize(
@@ -224,8 +224,8 @@ def test_kubernetes_finds_nothing_to_expand_in_what_users_wrote(text: str) -> No
     "command",
     [
         Command(lines=Lines.of(["echo 'a b' | cat", "exit 3 # $(x)", "true"])),
-        Command(shell="echo {} > $YARD_LINE", entries=Lines.of(["it's", "b c", "$(d)"])),
-        Command(argv=("printf", "%s", "<{}>"), entries=Lines.of(["it's", "b c", "$(d)"])),
+        Command(shell="echo {} > $YARD_LINE", inputs=one_column(Lines.of(["it's", "b c", "$(d)"]))),
+        Command(argv=("printf", "%s", "<{}>"), inputs=one_column(Lines.of(["it's", "b c", "$(d)"]))),
         Command(argv=("printf", "{/.}", "{}", "a{2}b", "{#}", "x{}"), inputs=PAIRS),
         Command(shell="echo {x/.} '{1}' {} {#} \"{2} {}\"", inputs=PAIRS),
     ],
@@ -248,7 +248,7 @@ def test_each_task_runs_what_it_runs_on_a_machine(command: Command, tmp_path: Pa
 def test_a_script_and_its_line_reach_a_pod_unharmed(tmp_path: Path) -> None:
     text = '#!/bin/sh\nA=\'$(HOME) $$\'\nexec env -0 A="$A" ARGS="$*" FILE="${0##*/}"\n'
     entries = Lines.of(["it's $(touch bad)", "{} `x`"])
-    command = Command(argv=("<{}>", "$(id)"), script=Script("x {}.sh", text), entries=entries)
+    command = Command(argv=("<{}>", "$(id)"), script=Script("x {}.sh", text), inputs=one_column(entries))
     objects = objects_of(submitted(GroupSpec(command, completions=2)), 1)
     for number, pod in enumerate(pods_of(objects)):
         played = pod._replace(env={**pod.env, "PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)})
