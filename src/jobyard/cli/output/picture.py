@@ -44,7 +44,7 @@ class Picture:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns, rows = options.max_width, max(1, console.size.height - 1)
-        lines = [self._progress(columns), self._head(columns), *self._troubles(), *self._training()]
+        lines = [self._progress(columns), self._head(columns), *self._problems(), *self._training()]
         lines += self._waiting(columns)
         end = self._end()
         # Of a window of few rows the question has the first, how far it is the next, and the hint the last.
@@ -86,7 +86,7 @@ class Picture:
             return [Text(self.question, "bold yellow")]
         return [Text(self.footer, "dim")] if self.footer else []
 
-    def _troubles(self) -> list[Text]:
+    def _problems(self) -> list[Text]:
         return [Text(self.trouble, "yellow")] if self.trouble else []
 
     def _training(self) -> list[Text]:
