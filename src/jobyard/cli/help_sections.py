@@ -22,7 +22,7 @@ FIRST: tuple[Section, ...] = (
 )
 FURTHER: tuple[Section, ...] = (
     ("More of these", "name_prefix stdin is_list delay retry_delay has_bar keep verbose render pass_exit_code yard"),
-    ("Values of tasks", "each_json colsep header values_per_task skip_existing resume"),
+    ("Values of tasks", "each_json colsep header nul values_per_task skip_existing resume"),
     ("More about room", "mem_limit gpu_mem gpu_util min_gpu_mem whole_node"),
     ("Containers and Kubernetes", "image container kind volume mount_secret"),
     ("Code and results on other machines", "copy_forward copy_backwards no_copy"),

@@ -28,6 +28,7 @@ _OURS = {
     "--max-fails 0": "--fail-fast --failfast --abort-on-error",
     "--priority N (-p), where higher goes first": "--nice --qos --prio --importance",
     "--each-line FILE": "--arg-file --args-file --from-file --foreach",
+    "--nul (-0), for values that end with NUL": "--null --print0 --zero",
     "--dry-run": "--dryrun --just-print --test-only --noop --dry",
     "--bar, which shows how far it is": "--progress --progressbar",
     "--detach (-d), or `yard submit`": "--background --bg --no-wait --detached --immediate",
@@ -37,6 +38,7 @@ _OURS = {
 }
 _SENTENCES = {
     "write :::+ before values that belong to those before it, row by row, as in ::: a b :::+ c d": "--link --xapply",
+    "a task has one row of values: -N 10 takes ten for each, and `xargs` as many as fit": "-X -m --xargs --max-args",
     "there are no accounts; leave it out": "--account -A --project --reservation",
     "nothing here writes mail; `yard wait JOB; CMD` does something at its end": "--mail-type --mail-user --notify",
     "nothing starts at a time of day; use cron, or at(1), with `yard submit`": "--begin --delay-until",

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from jobyard.errors import UserError
 from jobyard.manifests.context import as_notes
 from jobyard.manifests.declarations import JobField, spelled
 from jobyard.model.job import Command, JobSpec
@@ -68,12 +69,15 @@ def _is_for_shell(argv: Sequence[str], at: int) -> bool:
 
 
 def unnamed(command: Command, known: Placeholders) -> Iterator[str]:
-    """For what looks like a column where none has a name, and for parallel's Perl: both stay as they are."""
+    """For what looks like a column where none has a name. Raises UserError for parallel's Perl."""
     texts = (command.shell, *command.argv)
-    perl = next((match[0] for text in texts for match in _PERL.finditer(text)), "")
-    if perl:
-        yield f"{perl:.40} stays as it is: no Perl is run; write {{.}}, {{/}} or {{//}}, or a script"
     has_code = any(_CODE.search(text) for text in texts)
+    if not has_code and (perl := next((match[0] for text in texts for match in _PERL.finditer(text)), "")):
+        raise UserError(
+            f"{perl:.40} is Perl, which is not run; write {{.}}, {{/}}, {{//}} or {{/.}}, "
+            """or let bash cut the value, as in 'x={}; echo "${x/a/b}"'""",
+            field="command",
+        )
     if not has_code and (names := [name for text in texts for name in known.nameless(text)]):
         yield f"{names[0]:.40} stays as it is: no column has a name; --header gives them theirs, and so does --sweep"
 

@@ -16,11 +16,13 @@ from jobyard.quoting import quoted
 _OPENED_ALREADY = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/\w+/fd/\d+")  # a pipe of the shell that called us
 
 
-def read_text(path: str | os.PathLike[str], context: SubmitContext, field: str = "file") -> str:
+def read_text(
+    path: str | os.PathLike[str], context: SubmitContext, field: str = "file", *, may_have_nul: bool = False
+) -> str:
     """The text without a byte order mark; a relative path starts at the submit directory. Raises UserError."""
     shown = os.fspath(path)
     content = _content(shown, context, field)
-    if b"\0" in content:
+    if b"\0" in content and not may_have_nul:
         raise UserError(
             f"{shown!r} is a binary file (it holds a NUL byte); to run it write: yard run -- {_program(shown)}",
             field=field,

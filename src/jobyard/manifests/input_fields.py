@@ -37,6 +37,12 @@ INPUTS: Table = {
         False,
         option=Option("The first line, or value after :::, names the column, as {lr}."),
     ),
+    "nul": JobField(
+        Flag(),
+        "Values in files end with NUL and not with their line, as those that find -print0 writes.",
+        False,
+        option=Option("Values in files end with NUL, as find -print0 writes them.", also=("-0",)),
+    ),
     "values_per_task": JobField(
         Whole(0, COLUMNS_MOST),
         "So many lines are one task: {1}, {2} and so on; the last may have fewer. 0: one, which is not given to it.",

@@ -18,7 +18,7 @@ from jobyard.model.inputs import Column, Inputs, Source
 from jobyard.model.lines import Lines
 
 GIVING = ("inputs", "each_line", "each_json", "sweep")  # what has values
-CUTTING = ("colsep", "header", "values_per_task")  # how lines and words are cut into values
+CUTTING = ("colsep", "header", "nul", "values_per_task")  # how lines and words are cut into values
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,18 @@ class _Cut:
     colsep: re.Pattern[str] | None = None
     has_header: bool = False
     per_task: int = 1
+    ends_with_nul: bool = False
     notes: list[str] = field(default_factory=list)  # what a person should be told of the cutting
+
+    def values(self, file: str, context: SubmitContext, where: str) -> list[str]:
+        """Of a file, without those that are blank."""
+        text = read_text(file, context, where, may_have_nul=self.ends_with_nul)
+        if self.ends_with_nul and "\0" not in text and "\n" in text:
+            raise UserError(f"{file!r} has no NUL after its values, but lines; leave --nul out", field=where)
+        found = [each for each in (text.split("\0") if self.ends_with_nul else lines_of(text)) if each.strip()]
+        if not found:
+            raise UserError(f"{file!r} is empty; it needs one line per task", field=where)
+        return found
 
     def columns(self, values: list[str], where: str) -> tuple[Column, ...]:
         rows = [[value] for value in values] if self.colsep is None else [_split(self.colsep, each) for each in values]
@@ -57,7 +68,7 @@ class _Cut:
         return [[*row, *[""] * (width - len(row))] for row in rows]
 
     def _grouped(self, values: list[str]) -> tuple[Column, ...]:
-        columns = (values[start :: self.per_task] for start in range(min(self.per_task, len(values))))
+        columns = (values[start :: self.per_task] for start in range(self.per_task))
         return tuple(Column(Lines.of(column)) for column in columns)
 
 
@@ -74,6 +85,7 @@ def read_inputs(said: Mapping[str, Any], context: SubmitContext, shown: Callable
         re.compile(said["colsep"]) if said.get("colsep") else None,
         bool(said.get("header")),
         1 if said.get("values_per_task") is None else said["values_per_task"],
+        bool(said.get("nul")),
     )
     sources = list(_sources(said, cut, context, shown))
     lined = any(said.get(name) for name in ("inputs", "each_line"))
@@ -98,10 +110,10 @@ def _sources(
 ) -> Iterator[Source]:
     if said.get("each_line"):
         where = shown("each_line")
-        yield Source(cut.columns(_lines(said["each_line"], context, where), f"{where} {said['each_line']}"))
+        yield Source(cut.columns(cut.values(said["each_line"], context, where), f"{where} {said['each_line']}"))
     if said.get("each_json"):
         yield _of_json(
-            _lines(said["each_json"], context, shown("each_json")), f"{shown('each_json')} {said['each_json']}"
+            _Cut().values(said["each_json"], context, shown("each_json")), f"{shown('each_json')} {said['each_json']}"
         )
     yield from _of_words(said.get("inputs") or (), cut, context)
     yield from map(source_of, said.get("sweep") or ())
@@ -125,7 +137,7 @@ def _columns_of(each: InputWords, cut: _Cut, context: SubmitContext) -> Iterator
         return
     for file in each.words:
         where = f"{each.mark} {file}"
-        yield cut.columns(_lines(file, context, each.mark), where), where
+        yield cut.columns(cut.values(file, context, each.mark), where), where
 
 
 def _linked(before: Source, added: Source, where: str) -> Source:
@@ -134,14 +146,6 @@ def _linked(before: Source, added: Source, where: str) -> Source:
             f"{where} has {len(added)} values to link with {len(before)}; give as many, one for each", field="inputs"
         )
     return Source((*before.columns, *added.columns))
-
-
-def _lines(file: str, context: SubmitContext, where: str) -> list[str]:
-    """Without those that are blank."""
-    lines = [line for line in lines_of(read_text(file, context, where)) if line.strip()]
-    if not lines:
-        raise UserError(f"{file!r} is empty; it needs one line per task", field=where)
-    return lines
 
 
 def _of_json(lines: list[str], where: str) -> Source:

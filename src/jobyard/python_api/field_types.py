@@ -26,6 +26,7 @@ class JobFields(TypedDict, total=False):
     sweep: Mapping[str, str | float | bool | Sequence[str | float | bool]] | None
     colsep: str | None
     header: bool | None
+    nul: bool | None
     values_per_task: int | None
     skip_existing: str | None
     priority: int | None

@@ -27,7 +27,8 @@ _NOT_FOR_FUNCTIONS = {
     "array": "map() makes an array of the arguments",
     "each_line": "pass the lines to map()",
     **dict.fromkeys(
-        ("each_json", "sweep", "colsep", "header", "values_per_task", "skip_existing"), "pass the values to map()"
+        ("each_json", "sweep", "colsep", "header", "nul", "values_per_task", "skip_existing"),
+        "pass the values to map()",
     ),
     "workers": "a function is called once for each of its arguments; use map() with gang=True",
     "kind": "functions do not run on Kubernetes yet",

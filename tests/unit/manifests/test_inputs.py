@@ -59,6 +59,15 @@ def test_files_give_values_without_their_blank_lines(context: SubmitContext, tmp
     assert commands(a_job("echo {1}{2} ::: 3 4 ::::+ b", context)) == ["echo 3x", "echo 4y"]
 
 
+def test_values_that_end_with_nul_may_have_line_breaks(context: SubmitContext, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("./a b\0./c\nd\0\0./e")
+    assert commands(a_job("echo {/} :::: f", context, nul=True)) == ["echo 'a b'", r"echo $'c\nd'", "echo e"]
+    assert commands(a_job("echo {}", context, each_line="f", nul=True))[1] == r"echo $'./c\nd'"
+    (tmp_path / "lines").write_text("a\nb\n")
+    with pytest.raises(UserError, match="'lines' has no NUL after its values, but lines; leave --nul out"):
+        a_job("echo :::: lines", context, nul=True)
+
+
 def test_lines_are_cut_into_columns_that_a_header_names(context: SubmitContext, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("lr,seed\n0.10,1\n1e-3,2\n")
     spec = a_job("t --lr {lr} --seed {2}", context, each_line="t.csv", colsep=",", header=True)
@@ -72,6 +81,7 @@ def test_lines_are_cut_into_columns_that_a_header_names(context: SubmitContext, 
 def test_several_values_are_one_task_and_the_last_may_have_fewer(context: SubmitContext) -> None:
     assert commands(a_job("echo {2},{1} ::: a b c", context, values_per_task=2)) == ["echo b,a", "echo ,c"]
     assert commands(a_job("echo {} ::: a b c", context, values_per_task=2)) == ["echo a b", "echo c"]
+    assert commands(a_job("echo {3} x{2}y {1} {} ::: a", context, values_per_task=3)) == ["echo '' xy a a"]
     assert commands(a_job("'echo {}' ::: a 'b c' d", context, values_per_task=2))[1] == "echo d"
     assert commands(a_job("echo hi ::: a b", context, values_per_task="0")) == [
         "YARD_LINE=a echo hi",
@@ -166,6 +176,8 @@ REFUSED = [
     ("echo ::: a b :::+ c", {}, "has 1 values to link with 2"),
     ("echo {3} ::: a ::: b", {}, "there is no {3} here; known: {}, {1} to {2}"),
     ("'echo {3}' ::: a ::: b", {}, "there is no {3} here"),
+    ("'echo {= s/a/b/ =}' ::: a", {}, "{= s/a/b/ =} is Perl, which is not run; write {.}, {/}, {//} or {/.}"),
+    ("echo", {"nul": True}, "--nul: it is for values of ::: or --each-line"),
     ("echo {lr} {x} ::: lr 1", {"header": True}, "there is no {x} here; known: {}, {1}, {lr}"),
     ("echo ::: lr", {"header": True}, "no values after its header"),
     ("echo ::: 'l r' 1", {"header": True}, "'l r' cannot name a column"),
