@@ -24,6 +24,7 @@ from jobyard.wire.requests import (
     AddNode,
     AnnotateJob,
     CancelJob,
+    CancelJobs,
     ChangePriority,
     CollectGarbage,
     CreateToken,
@@ -190,6 +191,16 @@ class YardClient:
         return self.decoded(
             JobView, self._connection.call("POST", job_path(selector, "/cancel"), codec.encode(request))
         )
+
+    def cancel_jobs(
+        self, selectors: Sequence[str], *, states: tuple[State, ...] = (), force: bool = False
+    ) -> tuple[JobView, ...]:
+        """Whole jobs, or their tasks in these states. Of each thousand all, or none where one is not known."""
+        found: list[JobView] = []
+        for begin in range(0, len(selectors), PAGE_MOST):
+            request = CancelJobs(tuple(selectors[begin : begin + PAGE_MOST]), force, states=states)
+            found += self._views(JobView, self._connection.call("POST", "/cancel", codec.encode(request)))
+        return tuple(found)
 
     def remove_jobs(self, selectors: Sequence[str]) -> RemovalView:
         """All of them, which have ended, or none. Their files go soon after."""

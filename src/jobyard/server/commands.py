@@ -15,6 +15,7 @@ from jobyard.errors import KeyInUse, NotFound, UserError
 from jobyard.model.codec import encode
 from jobyard.model.events import (
     CancelRequested,
+    Event,
     JobAnnotated,
     JobSubmitted,
     NodeAdded,
@@ -36,10 +37,11 @@ from jobyard.server.clusters import nodes_of, with_cluster
 from jobyard.server.containers import check_runtime
 from jobyard.server.finding import find_job, find_live_job
 from jobyard.server.from_token import check_machines
+from jobyard.server.limits import PAGE_MOST
 from jobyard.server.rounds import Command
 from jobyard.server.spec_checks import check_together
 from jobyard.server.task_choice import chosen_tasks, refuse_unended
-from jobyard.wire.requests import CancelJob, RetryJob, SubmitJob
+from jobyard.wire.requests import CancelJob, CancelJobs, RetryJob, SubmitJob
 
 COMPAT_SOURCES = frozenset({"ml-scheduler", "kubeprofiler"})
 
@@ -159,6 +161,19 @@ def cancel(selector: str, request: CancelJob, by: str = "") -> Command[str]:
         cancelled = f"cancelled by {by or 'the user'}"
         message = f"{cancelled}: {request.message}" if request.message else cancelled
         return [CancelRequested(job.id, now, (), request.force, message, by, ranges)], job.id
+
+    return command
+
+
+def cancel_many(request: CancelJobs, by: str = "") -> Command[list[str]]:
+    """In one round, so that the scheduler plans once. Raises where one is not known: then none is stopped."""
+    if len(request.jobs) > PAGE_MOST:
+        raise UserError(f"at most {PAGE_MOST} jobs are cancelled in one request")
+    asked = CancelJob(force=request.force, message=request.message, states=request.states)
+
+    def command(state: YardState, now: float) -> tuple[list[Event], list[str]]:
+        found = [cancel(selector, asked, by)(state, now) for selector in dict.fromkeys(request.jobs)]
+        return [event for events, _ in found for event in events], list(dict.fromkeys(job for _, job in found))
 
     return command
 

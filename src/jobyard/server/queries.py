@@ -94,6 +94,11 @@ def shown_job(loop: YardLoop, selector: str, *, live: bool = False) -> JobView:
     return _shown(loop, (find_live_job if live else find_job)(loop.state, selector), detail=True)
 
 
+def shown_jobs(loop: YardLoop, jobs: Iterable[str]) -> list[JobView]:
+    """Those of them that are still known."""
+    return [_shown(loop, job, detail=True) for job_id in jobs if (job := loop.state.jobs.get(job_id)) is not None]
+
+
 def shown_in_list(loop: YardLoop, job_id: str) -> JobView:
     """With less detail."""
     return _shown(loop, find_job(loop.state, job_id), detail=False)

@@ -35,6 +35,16 @@ class CancelJob:
 
 
 @dataclass(frozen=True)
+class CancelJobs:
+    """Whole jobs, or their tasks in some states, all in one step: as many as a page has at most."""
+
+    jobs: tuple[Name, ...]
+    force: bool = False  # no grace
+    message: Sentence = ""
+    states: tuple[State, ...] = ()  # only tasks in these; none: in any
+
+
+@dataclass(frozen=True)
 class RetryJob:
     tasks: tuple[Name, ...] = ()  # labels, or ranges of them as 3-7; none: every task that failed or was cancelled
     states: tuple[State, ...] = ()  # only tasks in these; none: in any

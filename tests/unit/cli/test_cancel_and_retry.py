@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.unit.cli.conftest import Yard
@@ -33,6 +34,22 @@ def test_cancel_of_what_has_ended_says_so_and_is_no_error(yard: Yard, stand_in: 
     stand_in.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.SUCCEEDED)))
     result = yard("cancel", "j1")
     assert (result.code, result.out) == (0, "job 1 (train) had ended before (succeeded): nothing was cancelled\n")
+
+
+def test_cancel_of_several_jobs_is_one_request_and_of_tasks_one_for_each_job(yard: Yard, stand_in: StandIn) -> None:
+    views = [replace(a_job_view(), id=f"j{number}", number=number) for number in (1, 2, 3)]
+    for view in views:
+        stand_in.on(f"GET /jobs/{view.id}", Said(data=view))
+    stand_in.on("POST /cancel", Said(data=[replace(view, state=State.CANCELLED) for view in views[:2]]))
+    stand_in.on("POST /jobs/j3/cancel", Said(data=views[2]))
+    result = yard("cancel", "j1", "j3/0", "j2", "--force")
+    assert result.out.splitlines() == [
+        "job 1 (train) was cancelled",
+        "job 3 (train): stopping task 0",
+        "job 2 (train) was cancelled",
+    ]
+    assert stand_in.calls("POST /cancel")[0].body == {"jobs": ["j1", "j2"], "force": True}
+    assert stand_in.calls("POST /jobs/j3/cancel")[0].body == {"tasks": ["0"], "force": True}
 
 
 def test_cancel_all_asks_for_every_job_that_has_not_ended(yard: Yard, stand_in: StandIn) -> None:

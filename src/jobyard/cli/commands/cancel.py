@@ -53,17 +53,31 @@ def command(
     targets = _targets(session, jobs, tasks)
     if checkpoint:
         return _stop_at_checkpoint(session, [target.view for target in targets])
-    asked = [
-        session.client.cancel(target.view.id, tasks=target.tasks, states=states, force=force) for target in targets
-    ]
+    asked = _cancelled(session, targets, states, force=force)
     if session.is_json:
-        print_json(asked)
+        print_json(list(asked.values()))
         return 0
-    for target, view in zip(targets, asked, strict=True):
-        echo(_sentence(view, target, states))
+    for target in targets:
+        if (view := asked.get(target.view.id)) is not None:
+            echo(_sentence(view, target, states))
     if not asked:
         say("nothing to cancel")
     return 0
+
+
+def _cancelled(
+    session: Session, targets: list[Selected], states: tuple[State, ...], *, force: bool
+) -> dict[str, JobView]:
+    """The jobs as they are then, by id. Many whole jobs are one request: the scheduler plans once."""
+    client, whole = session.client, [target.view.id for target in targets if not target.tasks]
+    asked = {}
+    if len(whole) > 1:
+        asked = {view.id: view for view in client.cancel_jobs(whole, states=states, force=force)}
+    for target in targets:
+        job = target.view.id
+        if job not in asked and (target.tasks or len(whole) == 1):
+            asked[job] = client.cancel(job, tasks=target.tasks, states=states, force=force)
+    return {target.view.id: asked[target.view.id] for target in targets if target.view.id in asked}
 
 
 def _states(*, is_pending: bool, is_running: bool) -> tuple[State, ...]:
