@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobyard.executors.kubernetes import names
 from jobyard.executors.kubernetes.kinds import KINDS, Kind
@@ -27,43 +27,66 @@ def pods_by_attempt(
     """The pod of each attempt that has one. A running attempt keeps its pod; one that waits gets that with its number,
     or the next of its task after the pod of the attempt before. Where pods do not tell their task, it gets the first
     that is free, behind those of the `ended` tasks."""
-    by_task: dict[int, list[Object]] = {}
-    nameless: list[Object] = []
-    by_name: dict[str, Object] = {}
-    for pod in sorted(pods, key=_age):
-        by_name[pod["metadata"]["name"]] = pod
-        task = task_of(spec, kind, pod)
-        if task is None:
-            nameless.append(pod)
-        else:
-            by_task.setdefault(task, []).append(pod)
-    by_number = _pods_by_number(spec, kind, [*gone.values(), *by_name.values()])
+    seen = _seen(spec, kind, pods, gone)
     found: dict[LiveAttempt, Object] = {}
     waiting: list[LiveAttempt] = []
     for each in live:
-        numbered = by_number.get((each.attempt.task, each.attempt.number))
-        if each.is_running:
-            if own_pod := by_name.get(each.pod) or gone.get(each.pod):
-                found[each] = own_pod
-        elif numbered is not None and numbered["metadata"]["name"] != each.pod:
-            found[each] = numbered
-        else:
-            before = by_name.get(each.pod) or gone.get(each.pod)
-            own = by_task.get(each.attempt.task, [])
-            if before is None and knows_attempts(spec):  # then only numbers tell whose it was
-                own = [pod for pod in own if not (is_over(pod) and 0 < number_of(pod) < each.attempt.number)]
-            if next_pod := _next(own, each.pod, before):
-                found[each] = next_pod
-            elif not own:
-                waiting.append(each)
-    if not (waiting and nameless):
-        return found
-    taken = {pod["metadata"]["name"] for pod in found.values()} | {each.pod for each in waiting}
-    over = {**gone, **{pod["metadata"]["name"]: pod for pod in nameless if is_over(pod)}}
-    taken |= {*sorted(over.keys() - taken, key=lambda name: _age(over[name]))[:ended]}
-    free = [pod for pod in nameless if pod["metadata"]["name"] not in taken]
-    found.update(zip(waiting, free, strict=False))
+        pod = seen.named(each.pod) if each.is_running else seen.numbered(each) or seen.next_of(each)
+        if pod is not None:
+            found[each] = pod
+        elif not each.is_running and not seen.of_task(each):
+            waiting.append(each)
+    if waiting and seen.nameless:
+        taken = {*(pod["metadata"]["name"] for pod in found.values()), *(each.pod for each in waiting)}
+        found.update(zip(waiting, seen.free(taken, ended), strict=False))
     return found
+
+
+class _SeenPods(NamedTuple):
+    """Those of one object, the older ones first."""
+
+    by_name: Mapping[str, Object]
+    by_task: Mapping[int, list[Object]]
+    by_number: Mapping[tuple[int, int], Object]  # task and attempt
+    nameless: Sequence[Object]  # they do not tell their task
+    gone: Mapping[str, Object]
+    knows_attempts: bool
+
+    def named(self, name: str) -> Object | None:
+        return self.by_name.get(name) or self.gone.get(name)
+
+    def numbered(self, each: LiveAttempt) -> Object | None:
+        """The pod with the number of this attempt, unless that is the one it had before."""
+        pod = self.by_number.get((each.attempt.task, each.attempt.number))
+        return pod if pod is not None and pod["metadata"]["name"] != each.pod else None
+
+    def next_of(self, each: LiveAttempt) -> Object | None:
+        return _next(self.of_task(each), each.pod, self.named(each.pod))
+
+    def of_task(self, each: LiveAttempt) -> list[Object]:
+        """Those that this attempt may have."""
+        own = self.by_task.get(each.attempt.task, [])
+        if self.named(each.pod) is None and self.knows_attempts:  # then only numbers tell whose it was
+            return [pod for pod in own if not (is_over(pod) and 0 < number_of(pod) < each.attempt.number)]
+        return own
+
+    def free(self, taken: set[str], ended: int) -> list[Object]:
+        """Of those that do not tell their task: neither taken, nor of one of the tasks that have ended."""
+        over = {**self.gone, **{pod["metadata"]["name"]: pod for pod in self.nameless if is_over(pod)}}
+        taken = taken | {*sorted(over.keys() - taken, key=lambda name: _age(over[name]))[:ended]}
+        return [pod for pod in self.nameless if pod["metadata"]["name"] not in taken]
+
+
+def _seen(spec: JobSpec, kind: Kind, pods: Iterable[Object], gone: Mapping[str, Object]) -> _SeenPods:
+    by_name: dict[str, Object] = {}
+    by_task: dict[int, list[Object]] = {}
+    nameless: list[Object] = []
+    for pod in sorted(pods, key=_age):
+        by_name[pod["metadata"]["name"]] = pod
+        task = task_of(spec, kind, pod)
+        (nameless if task is None else by_task.setdefault(task, [])).append(pod)
+    by_number = _pods_by_number(spec, kind, [*gone.values(), *by_name.values()])
+    return _SeenPods(by_name, by_task, by_number, nameless, gone, knows_attempts(spec))
 
 
 def _pods_by_number(spec: JobSpec, kind: Kind, pods: Iterable[Object]) -> dict[tuple[int, int], Object]:
