@@ -63,8 +63,8 @@ class _Cut:
                 "give each row as many",
                 field=where,
             )
-        have = f"{len(odd)} of {len(rows)} rows have"
-        self.notes.append(f"{where}: {have} fewer columns than {width}; what they lack is empty")
+        some = f"{len(odd)} of {len(rows)} rows of {where}"
+        self.notes.append(f"{some} have fewer columns than {width}; what they lack is empty")
         return [[*row, *[""] * (width - len(row))] for row in rows]
 
     def _grouped(self, values: list[str]) -> tuple[Column, ...]:
@@ -133,7 +133,7 @@ def _of_words(words: Sequence[InputWords], cut: _Cut, context: SubmitContext) ->
 def _columns_of(each: InputWords, cut: _Cut, context: SubmitContext) -> Iterator[tuple[tuple[Column, ...], str]]:
     """Of a mark: all its values are one source, and each of its files is one."""
     if not each.are_files:
-        yield cut.columns(list(each.words), each.mark), each.mark
+        yield cut.columns(list(each.words), "inputs"), each.mark
         return
     for file in each.words:
         where = f"{each.mark} {file}"

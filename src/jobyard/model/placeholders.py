@@ -193,7 +193,8 @@ def made(value: str, how: str) -> str:
         case "/":
             return value.rpartition("/")[2]
         case "//":
-            return dirname(value.rstrip("/")) or ("/" if value.startswith("/") else ".")
+            found = dirname(value.rstrip("/")) or ("/" if value.startswith("/") else ".")
+            return found if found.strip("/") else "/"  # of //a too
         case ".":
             return _without_extension(value)
         case "/.":

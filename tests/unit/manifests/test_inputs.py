@@ -39,7 +39,7 @@ SAME = [
     ("'echo {1/.}-{2} | cat' ::: x/a.b ::: c", ["echo a-c | cat"]),
     ("'cd /tmp; ls' ::: x", ["cd /tmp; ls x"]),
     ("cp {} {.}.bak {/} {//} {/.} ::: d/a.tar.gz", ["cp d/a.tar.gz d/a.tar.bak a.tar.gz d a.tar"]),
-    ("echo {.} {//} ::: d.e/f /x y", ["echo d.e/f d.e", "echo /x /", "echo y ."]),
+    ("echo {.} {//} ::: d.e/f /x y //z", ["echo d.e/f d.e", "echo /x /", "echo y .", "echo //z /"]),
     ("echo {#} {} ::: a b", ["echo 1 a", "echo 2 b"]),
 ]  # fmt: skip
 
@@ -109,7 +109,7 @@ def test_a_value_may_have_line_breaks(context: SubmitContext, tmp_path: Path, lo
 def test_a_row_with_fewer_columns_has_empty_ones_and_a_note(context: SubmitContext) -> None:
     spec = a_job("t {1} {3} ::: a b,c,d", context, colsep=",")
     assert commands(spec) == ["t a ''", "t b d"]
-    assert spec.submitter.notes == (":::: 1 of 2 rows have fewer columns than 3; what they lack is empty",)
+    assert spec.submitter.notes == ("1 of 2 rows of inputs have fewer columns than 3; what they lack is empty",)
 
 
 def test_a_sweep_is_a_product_with_its_numbers_as_they_are_written(context: SubmitContext) -> None:
