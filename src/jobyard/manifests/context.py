@@ -23,7 +23,13 @@ class SubmitContext:
 
     def submitter(self, source: str, notes: Iterable[str] = ()) -> Submitter:
         """`source` says what kind of file or command describes the job."""
-        return Submitter(self.user, source=source, inherited_env=dict(self.environ), notes=as_notes(notes))
+        return Submitter(
+            self.user,
+            source=source,
+            inherited_env=dict(self.environ),
+            notes=as_notes(notes),
+            directory=self.workdir,
+        )
 
 
 def user_here() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jobyard.model.limits import Line, Notes, ShellEnv
+from jobyard.model.limits import Line, Notes, Path, ShellEnv
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +19,4 @@ class Submitter:
     environment: Line = ""  # the name of the file in which the server stores it instead
     notes: Notes = ()  # what the submitter should be told
     cluster_notes: Notes | None = None  # instead, if it goes to a cluster: only the server knows that
+    directory: Path = ""  # of submission; empty: not known

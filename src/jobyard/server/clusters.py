@@ -10,11 +10,13 @@ from jobyard.engine.yard_state import YardState
 from jobyard.errors import NotFound, UserError
 from jobyard.executors.protocol import Executor, InNamespace
 from jobyard.model.events import CancelRequested, ClusterAdded, ClusterRemoved, Event
+from jobyard.model.executor_kinds import kind_on_cluster
 from jobyard.model.job import JobSpec
 from jobyard.model.node import ClusterConfig, Node, NodeState, place_of
 from jobyard.model.units import show_jobs_are
 from jobyard.server.containers import check_container, without_container
 from jobyard.server.rounds import Command
+from jobyard.server.support_checks import kinds_on_machines, with_support
 from jobyard.wire.views import ClusterView
 
 KUBERNETES = "kubernetes"
@@ -25,10 +27,10 @@ def with_cluster(state: YardState, spec: JobSpec) -> JobSpec:
     """The spec with the cluster that `on` means, if it means one. Raises UserError where it cannot go there."""
     cluster = cluster_named(state, spec.on)
     if not cluster:
-        return _for_machines(spec)
+        return _for_machines(state, spec)
     if cluster not in state.places.clusters:
         raise UserError("the yard knows no Kubernetes cluster; run: yard clusters add")
-    return for_cluster(spec, cluster)
+    return for_cluster(spec, cluster, has_queue=bool(state.places.clusters[cluster].queue))
 
 
 def cluster_named(state: YardState, on: str) -> str:
@@ -66,34 +68,23 @@ def _is_a_machines(state: YardState, name: str) -> bool:
     return name in names | labels
 
 
-def for_cluster(spec: JobSpec, cluster: str) -> JobSpec:
+def for_cluster(spec: JobSpec, cluster: str, *, has_queue: bool = False) -> JobSpec:
     """As a cluster runs it. No code is sent, because the code is in the image."""
-    for flag, paths in (("--copy-forward", spec.staging.copy_forward), ("--copy-backwards", spec.staging.copy_back)):
-        if paths:
-            raise UserError(
-                "nothing is copied to or from a cluster; put it into the image, or on a --volume", field=flag
-            )
     for secret in spec.kubernetes.secrets:
         if not secret.is_made_for_a_job:
             raise UserError(f"secret {secret.name!r} is not this job's; mount a file with --mount-secret FILE=PATH")
     told = spec.submitter
     notes = tuple(note for note in told.notes if not (note.startswith(_image_note(spec)) and " used: " in note))
     notes = notes if told.cluster_notes is None else told.cluster_notes
-    return without_container(replace(spec, cluster=cluster, submitter=replace(told, notes=notes, cluster_notes=None)))
+    spec = replace(spec, cluster=cluster, submitter=replace(told, notes=notes, cluster_notes=None))
+    return without_container(with_support(spec, {kind_on_cluster(spec)}, has_queue=has_queue))
 
 
-def _for_machines(spec: JobSpec) -> JobSpec:
-    if spec.kubernetes.manifest or spec.kubernetes.kind:
-        kind = spec.kubernetes.kind or "Kubernetes object"
-        raise UserError(f"a {kind} runs on a cluster only; say which: --on kubernetes")
-    notes = spec.submitter.notes
+def _for_machines(state: YardState, spec: JobSpec) -> JobSpec:
     if spec.container.on_machines:
         check_container(spec)
-    elif spec.container.image and not any(note.startswith(_image_note(spec)) for note in notes):
-        notes = (*notes, f"{_image_note(spec)} is not used: tasks run as plain processes on machines")
-    if spec.kubernetes.volumes:
-        notes = (*notes, "volumes are not used: machines have directories")
-    return replace(spec, cluster="", submitter=replace(spec.submitter, notes=notes, cluster_notes=None))
+    spec = replace(spec, cluster="", submitter=replace(spec.submitter, cluster_notes=None))
+    return with_support(spec, kinds_on_machines(state, spec))
 
 
 def _image_note(spec: JobSpec) -> str:

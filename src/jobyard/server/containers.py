@@ -11,8 +11,6 @@ from jobyard.model.node import Node, NodeState, cluster_of
 from jobyard.scheduling.explain import may_match, why_no_container
 from jobyard.scheduling.where import matches, where_of
 
-NOTHING_TO_SAY = "--container has no effect on a cluster: every task is in a container there"
-
 
 def check_container(spec: JobSpec) -> None:
     """Raises UserError for what no runtime could run."""
@@ -40,6 +38,4 @@ def check_runtime(state: YardState, spec: JobSpec) -> None:
 
 def without_container(spec: JobSpec) -> JobSpec:
     """The spec without what only machines need to know of its container."""
-    if not spec.container.on_machines:
-        return spec
-    return replace(spec, container=replace(spec.container, on_machines=False)).with_notes(NOTHING_TO_SAY)
+    return replace(spec, container=replace(spec.container, on_machines=False))

@@ -209,16 +209,6 @@ def _check_stdin(text: str) -> None:
 
 def check_together(spec: JobSpec) -> None:
     """Asked once it is known whether the job goes to a cluster."""
-    if spec.cluster and any(substitution.uses_slot(group.command) for group in spec.groups):
-        raise UserError(f"job {spec.name!r}: {{%}}: the pods of a cluster have no slots; leave it out, or use {{#}}")
-    if spec.cluster and spec.staging.stdin is not None:
-        raise UserError(
-            f"job {spec.name!r}: stdin: the pods of a cluster read none; put the file into the image or on a volume"
-        )
-    if spec.cluster and spec.policy.start_delay_seconds:
-        raise UserError(f"job {spec.name!r}: delay: Kubernetes starts the pods of a job by itself; leave it out")
-    if spec.cluster and spec.staging.error:
-        raise UserError(f"job {spec.name!r}: error: a pod writes both streams into one; leave it out, output has both")
     if spec.starts_together and spec.size > OBJECT_MOST:
         raise UserError(
             f"job {spec.name!r} is one object of {spec.size} tasks; at most {OBJECT_MOST} start together, split it"

@@ -26,7 +26,7 @@ from jobyard.server.output_files import OutputFiles, target_paths
 from jobyard.server.output_note import OutputNote
 from jobyard.server.output_writing import write_output
 from jobyard.server.queries import shown_job
-from jobyard.server.spec_checks import check_spec, check_together
+from jobyard.server.spec_checks import check_spec
 from jobyard.wire.requests import SubmitJob
 from tests import waiting
 from tests.unit.server.running import RunningYard, a_batch, a_yard, an_array
@@ -310,10 +310,3 @@ def test_the_node_is_no_name_where_it_is_not_kept() -> None:
         check_spec(asking(an_array("true", 1000), "/w/%N-%t"))
     check_spec(asking(an_array("true", 999), "/w/%N-%t"))
     check_spec(asking(an_array("true", 1000), "/w/%%N-%t"))
-
-
-def test_a_pod_cannot_tell_its_stderr_apart() -> None:
-    spec = replace(asking(an_array("true", 2), "/w/%t", "/w/%t.err"), cluster="lab")
-    with pytest.raises(UserError, match="a pod writes both streams into one"):
-        check_together(spec)
-    check_together(asking(spec, "/w/%t"))

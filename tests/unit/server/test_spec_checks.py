@@ -188,15 +188,3 @@ def test_standard_input_is_base64_of_a_bounded_size(stdin: str, told: str) -> No
     check_spec(a_job(stdin="YQ=="))
     with pytest.raises(UserError, match=told):
         check_spec(a_job(stdin=stdin))
-
-
-def test_pods_read_no_standard_input() -> None:
-    with pytest.raises(UserError, match="the pods of a cluster read none"):
-        check_together(a_job(stdin="YQ==", cluster="lab"))
-
-
-def test_a_slot_is_no_placeholder_on_a_cluster() -> None:
-    job = commands(shell="x {%}", inputs=rows(["a"]))
-    check_together(job)
-    with pytest.raises(UserError, match="the pods of a cluster have no slots"):
-        check_together(replace(job, cluster="c"))

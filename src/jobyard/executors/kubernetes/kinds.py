@@ -15,6 +15,7 @@ from jobyard.executors.kubernetes.names import ADMISSION_GATE, OBJECT, TASK, kin
 from jobyard.executors.kubernetes.states import Meaning
 from jobyard.kubernetes.labels import POD_OF_PYTORCHJOB
 from jobyard.kubernetes.paths import RESOURCES, object_path
+from jobyard.model.executor_kinds import needs_jobset
 from jobyard.model.job import GroupSpec, JobSpec
 from jobyard.model.units import whole_number
 
@@ -97,11 +98,6 @@ def kind_of(spec: JobSpec) -> Kind:
     if name not in KINDS:
         raise UserError(f"unknown kind {name!r}; the yard knows {', '.join(KINDS)}")
     return KINDS[name]
-
-
-def needs_jobset(spec: JobSpec) -> bool:
-    """One group with one replica is a Job; everything else is a JobSet."""
-    return len(spec.groups) > 1 or spec.groups[0].count > 1
 
 
 def _gates(pod: Object) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from jobyard.agent_protocol.exit_codes import PREEMPTED_EXIT_CODE
 from jobyard.errors import UserError
 from jobyard.executors.kubernetes import pytorchjob, rayjob
-from jobyard.executors.kubernetes.kinds import KINDS, kind_of, needs_jobset
+from jobyard.executors.kubernetes.kinds import KINDS, kind_of
 from jobyard.executors.kubernetes.names import (
     QUEUE,
     QUEUE_LEAST,
@@ -27,8 +27,8 @@ from jobyard.executors.kubernetes.reporting import sdk_map
 from jobyard.executors.kubernetes.tables import files_of, tables_of
 from jobyard.executors.kubernetes.variables import Pod
 from jobyard.executors.protocol import SubmittedJob
+from jobyard.model.executor_kinds import needs_jobset
 from jobyard.model.job import GroupSpec, JobSpec
-from jobyard.model.policy import FailurePolicy
 from jobyard.model.training import Size
 
 Object = dict[str, Any]
@@ -259,6 +259,7 @@ def _without_shell(spec: JobSpec) -> JobSpec:
 
 
 def _refuse(spec: JobSpec, kind: str) -> None:
+    """What no single field is to blame for: those that a kind cannot do were refused by `field_support`."""
     named = f"job {spec.name!r}"
     if not spec.container.image:
         raise UserError(
@@ -269,27 +270,7 @@ def _refuse(spec: JobSpec, kind: str) -> None:
             raise UserError(
                 f"{named} has {group.completions} tasks, and Kubernetes takes {COMPLETIONS_MOST} in a Job; split it"
             )
-        if group.resources.whole_node:
-            raise UserError(f"{named}: a whole node cannot be asked of Kubernetes yet; ask for its cores and GPUs")
-    if kind == "JobSet":
-        _refuse_in_jobset(spec, named)
-    elif kind == "PyTorchJob":
+    if kind == "PyTorchJob":
         pytorchjob.refuse(spec)
     elif kind == "RayJob":
         rayjob.refuse(spec)
-
-
-def _refuse_in_jobset(spec: JobSpec, named: str) -> None:
-    """What only one Job can do: a JobSet ends with the first of its Jobs that fails, and does not count over them."""
-    if spec.policy.on_failure is FailurePolicy.CONTINUE or spec.policy.max_fails:
-        asked = "max_fails" if spec.policy.max_fails else "on_failure: continue"
-        raise UserError(
-            f"{named}: {asked} needs one group with count 1 on Kubernetes:"
-            " a JobSet stops when one of its Jobs has failed"
-        )
-    at_once = sum(group.count * _parallelism(spec, group) for group in spec.groups)
-    if spec.policy.limit is not None and spec.policy.limit < at_once:
-        raise UserError(
-            f"{named}: a limit of {spec.policy.limit} tasks over groups or replicas is more than JobSet can count;"
-            " give the groups a parallelism instead"
-        )

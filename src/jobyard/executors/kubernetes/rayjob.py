@@ -18,6 +18,7 @@ from jobyard.executors.kubernetes.kinds import HEAD
 from jobyard.executors.kubernetes.pods import amounts, pod_template, resources_of
 from jobyard.executors.kubernetes.variables import Pod, unexpanded
 from jobyard.executors.protocol import SubmittedJob
+from jobyard.model.environment import NOT_IN_RAY
 from jobyard.model.job import JobSpec
 from jobyard.model.ray import OWN_SUBMITTER
 from jobyard.model.resources import Resources
@@ -26,12 +27,6 @@ Object = dict[str, Any]
 WORKER = "worker"
 SUBMITTER = "submitter"  # as group in the labels of the pod that hands the command to Ray
 NAME_MOST = 47  # KubeRay 1.6, utils.MaxRayJobNameLength
-# Ray's workers know nothing of ranks, and a worker is not told which one it is.
-_NOT_IN_RAY = (
-    {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"}
-    | {"PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT", "TF_CONFIG"}
-    | {"JOB_INDEX", "JOB_GLOBAL_INDEX", "JOB_COMPLETION_INDEX", "NUM_NODES"}
-)
 
 
 def object_name(job: SubmittedJob, attempt: int) -> str:
@@ -106,7 +101,7 @@ def _template(pod: Pod, container: str, needs_token: bool = False) -> Object:
             own, cpu_millis=own.cpu_millis - beside.cpu_millis, memory_mib=own.memory_mib - beside.memory_mib
         )
         only["resources"] = resources_of(replace(pod.group, resources=left))
-    left_out = _NOT_IN_RAY if pod.group.name == HEAD else _NOT_IN_RAY | {"YARD_TASK"}
+    left_out = NOT_IN_RAY if pod.group.name == HEAD else NOT_IN_RAY | {"YARD_TASK"}
     only["env"] = [each for each in only["env"] if each["name"] not in left_out]
     inside.pop("activeDeadlineSeconds", None)  # the job's own is enough
     if needs_token:  # the autoscaler beside the head asks the API server for workers

@@ -22,6 +22,7 @@ from jobyard.executors.kubernetes.tables import DIRECTORY, Tables, has_own_comma
 from jobyard.executors.kubernetes.value_lines import value_lines
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.kubernetes.labels import INDEX_FAILURES, INDEX_REPLACED
+from jobyard.model.environment import SET_BY_PYTORCHJOB
 from jobyard.model.inputs import Inputs
 from jobyard.model.job import GroupSpec, JobSpec
 from jobyard.model.resources import DeviceSlice, Placement
@@ -45,11 +46,6 @@ ERROR_FILE = "/dev/termination-log"  # what a task writes there, Kubernetes keep
 REPORTS = "/run/jobyard"
 SDK_DIRECTORY = "/opt/jobyard"
 SDK = f"{SDK_DIRECTORY}/sdk.zip"
-# Its operator appends these to the environment of every container: training-operator 1.9, pytorch/envvar.go.
-OF_PYTORCHJOB = frozenset(
-    {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "PET_NODE_RANK", "PET_NNODES", "PET_MASTER_ADDR"}
-    | {"PET_MASTER_PORT", "PYTHONUNBUFFERED"}
-)
 
 _EXPANDED = re.compile(r"\$+(?=\()|\${2,}")
 # Places on the submitter's machine mean nothing in a container.
@@ -151,7 +147,7 @@ def variables_of(pod: Pod) -> Variables:
         if name not in found:
             found.literal(name, value)
     if pod.kind == "PyTorchJob":
-        found.leave_out(OF_PYTORCHJOB)
+        found.leave_out(SET_BY_PYTORCHJOB)
     _add_places(found, pod)
     # 3. What is each task's own.
     if pod.number is None:
@@ -242,7 +238,8 @@ def _shared(pod: Pod) -> dict[str, str]:
     shared = {**job_environment(pod.job.id, pod.job.number, spec), **own}
     if resources.gpus:  # the device plugin says which; without any, a task shall see none
         shared = {name: value for name, value in shared.items() if name not in _DEVICES}
-    return {name: value for name, value in shared.items() if name not in _LEFT_OUT}
+    left_out = _LEFT_OUT if spec.submitter.source == "aichor" else ()
+    return {name: value for name, value in shared.items() if name not in left_out}
 
 
 def _hosts(pod: Pod) -> list[str]:

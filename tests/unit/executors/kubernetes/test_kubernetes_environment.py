@@ -302,3 +302,10 @@ def test_every_variable_is_as_on_machines_for_jobs_of_any_shape(
     assert_the_same(job, only=task)
     unnamed = replace(some[0], name="")
     assert_the_same(submitted(unnamed, gang=gang, retries=retries, source="aichor", user="ada"), only=task)
+
+
+@pytest.mark.parametrize(("source", "found"), [("command", "/data"), ("aichor", None)])
+def test_a_variable_of_the_users_own_is_in_pods_too_unless_it_is_a_place_on_machines(source: str, found: str) -> None:
+    job = submitted(GroupSpec(ENV), env={"AICHOR_INPUT_PATH": "/data"}, source=source)
+    (pod,) = pods_of(objects_of(job, 1), 0)
+    assert pod.env.get("AICHOR_INPUT_PATH") == found
