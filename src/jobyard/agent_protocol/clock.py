@@ -19,6 +19,14 @@ def seconds() -> float:
         return time.monotonic()
 
 
+def ticks() -> int:
+    """The same in the unit in which the kernel tells when a process began."""
+    try:
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) * _TICKS // 10**9
+    except (AttributeError, OSError):
+        return int(time.monotonic() * _TICKS)
+
+
 def age_seconds(start_time: int) -> float:
     """Of a process that began at so many ticks since boot."""
     return max(0.0, seconds() - start_time / _TICKS)

@@ -21,8 +21,9 @@ from jobyard.agent.execution.task_environment import TaskEnvironment
 from jobyard.agent.execution.workplace import Workplace
 from jobyard.agent.files import results
 from jobyard.agent.files.scratch import Scratch
-from jobyard.agent.system import processes, strays
+from jobyard.agent.system import strays
 from jobyard.agent.system.kernel_kills import KernelKills
+from jobyard.agent.system.start_times import StartTimes
 from jobyard.agent_protocol import faults, records
 from jobyard.agent_protocol.records import Ending, Paths
 
@@ -62,6 +63,7 @@ class Lane:
         self._environment = environment
         self._terms = SlotTerms({}, base_env, False, None, 0)
         self._spawner = Spawner()
+        self._start_times = StartTimes()
         self._kernel_kills = KernelKills()
         self._workplace = Workplace(state_dir)
         self._standard_input = StandardInput(state_dir)
@@ -137,7 +139,7 @@ class Lane:
         except Exception as error:  # whatever this attempt brings along ends this attempt, not the lane
             end = self._not_started(error, files)
         else:
-            began, now = processes.start_time(pid), time.time()
+            began, now = self._start_times.of(pid), time.time()
             with suppress(OSError):  # a full disk: it runs, and the agent hears of it
                 os.write(record, records.start_line(pid, began, now))
             self._report(b"s %s %d %d %.6f\n" % (name, pid, began, now))
@@ -184,6 +186,7 @@ class Lane:
         if contained is not None:
             argv, env = contained.call(item["id"], files, directory, argv, env, dict(os.environ))
         stdin, errors = self._standard_input.path(), files.out if self._terms.is_joined else files.err
+        self._start_times.about_to_start()
         try:
             return self._spawner.spawn(argv, env, files.out, errors, group, stdin)
         except CannotEnter:  # then without: its memory is watched
