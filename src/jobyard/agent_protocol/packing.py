@@ -10,7 +10,7 @@ import fcntl
 import os
 import stat
 from contextlib import suppress
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from jobyard.agent_protocol import faults
 from jobyard.agent_protocol.pack_blocks import Files, Key, encoded, in_blocks, scan
@@ -32,7 +32,9 @@ def pack(job_directory: str, attempts: Iterable[Key], kinds: Sequence[str] = KIN
     Raises OSError; then every file is still there. Somebody else who packs the same job: nothing happens.
     """
     # In order, so that few blocks have to be looked into for a task.
-    found = [(key, *_read(job_directory, key, kinds)) for key in sorted(attempts)]
+    keys = sorted(attempts)
+    there = {bucket: _names("%s/%d" % (job_directory, bucket)) for bucket in {task // 1000 for task, _ in keys}}
+    found = [(key, *_read(job_directory, key, kinds, there[key[0] // 1000])) for key in keys]
     found = [each for each in found if each[1]]
     if not found:
         return
@@ -75,13 +77,22 @@ def _append(descriptor: int, attempts: List[Tuple[Key, Files]]) -> None:
         raise
 
 
-def _read(job_directory: str, key: Key, kinds: Sequence[str]) -> "Tuple[Files, List[_Taken]]":
+def _names(directory: str) -> Set[str]:
+    """One listing for all attempts: most of them have few of the files that there may be."""
+    try:
+        return set(os.listdir(directory))
+    except OSError:
+        return set()
+
+
+def _read(job_directory: str, key: Key, kinds: Sequence[str], there: Set[str]) -> "Tuple[Files, List[_Taken]]":
     task, number = key
-    stem = "%s/%d/%d.%d." % (job_directory, task // 1000, task, number)
+    name = "%d.%d." % (task, number)
+    stem = "%s/%d/%s" % (job_directory, task // 1000, name)
     files: Dict[str, bytes] = {}
     taken: List[_Taken] = []
     for kind in kinds:
-        content = _small(stem + kind)
+        content = _small(stem + kind) if name + kind in there else None
         if content is not None:
             files[kind] = content
             taken.append(_Taken(stem + kind, len(content)))

@@ -46,6 +46,24 @@ def test_attempts_that_are_packed_leave_no_file_of_their_own_and_no_directory(tm
     assert (tmp_path / "jobs/j/pack").stat().st_size < 1500 * 40
 
 
+def test_a_packer_asks_for_no_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for task in range(20):
+        write(tmp_path, task)
+    missed: list[str] = []
+    lstat = os.lstat
+
+    def looked(path: str) -> os.stat_result:
+        try:
+            return lstat(path)
+        except FileNotFoundError:
+            missed.append(path)
+            raise
+
+    monkeypatch.setattr(os, "lstat", looked)
+    packing.pack(job(tmp_path), [(task, 1) for task in range(20)])
+    assert missed == []
+
+
 def test_what_was_packed_is_read_as_it_was_written(tmp_path: Path) -> None:
     write(tmp_path, 7, out=b"hello\n", err=b"\xff\x00oh\n", error=b"why\n")
     write(tmp_path, 7, number=2, out=b"again\n")
