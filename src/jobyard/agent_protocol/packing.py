@@ -26,8 +26,12 @@ class _Taken(NamedTuple):
     size: int
 
 
-def pack(job_directory: str, attempts: Iterable[Key], kinds: Sequence[str] = KINDS) -> None:
+def pack(
+    job_directory: str, attempts: Iterable[Key], kinds: Sequence[str] = KINDS, *, keep_directories: bool = False
+) -> None:
     """Pack what is small of these attempts, which have ended. What is not there, or too large, is left out.
+
+    `keep_directories`: they stay where nothing is left in them; see `remove_empty`.
 
     Raises OSError; then every file is still there. Somebody else who packs the same job: nothing happens.
     """
@@ -53,9 +57,19 @@ def pack(job_directory: str, attempts: Iterable[Key], kinds: Sequence[str] = KIN
     faults.point("packed")
     for _, _, taken in found:
         _remove(taken)
-    for bucket in {task // 1000 for (task, _), _, _ in found}:
+    if not keep_directories:
+        remove_empty(directories(job_directory, [key for key, _, _ in found]))
+
+
+def directories(job_directory: str, attempts: Iterable[Key]) -> Set[str]:
+    """Where the files of these attempts lay."""
+    return {"%s/%d" % (job_directory, task // 1000) for task, _ in attempts}
+
+
+def remove_empty(paths: Iterable[str]) -> None:
+    for path in paths:
         with suppress(OSError):  # others are in it
-            os.rmdir("%s/%d" % (job_directory, bucket))
+            os.rmdir(path)
 
 
 def _append(descriptor: int, attempts: List[Tuple[Key, Files]]) -> None:

@@ -39,6 +39,16 @@ def test_tasks_that_have_ended_leave_one_file_of_their_job(agent: AgentProcess, 
     assert Packs().content(agent.files("j.20.1").out) == b""
 
 
+def test_a_directory_that_was_emptied_stays_for_a_while_so_that_the_next_job_is_not_put_there(
+    make_agent: MakeAgent,
+) -> None:
+    agent = make_agent(JOBYARD_PACK_SECONDS="0.2").start()
+    agent.connect().run(item(0), item(1000))
+    until(lambda: not list(directory(agent).glob("*/*.rec")))
+    assert sorted(path.name for path in directory(agent).iterdir()) == ["0", "1", "checkpoint", "pack"]
+    until(lambda: is_packed(agent))
+
+
 def test_a_server_that_had_not_written_an_end_down_is_told_again(agent: AgentProcess, server: Client) -> None:
     before = server.run(item(0))[0]
     until(lambda: is_packed(agent))

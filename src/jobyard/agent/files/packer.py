@@ -25,6 +25,9 @@ _LOOK_SECONDS = 1.0
 _MOST_WAITING = 5_000  # attempts that have files of their own; then they are packed in any case
 _AT_ONCE = 5_000  # in one child: a second's work
 _MOST_FOUND = 20_000  # by one look at what earlier agents left
+# So much longer an empty directory stays: ext4 makes directories where few are, which must not be where files have just
+# been deleted, see `disk_groups`. It forgets deleted files after a minute.
+_EMPTY_TIMES = 15
 
 
 class Packer:
@@ -120,13 +123,17 @@ class Packer:
         if not batch:
             return
         try:
-            self._child = self._background.run(lambda: _pack(agent, self._state_dir, batch), self._done)
+            self._child = self._background.run(lambda: _pack(agent, self._state_dir, batch), lambda: self._done(batch))
             self._in_flight = set(batch)
         except OSError:  # too many processes: that may pass
             self._waiting.update(dict.fromkeys(batch))
 
-    def _done(self) -> None:
+    def _done(self, batch: List[str]) -> None:
         self._child, self._in_flight = 0, set()
+        emptied: Set[str] = set()
+        for job, keys in _by_job(batch).items():
+            emptied |= packing.directories("%s/jobs/%s" % (self._state_dir, job), keys)
+        self._timers.after(_EMPTY_TIMES * self._seconds, lambda: packing.remove_empty(emptied))
         if len(self._waiting) >= _MOST_WAITING:
             self._begin()
 
@@ -144,13 +151,17 @@ def _pack(agent: int, state_dir: str, names: List[str]) -> None:
     strays.die_with(agent)
     with suppress(OSError):
         os.nice(5)
+    for job, keys in _by_job(names).items():
+        with suppress(FileNotFoundError):  # it was forgotten
+            packing.pack("%s/jobs/%s" % (state_dir, job), keys, keep_directories=True)
+
+
+def _by_job(names: List[str]) -> Dict[str, List[Key]]:
     jobs: DefaultDict[str, List[Key]] = defaultdict(list)
     for name in names:
         job, task, number = records.split_attempt(name)
         jobs[job].append((task, number))
-    for job, keys in jobs.items():
-        with suppress(FileNotFoundError):  # it was forgotten
-            packing.pack("%s/jobs/%s" % (state_dir, job), keys)
+    return jobs
 
 
 def _list_ended(agent: int, state_dir: str, path: str) -> None:
