@@ -80,7 +80,7 @@ def test_max_fails_stops_the_job(yard: TemporaryYard) -> None:
     job = yard.job()
     assert job["counts"]["failed"] == 3
     assert job["counts"]["cancelled"] == 97
-    assert "--max-fails 2" in done.err
+    assert "--max-fails: 3 tasks failed, and at most 2 may" in done.err
 
 
 def test_a_task_that_takes_too_long_is_ended(yard: TemporaryYard) -> None:

@@ -80,7 +80,7 @@ def test_the_exit_code_says_whether_all_succeeded(yard: TemporaryYard) -> None:
     failed = yard.run("run", "--", "exit 7")
     assert failed.code == 1
     assert "exit code 7" in failed.err
-    assert f"yard logs {yard.job()['id']}" in failed.err
+    assert f"yard logs {yard.job()['number']}" in failed.err
 
 
 @pytest.mark.parametrize(("line", "code"), [("exit 7", 7), ("kill -9 $$", 137), ("true", 0), ("exit 2", 2)])
