@@ -290,7 +290,7 @@ def test_a_selector_that_no_node_has_is_refused_at_once(yard: ClusterYard) -> No
     if done.code:
         assert "planet=mars" in sentence(done)
         return
-    job = done.out.strip()
+    job = yard.job(done.out.strip())["id"]
     why = until(lambda: text if "planet" in (text := yard.ok("why", job).out) or "node" in text else None)
     assert "planet=mars" in why or "node affinity/selector" in why
     yard.ok("cancel", job, "--force")
