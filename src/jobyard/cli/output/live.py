@@ -42,7 +42,6 @@ class LiveDisplay(QuietDisplay):
         self._footer = self._question = ""
         self._lost_seconds = 0.0  # since when the server has not answered
         self._lines = LinesOnScreen()
-        self._size: tuple[int, int] | None = None  # of the terminal, at the last frame
         self._rate = Rate()
         self._live = self._new_live()
 
@@ -58,7 +57,7 @@ class LiveDisplay(QuietDisplay):
 
     def __enter__(self) -> LiveDisplay:
         """May be entered again, below what others have printed meanwhile."""
-        self._lines, self._size = LinesOnScreen(), None
+        self._lines = LinesOnScreen()
         self._live = self._new_live()
         self._live.start()
         return self
@@ -92,6 +91,7 @@ class LiveDisplay(QuietDisplay):
         self._print(Text(f"yard: warning: {harmless(sentence)}", "yellow"))
 
     def _print(self, text: Text) -> None:
+        self._live.refresh()  # so that the lines of a terminal that was resized are in order
         self._console.print(text)
         self._lines.forget_above()
 
@@ -101,11 +101,6 @@ class LiveDisplay(QuietDisplay):
             echo(line, err=True)
 
     def _draw(self) -> Frame:
-        size = self._console.size
-        if size != self._size:
-            more = self._lines.resized(*size)
-            self._console.control(Control(*[(ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)] * more))
-        self._size = size
         return Frame(self._picture(), self._lines)
 
     def _picture(self) -> Picture | Text:
@@ -124,14 +119,22 @@ class LiveDisplay(QuietDisplay):
 
 @dataclass(frozen=True)
 class Frame:
-    """A picture whose lines are remembered as they are drawn."""
+    """A picture in the place of the last one, whose lines are remembered as they are drawn.
+
+    The cursor is at the first line of the last frame as rich knows it.
+    """
 
     picture: Picture | Text
     lines: LinesOnScreen
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        # The size is looked at once, here: a window is resized at any moment, and also before a frame that is asked for
+        # is drawn.
+        columns, rows = options.size
+        more = self.lines.resized(columns, rows)
+        yield Control(*[(ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)] * more)
         lines = console.render_lines(self.picture, options, pad=False)
-        self.lines.drawn([Segment.get_line_length(line) for line in lines], console.size.height)
+        self.lines.drawn([Segment.get_line_length(line) for line in lines], rows)
         for number, line in enumerate(lines):
             if number:
                 yield Segment.line()

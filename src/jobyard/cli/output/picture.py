@@ -43,7 +43,7 @@ class Picture:
     trouble: str = ""  # what stands here is old, and why
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        columns, rows = options.max_width, max(1, console.size.height - 1)
+        columns, rows = options.max_width, max(1, options.size.height - 1)
         lines = [self._progress(columns), self._head(columns), *self._problems(), *self._training()]
         lines += self._waiting(columns)
         end = self._end()
