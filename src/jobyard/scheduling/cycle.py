@@ -143,7 +143,8 @@ class _Cycle:
             request = alike.requests[index]
             if self.elastic and self.elastic[-1].request.priority > request.priority:
                 self._enlarge()
-            self._pass_over(self._rests[request.cluster], position)
+            if request.cluster in self.allowances or self._may_fit(request):
+                self._pass_over(self._rests[request.cluster], position)
             refused = self._place(request)
             if refused is not None:
                 self._rests[request.cluster].append(_Refused(alike, index + 1, refused))
@@ -155,6 +156,11 @@ class _Cycle:
             self._enlarge()
         for rests in self._rests.values():
             self._pass_over(rests)
+
+    def _may_fit(self, request: Request) -> bool:
+        """Is there a node for any of it, if nothing were kept for others? If not, who is before it does not matter."""
+        asks = (ask_of(request, member) for member in request.least)
+        return any(ask not in self._refused and self.rooms.fit(ask) for ask in asks)
 
     def refused_shapes(self) -> dict[Shape, tuple[Position, Wait]]:
         """From which position on all of them wait, and why."""
@@ -304,6 +310,8 @@ class _Cycle:
     def _find(self, request: Request, member: Member) -> list[Opening]:
         openings: list[Opening] = []
         ask = ask_of(request, member)
+        if not self.rooms.fit(ask):
+            return openings
         protected = [
             Protected(each.resources, wanted, each.where, each.overcommit)
             for each, wanted in self._wanted.items()

@@ -122,6 +122,10 @@ class Rooms:
         self._changes.append(node)
         return self.by_node[node]
 
+    def fit(self, ask: Ask) -> bool:
+        """Could any node take it, if nothing were kept for others? Quicker than to choose one."""
+        return bool(self._ranking(ask).candidates)
+
     def choose(self, ask: Ask, protected: Sequence[Protected]) -> Placement | None:
         """The best node for it that delays no request in `protected`."""
         ranking = self._ranking(ask)

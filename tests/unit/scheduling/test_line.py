@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from jobyard.model.job import Reason
 from jobyard.model.node import Quota
+from jobyard.model.resources import Resources
 from jobyard.model.training import Size
 from jobyard.scheduling import cycle, line
 from jobyard.scheduling.cycle import plan
@@ -21,6 +22,7 @@ from jobyard.scheduling.ordering import order_requests
 from jobyard.scheduling.rooms import KnownRooms
 from jobyard.scheduling.snapshot import HeldSlot, Member, Request, Running, Snapshot
 from tests.builders import a_cluster_node, a_node
+from tests.unit.engine.driving import calls_of
 from tests.unit.scheduling.test_backfill import asks, snapshots
 from tests.unit.scheduling.yards import a_yard, ask, wants
 
@@ -180,3 +182,17 @@ def test_a_cycle_places_few_of_many_and_tries_each_shape_once_more(monkeypatch: 
     found = plan(Snapshot((a_node("n1", cpus=64, gpus=4),), (), tuple(many)))
     assert [opening.job for opening in found.openings] == ["j0", "j1", "j2"]
     assert placed == ["j0", "j1", "j2", "j3", "j4"]
+
+
+def test_many_shapes_for_which_there_is_no_room_are_work_in_proportion() -> None:
+    yard = a_yard(1)
+    yard.runs("holds", 0)
+
+    def work(shapes: int) -> int:
+        each = (Member(0, Resources(1000 + number, 0, 1), 1) for number in range(shapes))
+        waiting = Line(Request(f"j{n}", 0, n, (member,), number=n) for n, member in enumerate(each))
+        known = KnownRooms()
+        plan(replace(yard.snapshot(), requests=waiting), known)
+        return calls_of(lambda: plan(replace(yard.snapshot(), requests=waiting), known))
+
+    assert work(400) < 4.5 * work(100)
