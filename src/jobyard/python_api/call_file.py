@@ -31,7 +31,7 @@ from jobyard.python_api.pickling import ARGUMENTS_BYTES_MOST, RESULT_BYTES_MOST
 
 FOLDER = ".jobyard"  # in the working directory
 _UNUSED_SECONDS = 3600.0  # a file younger than that may belong to a job that is being submitted
-_SWEPT_MOST = 20  # at each submit: each costs a question to the server
+_LOOKED_AT_MOST = 20  # at each submit: each costs a question to the server
 _SCRIPT = """#!/bin/sh
 for python in {candidates}; do
   command -v "$python" >/dev/null 2>&1 && exec "$python" "$0" "$0"
@@ -81,7 +81,7 @@ def delete_forgotten(folder: Path, yard: str, is_known: Callable[[str], bool]) -
     """Remove files of jobs that this yard has let go, and of none. Those of other yards stay: their tasks run them."""
     with suppress(OSError):
         unused = [path for path in folder.glob("*.call") if path.stat().st_mtime < time.time() - _UNUSED_SECONDS]
-        for path in sorted(unused, key=_looked_at)[:_SWEPT_MOST]:
+        for path in sorted(unused, key=_looked_at)[:_LOOKED_AT_MOST]:
             owner = job_of(path)
             if _is_needed(owner, yard, is_known):
                 os.utime(owner)  # who comes next looks at others first
