@@ -76,8 +76,7 @@ def test_digits_mean_a_number_and_cancel_hits_no_other_job(make_yard: MakeYard) 
     assert "CANCELLED" not in {yard.job(jobs[0])["state"], yard.job(jobs[2])["state"]}
     again = yard.ok("cancel", "2")
     assert "had ended before (cancelled): nothing was cancelled" in again.out
-    numbers = [line.split()[:2] for line in yard.ok("ls").out.splitlines()[1:]]
-    assert numbers == [["3", jobs[2]], ["2", jobs[1]], ["1", jobs[0]]]
+    assert [(each["number"], each["id"]) for each in yard.json("ls")] == [(3, jobs[2]), (2, jobs[1]), (1, jobs[0])]
     yard.ok("cancel", "--force", "--all")
 
 
