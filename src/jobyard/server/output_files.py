@@ -264,6 +264,7 @@ class OutputFiles:
                 await self._write_again(before)
             except Exception:  # the next time is later
                 log.exception("output files")
+            self._tell_moved()  # whoever waits for what was slow
             after = list(self._note.all_missing())
             if self._save() and not after:
                 self._failed.clear()

@@ -17,6 +17,7 @@ from jobyard.server.output_threads import OutputThreads, Work, mount_of, mount_p
 from jobyard.server.output_writing import write_output
 from tests.unit.server.running import a_batch, a_yard
 from tests.unit.server.test_output_files import asking, submitted, until, writing
+from tests.waiting import PATIENCE_SECONDS
 
 
 class Hanging:
@@ -38,7 +39,7 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
     found = Hanging()
     monkeypatch.setattr(output_files, "write_output", found.write)
     monkeypatch.setattr(output_threads, "PATIENT_SECONDS", 0.01)
-    monkeypatch.setattr(output_files, "WAIT_SECONDS", 120.0)
+    monkeypatch.setattr(output_files, "WAIT_SECONDS", 2 * PATIENCE_SECONDS)
     yield found
     found.answers.set()
 
@@ -71,8 +72,8 @@ async def test_a_server_that_is_started_while_a_directory_hangs_writes_its_files
             await files.written(other)
         assert not (tmp_path / "hangs").exists()
         hanging.answers.set()
-        async with writing(yard) as files:
-            assert not await files.written(job)
+        async with writing(yard) as files, asyncio.timeout(PATIENCE_SECONDS):
+            assert not await files.written(job), "told as soon as it is there"
         assert (tmp_path / "hangs/0").read_text() == "one\n"
 
 
