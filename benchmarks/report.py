@@ -64,6 +64,11 @@ growth of the server's memory, and what is stored (journal and files) once the a
 each task and for a million of them. Jobs that wait behind one that holds all cores, submitted by eight clients at once:
 the rate, and what one more, `yard ls`, `yard why` and a plan take then. CPU seconds to open a yard with so many starts
 and ends of tasks in its journal. The bar is a limit: it is met where the ratio is 1 or more.""",
+    "weeks": """\
+A yard over weeks of use by the default rules of what goes, on a clock that is played: 10,000 jobs of 100 tasks each
+week, a million tasks, of which each leaves a record and some words of output. The figures are those of each day's end.
+The server's own parts do the work (engine, journal, compaction, packing, retention); nothing is started, and no file
+is forced to the disk.""",
     "ssh": """\
 Seconds for 200 `echo` lines on three machines reached by SSH (namespaces with an sshd each, on the same two cores):
 `yard run` and GNU parallel at equal slots, both logged in before; `tree` is the yard with 20 MB sent along and 200

@@ -1,8 +1,8 @@
 """Do disk and memory of a yard stay level over weeks of use? The server's own parts, with a clock that is played.
 
-`python benchmarks/weeks.py [--weeks 3] [--jobs 10000] [--tasks 100] [--keep-mib 10240]` submits and ends so many jobs a
-week, writes two files for each task and packs them as an agent does, and each played hour lets old jobs go by the
-default rules. A line for each played day: what is kept then.
+`python benchmarks/weeks.py [--weeks 3] [--jobs 10000] [--tasks 100] [--keep-mib 10240] [--json]` submits and ends so
+many jobs a week, writes two files for each task and packs them as an agent does, and each played hour lets old jobs go
+by the default rules. A line for each played day: what is kept then.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import event
 
+import record
 from jobyard.agent_protocol.packing import pack
 from jobyard.engine.handling import handle
 from jobyard.engine.retention import EndedJob, RetentionRules, choose_going
@@ -60,12 +61,30 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=10_000, help="each week")
     parser.add_argument("--tasks", type=int, default=100, help="of each job")
     parser.add_argument("--keep-mib", type=int, default=KeepKnobs.keep_mib)
+    parser.add_argument("--json", action="store_true", help="at the end a line for benchmarks/results/weeks.json")
     options = parser.parse_args()
     rules = replace(rules_of(KeepKnobs()), bytes=options.keep_mib << 20)
     with tempfile.TemporaryDirectory() as directory:
         yard = PlayedWeeks(Path(directory), rules, options.tasks)
+        days = []
         for line in yard.days(options.weeks, options.jobs):
             print(json.dumps(line), flush=True)
+            days.append(line)
+        if options.json:
+            print(record.line("weeks", ratios={}, bars={}, figures=figures(days)))
+
+
+def figures(days: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+    """Each day's, the first first."""
+    names = {
+        "kept jobs": "kept_jobs",
+        "files": "files",
+        "files, MiB": "files_mib",
+        "database, MiB": "database_mib",
+        "memory of the server's parts, MiB": "resident_mib",
+        "hourly look, CPU s": "cpu_seconds_of_the_last_hour_pass",
+    }
+    return {shown: [day[key] for day in days] for shown, key in names.items()}
 
 
 class PlayedWeeks:
