@@ -185,6 +185,7 @@ def test_a_reader_that_leaves_early_is_an_error_of_no_verb(stand_in: StandIn, wo
 
 def test_a_job_whose_output_nobody_reads_any_more_goes_on_and_that_is_said(stand_in: StandIn) -> None:
     stand_in.on("POST /jobs", Said(201, a_job_view(State.RUNNING)))
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(State.RUNNING)))  # what is watched may end before the log comes
     stand_in.on("GET /jobs/j1/watch", Said(events=[("job", "1", a_job_view(State.RUNNING))]))
     stand_in.on("GET /jobs/j1/logs", Said(events=[("log", "1", a_chunk("loss\n"))]))
     code, said = left_early("run", "--", "true")
