@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from jobyard.model import substitution
 from jobyard.model.environment import NOT_IN_RAY, SET_BY_PYTORCHJOB
-from jobyard.model.executor_kinds import CLUSTER, MACHINES, PLAIN, PODS, ExecutorKind
+from jobyard.model.executor_kinds import CLUSTER, MACHINES, OPERATORS, PLAIN, PODS, ExecutorKind
 from jobyard.model.support import FieldSupport, by_yard, in_tasks, refused, told, works
 from jobyard.model.support_conditions import (
     allows_fails,
@@ -24,7 +24,6 @@ from jobyard.model.support_conditions import (
 _LOCAL, _SSH, _CONTAINER = MACHINES
 _JOB, _JOBSET, _PYTORCHJOB, _RAYJOB = PODS
 _OBJECT = ExecutorKind.OBJECT
-_OPERATORS = (_PYTORCHJOB, _RAYJOB)  # whose operator decides how all tasks end
 
 _NO_ARRAY = refused(
     "a {kind} has one command and workers of one kind, no array, no groups; give --workers alone, or leave --kind out"
@@ -48,8 +47,8 @@ COMMANDS = (
     ),
     by_yard("groups.command.argv", "command"),
     by_yard("groups.command.shell", "command"),
-    in_tasks("groups.command.lines", "command", (_OPERATORS, _NO_ARRAY)),
-    in_tasks("groups.command.inputs", "inputs", (_OPERATORS, _NO_ARRAY)),
+    in_tasks("groups.command.lines", "command", (OPERATORS, _NO_ARRAY)),
+    in_tasks("groups.command.inputs", "inputs", (OPERATORS, _NO_ARRAY)),
     in_tasks("groups.command.script", "script"),
 )
 
@@ -88,7 +87,7 @@ GROUPS = (
         "groups.parallelism",
         "parallelism",
         (
-            _OPERATORS,
+            OPERATORS,
             refused(
                 "a {kind} starts all its tasks together; leave it out",
                 in_any_group(lambda group: (group.parallelism or group.completions) < group.completions),
@@ -97,7 +96,7 @@ GROUPS = (
         ),
     ),
     in_tasks("groups.env", "env", *_NAMES_OF_OPERATORS),
-    in_tasks("groups.array", "--array", (_OPERATORS, _NO_ARRAY)),
+    in_tasks("groups.array", "--array", (OPERATORS, _NO_ARRAY)),
     in_tasks("groups.least_device_mib", "--min-gpu-mem"),
     in_tasks(
         "groups.cpu_limit_millis",
@@ -197,7 +196,7 @@ POLICY = (
                 "fewer than there are",
             ),
         ),
-        (_OPERATORS, refused("a {kind} starts all its tasks together; leave it out")),
+        (OPERATORS, refused("a {kind} starts all its tasks together; leave it out")),
     ),
     in_tasks(
         "policy.timeout_seconds",
@@ -223,13 +222,13 @@ POLICY = (
         "policy.max_fails",
         "--max-fails",
         ((_JOBSET,), refused(_JOBSET_STOPS, allows_fails, "more than 0")),
-        (_OPERATORS, refused(_ENDS_AS_ONE, allows_fails, "more than 0")),
+        (OPERATORS, refused(_ENDS_AS_ONE, allows_fails, "more than 0")),
     ),
     in_tasks(
         "policy.on_failure",
         "on_failure",
         ((_JOBSET,), refused(_JOBSET_STOPS, continues, "`continue`")),
-        (_OPERATORS, refused(_ENDS_AS_ONE, continues, "`continue`")),
+        (OPERATORS, refused(_ENDS_AS_ONE, continues, "`continue`")),
     ),
     by_yard("policy.grace_seconds", "grace"),
     by_yard("policy.keep", "--keep"),
@@ -241,7 +240,7 @@ POLICY = (
     in_tasks(
         "policy.enough_successes",
         "enough_successes",
-        (_OPERATORS, refused("the tasks of a {kind} end together; leave it out")),
+        (OPERATORS, refused("the tasks of a {kind} end together; leave it out")),
     ),
     by_yard(
         "policy.start_delay_seconds",
@@ -253,7 +252,7 @@ POLICY = (
         "lets_running_end",
         ((_JOB,), told("lets_running_end: Kubernetes may begin further tasks of the job, and they are ended at once")),
         ((_JOBSET,), refused(_JOBSET_STOPS)),
-        (_OPERATORS, refused(_ENDS_AS_ONE)),
+        (OPERATORS, refused(_ENDS_AS_ONE)),
     ),
 )
 

@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jobyard.errors import UserError
 from jobyard.executors.kubernetes import states
 from jobyard.executors.kubernetes.names import ADMISSION_GATE, OBJECT, TASK, kind_name
 from jobyard.executors.kubernetes.states import Meaning
 from jobyard.kubernetes.labels import POD_OF_PYTORCHJOB
 from jobyard.kubernetes.paths import RESOURCES, object_path
-from jobyard.model.executor_kinds import needs_jobset
+from jobyard.model.executor_kinds import object_kind
 from jobyard.model.job import GroupSpec, JobSpec
 from jobyard.model.units import whole_number
 
@@ -93,11 +92,8 @@ def merged(seen: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kind_of(spec: JobSpec) -> Kind:
-    """Of the object that a job becomes. Raises UserError where REST was told of a kind that nobody knows."""
-    name = spec.kubernetes.kind or ("JobSet" if needs_jobset(spec) else "Job")
-    if name not in KINDS:
-        raise UserError(f"unknown kind {name!r}; the yard knows {', '.join(KINDS)}")
-    return KINDS[name]
+    """Of the object that a job becomes. Raises UserError as `object_kind` does."""
+    return KINDS[object_kind(spec)]
 
 
 def _gates(pod: Object) -> list[str]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.builders import a_group, a_job
+from tests.builders import a_group, a_job, with_words
 from tests.unit.executors.kubernetes.written import written
 
 from jobyard.errors import UserError
 from jobyard.executors.kubernetes.kinds import KINDS, kind_of
 from jobyard.manifests.kinds import with_kind
+from jobyard.model.executor_kinds import PODS, kind_on_cluster
 from jobyard.model.job import JobSpec, State
+from jobyard.server.clusters import for_cluster
 
 ARRAY = a_job(4)
 SET = a_job(groups=(a_group("a", 2, 3), a_group("b", 1)))
@@ -134,6 +136,25 @@ def test_a_ray_job_that_failed_says_why_in_the_operators_words() -> None:
     assert KINDS["RayJob"].meaning({"status": status}).sentence == "it ran longer than its deadline: too long"
 
 
-def test_a_kind_that_nobody_knows_is_refused_in_a_sentence() -> None:
-    with pytest.raises(UserError, match=r"unknown kind 'Nonsense'; the yard knows .*PyTorchJob"):
-        kind_of(a_job(kind="Nonsense"))
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        (a_job(kind="Nonsense"), "the yard writes no 'Nonsense'; choose PyTorchJob or RayJob"),
+        (a_job(kind="Pod"), "the yard writes no 'Pod'; .* or give a manifest of your own"),
+        (a_job(kind="Job", groups=SET.groups), "a Job has one group with count 1; leave --kind out"),
+        (
+            with_words(written("Pod"), kind="Nonsense"),
+            "unknown kind 'Nonsense'; the yard knows .*RayJob, Pod",
+        ),
+    ],
+)
+def test_a_kind_that_nobody_knows_or_writes_is_refused_at_submit_and_wherever_it_is_asked(
+    spec: JobSpec, says: str
+) -> None:
+    for decide in (kind_of, kind_on_cluster, lambda spec: for_cluster(spec, "lab")):
+        with pytest.raises(UserError, match=f"^--kind: {says}"):
+            decide(spec)
+
+
+def test_every_kind_that_a_submit_takes_is_one_that_the_executor_knows() -> None:
+    assert {*PODS, "Pod"} == KINDS.keys()
