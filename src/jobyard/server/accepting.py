@@ -13,9 +13,11 @@ from http import HTTPStatus
 
 import uvicorn
 
+from jobyard.model.codec import encode
 from jobyard.server.connection import ClientConnection
 from jobyard.server.connection_table import ON_GOOD_TOKEN, ConnectionTable, Held, peer_of
 from jobyard.server.limits import ACCEPT_PAUSE_SECONDS, Limits
+from jobyard.wire.views import Problem
 
 log = logging.getLogger(__name__)
 
@@ -119,8 +121,8 @@ class BoundedServer(uvicorn.Server):
 
 def _refuse(taken: socket.socket, why: str) -> None:
     """Send one sentence, as much of it as can be sent without waiting."""
-    body = json.dumps({"code": "unreachable", "title": why, "status": 503}).encode()
     status = HTTPStatus.SERVICE_UNAVAILABLE
+    body = json.dumps(encode(Problem("unreachable", why, status.value), defaults=True)).encode()
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/problem+json\r\n"
         f"Content-Length: {len(body)}\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"

@@ -20,7 +20,8 @@ class PlainJSON(JSONResponse):
 
 
 def problem(code: str, title: str, status: int, field: str = "") -> Response:
-    return PlainJSON(encode(Problem(code, title, status, field)), status, media_type="application/problem+json")
+    said = Problem(code, title, status, field)
+    return PlainJSON(encode(said, defaults=True), status, media_type="application/problem+json")
 
 
 def problem_of(error: YardError) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import logging
 import os
 import socket
@@ -21,6 +22,7 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from jobyard.errors import UserError, YardError
+from jobyard.model.codec import decode
 from jobyard.server import accepting
 from jobyard.server import main as server_main
 from jobyard.server.accepting import BoundedServer
@@ -28,6 +30,7 @@ from jobyard.server.bounds import Bounded
 from jobyard.server.limits import Limits, limits_of
 from jobyard.server.problems import problem
 from jobyard.settings import ServerKnobs, knobs
+from jobyard.wire.views import Problem
 from tests.waiting import PATIENCE_SECONDS
 
 LIMITS = Limits(connections_most=8, connections_per_peer=4, body_bytes_most=1 << 20)
@@ -189,6 +192,8 @@ async def test_one_peer_has_no_more_connections_than_its_share(tmp_path: Path) -
         told = await yard.ask(GET)
         assert told.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
         assert b"the yard's socket has 4 open connections already; close some, or try again" in told
+        assert decode(Problem, json.loads(told.partition(b"\r\n\r\n")[2])).code == "unreachable"
+        assert told.endswith(b'"status": 503, "field": ""}'), "as /openapi.json declares it"
         held.pop()[1].close()
         await yard.until(connections=3)
         assert (await yard.ask(GET)).endswith(b"0 bytes")

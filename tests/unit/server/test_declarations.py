@@ -86,6 +86,7 @@ def test_a_bad_body_and_a_bad_query_are_one_sentence_each() -> None:
         status, answer = asyncio.run(call(app, method, path, body))
         assert (status, answer["code"], answer["status"]) == (400, "bad_request", 400)
         assert words in answer["title"]
+        Draft202012Validator(app.openapi()["components"]["schemas"]["Problem"]).validate(answer)
 
 
 def test_what_needs_no_state_is_refused_while_a_job_is_read() -> None:
