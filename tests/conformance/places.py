@@ -26,12 +26,13 @@ from jobyard.executors.mirror import Mirror
 from jobyard.executors.protocol import Executor, LiveAttempt, SubmittedJob
 from jobyard.executors.registry import executor_class
 from jobyard.executors.result_collector import RemoteFiles
-from jobyard.executors.ssh import SshAgent, SshTarget
+from jobyard.executors.ssh import SshAgent
 from jobyard.model.effects import CloseSlot, Effect, Launch, Stop, Withdraw, Yield
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, AttemptsWithdrawn, Event, NodeJoined
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
 from jobyard.model.policy import RunPolicy
 from jobyard.model.resources import Placement, Resources
+from jobyard.model.ssh_target import SshTarget
 from jobyard.model.submitter import Submitter
 from jobyard.model.task import AttemptId, Outcome, Slot
 from tests.hosts import Host, Hosts

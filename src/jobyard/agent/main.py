@@ -14,9 +14,10 @@ import traceback
 from contextlib import suppress
 from typing import Callable, List, NoReturn, Optional
 
-from jobyard.agent import bridge, receiving
+from jobyard.agent import bridge, receiving, task_end, task_exec
 from jobyard.agent.devices.fake_gpu import FakeGpus, default_directory, parse_devices
 from jobyard.agent.devices.gpus import Gpus, find_gpus
+from jobyard.agent.files import places
 from jobyard.agent.supervisor import Agent
 
 EXIT_ALREADY_RUNNING = 3
@@ -32,7 +33,11 @@ class CannotBegin(Exception):
 
 
 def main(argv: Optional[List[str]] = None, build: str = "source") -> int:
-    options = _parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    cut = given.index("--") if "--" in given else len(given)
+    options = _parser().parse_args(given[:cut])
+    if options.exec or options.until_end:
+        return _beside_task(options, given[cut + 1 :])
     if options.bridge:
         return bridge.run(options.yard, options.fake_gpus)
     if options.receive:
@@ -60,7 +65,28 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bridge", action="store_true", help="carry bytes to the yard's agent, started if need be")
     parser.add_argument("--receive", metavar="HASH", help="unpack a tar on stdin as a snapshot")
     parser.add_argument("--yard", default="", metavar="ID", help="whose agent: tells where state and socket are")
+    beside = parser.add_argument_group("beside a task that runs", "with --state, or --yard")
+    beside.add_argument("--exec", metavar="ATTEMPT", help="run the command after -- in its directory and environment")
+    beside.add_argument("--stdin", action="store_true", help="the command reads our stdin")
+    beside.add_argument("--tty", action="store_true", help="the command gets a terminal")
+    beside.add_argument("--remote", action="store_true", help="our stdout is a link, whose end ends the command")
+    beside.add_argument("--until-end", metavar="ATTEMPT", help="say that it runs, and return when it has ended")
+    beside.add_argument("--called", default="the task", metavar="WORDS", help="what sentences call the task")
     return parser
+
+
+def _beside_task(options: argparse.Namespace, words: List[str]) -> int:
+    try:
+        state = (
+            os.path.abspath(options.state) if options.state else places.state_of(options.yard, os.path.expanduser("~"))
+        )
+    except ValueError as error:
+        print("jobyard agent: %s" % error, file=sys.stderr)
+        return 2
+    if options.until_end:
+        return task_end.run(state, options.until_end, options.called)
+    asked = task_exec.ExecOptions(options.called, options.stdin, options.tty, options.remote)
+    return task_exec.run(state, options.exec, words, asked)
 
 
 def _serve(options: argparse.Namespace, build: str, ready: Callable[[], None]) -> None:

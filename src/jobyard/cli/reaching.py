@@ -1,4 +1,4 @@
-"""Pod lookup: which pod is `JOB/TASK`, and with which kubeconfig does the caller reach it?"""
+"""Task lookup: which pod or process is `JOB/TASK`, and by which kubeconfig or login does the caller reach it?"""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import click
 from jobyard.cli.session import Session
 from jobyard.errors import UserError
 from jobyard.kubernetes.kubeconfig import ClusterWords, config_here
-from jobyard.quoting import quoted
-from jobyard.wire.views import UnitView
+from jobyard.wire.views import ProcessView, UnitView
 
 NEEDS_EXTRA = "to reach a pod `yard` needs an extra; run: pip install 'jobyard[kubernetes]'"
 
@@ -29,21 +28,51 @@ class Target(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"task {self.unit.task} of job {self.unit.number or self.unit.job}"
+        return _name_of(self.unit)
 
 
-def target_of(session: Session, text: str, identity: ClusterWords | None = None) -> Target:
-    """By `JOB`, or `JOB/TASK` as `yard show --tasks` names it. Raises UserError where there is no pod."""
+class MachineTarget(NamedTuple):
+    """A process on this machine, or on one that ssh leads to."""
+
+    unit: UnitView
+    process: ProcessView
+    has_keys: bool  # the files of keys that the server names are on this machine
+
+    @property
+    def name(self) -> str:
+        return _name_of(self.unit)
+
+
+def _name_of(unit: UnitView) -> str:
+    return f"task {unit.task} of job {unit.number or unit.job}"
+
+
+def target_of(session: Session, text: str, identity: ClusterWords | None = None) -> Target | MachineTarget:
+    """By `JOB`, or `JOB/TASK` as `yard show --tasks` names it. Raises UserError where it cannot be reached."""
     job, _, task = text.partition("/")
     unit = session.client.unit(job, task=task or None)
-    if not unit.cluster:
-        raise UserError(_way_to_machine(unit))
     is_said = identity is not None and bool(identity.kubeconfig or identity.context)
+    if not unit.cluster:
+        if is_said:
+            raise UserError(f"{_name_of(unit)} is no pod; leave --kubeconfig and --context out")
+        return _on_machine(session, unit)
     if not session.leaves_this_machine and not is_said:
         return Target(unit, unit.kubeconfig, unit.context)
     # A server elsewhere has its own files and rights, which the caller does not have.
     own = config_here(identity or ClusterWords(), os.environ)
     return Target(unit, own.kubeconfig, own.context)
+
+
+def _on_machine(session: Session, unit: UnitView) -> MachineTarget:
+    """Raises UserError where only the server's machine leads there."""
+    if unit.process is None:
+        raise UserError(f"the server is older than this `yard`, and does not say how {_name_of(unit)} is reached")
+    if session.leaves_this_machine and not unit.process.host:
+        raise UserError(
+            f"{_name_of(unit)} runs on {unit.node}, the server's own machine, to which the yard knows no way by SSH; "
+            f"log in there, and use `yard` there"
+        )
+    return MachineTarget(unit, unit.process, has_keys=not session.leaves_this_machine)
 
 
 class NamespaceAccess(NamedTuple):
@@ -78,13 +107,6 @@ def identity_flags(function: Callable[..., int]) -> Callable[..., int]:
         return function(*args, identity=ClusterWords(kubeconfig=kubeconfig, context=context), **given)
 
     return with_identity
-
-
-def _way_to_machine(unit: UnitView) -> str:
-    there = f"task {unit.task} of job {unit.number or unit.job} is a process on {unit.node}, not a pod"
-    if unit.host:
-        return f"{there}; go there: ssh {quoted(unit.host)}"
-    return f"{there}; go to its directory: cd {quoted(unit.workdir)}"
 
 
 def pods_module(name: str) -> Any:

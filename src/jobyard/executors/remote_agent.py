@@ -14,6 +14,7 @@ from asyncio.subprocess import Process
 from pathlib import Path
 
 from jobyard.agent.build import agent_zipapp
+from jobyard.agent_protocol import remote_program
 from jobyard.agent_protocol.lines import LARGEST_LINE
 from jobyard.errors import Rejected, Unavailable
 
@@ -23,15 +24,6 @@ LONGEST_WORDS = 1 << 16  # bytes of what ssh and the far side say on stderr
 # What our bootstrap answers with; ssh itself answers 255, a shell without python3 answers 127.
 AGENT_IS_MISSING, PYTHON_IS_OLD, HOME_IS_READ_ONLY = 66, 67, 68
 
-_RUN = """
-import os, sys
-sys.version_info >= (3, 8) or sys.exit({old})
-path = os.path.expanduser({path!r})
-os.path.exists(path) or sys.exit({missing})
-sys.argv = [path] + {arguments!r}
-import runpy
-runpy.run_path(path, run_name="__main__")
-"""
 _PUSH = """
 import os, sys
 sys.version_info >= (3, 8) or sys.exit({old})
@@ -55,13 +47,12 @@ class RemoteAgent(ABC):
 
     def __init__(self, node: str, yard_id: str) -> None:
         self.node = node
-        # An agent for each node: were one machine added under two names, each would stop what the other runs.
-        self._yard_id = f"{yard_id}.{node}"
+        self._yard_id = agent_name(yard_id, node)
         self.address = self.sees_us_as = ""  # by which machines reach it, and by which it would reach this one
         self._endings: set[asyncio.Task[tuple[int, str]]] = set()  # of the processes that connections go through
         zipapp, self.build = agent_zipapp()
         self._zipapp = Path(zipapp)
-        self._remote_path = f"~/.cache/jobyard/agent-{self.build}.pyz"
+        self._remote_path = remote_program.path_of(self.build)
 
     @abstractmethod
     async def _start(self, remote_command: str, stdin: int, stdout: int) -> Process:
@@ -126,10 +117,7 @@ class RemoteAgent(ABC):
 
     def run_agent(self, *arguments: str) -> str:
         """The remote command that runs the agent's program; one quoted word for any shell."""
-        script = _RUN.format(
-            path=self._remote_path, arguments=list(arguments), missing=AGENT_IS_MISSING, old=PYTHON_IS_OLD
-        )
-        return f"python3 -c {shlex.quote(script)}"
+        return remote_program.command(self.build, arguments, AGENT_IS_MISSING, PYTHON_IS_OLD)
 
     async def _push(self) -> None:
         size = self._zipapp.stat().st_size
@@ -150,6 +138,11 @@ class RemoteAgent(ABC):
         with path.open("rb") as file:
             process = await self._start(remote_command, file.fileno(), asyncio.subprocess.DEVNULL)
         return await _ending(process)
+
+
+def agent_name(yard_id: str, node: str) -> str:
+    """An agent for each node: were one machine added under two names, each would stop what the other runs."""
+    return f"{yard_id}.{node}"
 
 
 def last_line(said: str) -> str:

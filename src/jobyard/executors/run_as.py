@@ -10,7 +10,9 @@ import asyncio
 import os
 import pwd
 from asyncio.subprocess import Process
+from pathlib import Path
 
+from jobyard.agent.files import places
 from jobyard.agent_protocol import inherited
 from jobyard.errors import Unavailable, UserError
 from jobyard.executors.remote_agent import RemoteAgent, last_line
@@ -31,6 +33,11 @@ def account_of(user: str) -> pwd.struct_passwd:
     if account.pw_uid == 0:
         raise UserError(f"--run-as {user}: that is the server's own account; name another user")
     return account
+
+
+def state_of(account: pwd.struct_passwd, name: str) -> Path:
+    """Where the agent of this name keeps its files."""
+    return Path(places.state_of(name, account.pw_dir))
 
 
 class RunAsAgent(RemoteAgent):

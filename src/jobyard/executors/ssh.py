@@ -11,42 +11,14 @@ import os
 import shlex
 from asyncio.subprocess import Process
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from jobyard.errors import Unavailable
 from jobyard.executors.remote_agent import RemoteAgent, last_line
+from jobyard.model.ssh_target import SshTarget
 
 CONNECT_SECONDS = 10
 ALIVE_SECONDS = 5.0  # three unanswered ones, and the link counts as cut
-
-
-@dataclass(frozen=True, slots=True)
-class SshTarget:
-    """Where to log in: a name of the user's ssh configuration, or an address with what it needs."""
-
-    host: str
-    user: str = ""
-    port: int | None = None
-    key_path: str = ""
-
-    def arguments(self) -> list[str]:
-        words = ["-l", self.user] if self.user else []
-        words += ["-p", str(self.port)] if self.port else []
-        words += ["-i", os.path.expanduser(self.key_path), "-o", "IdentitiesOnly=yes"] if self.key_path else []
-        return [*words, "--", self.host]
-
-    @property
-    def by_hand(self) -> str:
-        """What a person types to log in there the same way."""
-        words = ["-p", str(self.port)] if self.port else []
-        words += ["-i", self.key_path] if self.key_path else []
-        return shlex.join(["ssh", *words, f"{self.user}@{self.host}" if self.user else self.host])
-
-    @property
-    def known_as(self) -> str:
-        """Its name in a file of host keys."""
-        return f"[{self.host}]:{self.port}" if self.port not in (None, 22) else self.host
 
 
 class SshAgent(RemoteAgent):

@@ -11,7 +11,7 @@ from jobyard.model.support import Exceptions, VerbSupport, cells_of, refused, to
 _LOCAL, _SSH, _CONTAINER = MACHINES
 _JOB, _JOBSET, _PYTORCHJOB, _RAYJOB = PODS
 _TOGETHER = refused("the tasks of a gang are cancelled and tried again together")
-_NO_POD = refused("a task on a machine is no pod; the sentence says how to go there with ssh or cd")
+_ELSEWHERE = "where the server is on another machine, with the caller's own ssh, and not to the server's own machine"
 
 
 def _verb(verb: str, *exceptions: Exceptions) -> VerbSupport:
@@ -33,12 +33,16 @@ VERBS = (
         ((ExecutorKind.OBJECT,), told("its pods cannot be asked, and are ended at once")),
     ),
     _verb("cat"),
-    _verb("exec", (MACHINES, _NO_POD)),
+    _verb("exec", (MACHINES, works(f"in the task's directory and environment; {_ELSEWHERE}"))),
     _verb("fetch", (CLUSTER, told("the output of its tasks comes; what they wrote into files stays in the cluster"))),
     _verb("joblog"),
     _verb("logs"),
     _verb("logs --stream", (CLUSTER, told("pods write one stream: all of it is stdout, and stderr is empty"))),
-    _verb("port-forward", (MACHINES, _NO_POD)),
+    _verb(
+        "port-forward",
+        ((_LOCAL, _SSH), works(_ELSEWHERE)),
+        ((_CONTAINER,), works(f"of a container with published ports, to these; {_ELSEWHERE}")),
+    ),
     _verb("priority"),
     _verb("retry"),
     _verb("retry --task", ((_PYTORCHJOB, _RAYJOB), _TOGETHER)),

@@ -13,16 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from jobyard import settings
+from jobyard.agent.build import agent_zipapp
 from jobyard.errors import UserError
 from jobyard.executors.agent_process import LocalAgent
 from jobyard.executors.machines import MachineExecutor
 from jobyard.executors.mirror import Mirror
 from jobyard.executors.registry import executor_class
+from jobyard.executors.remote_agent import agent_name
 from jobyard.executors.result_collector import RemoteFiles
-from jobyard.executors.run_as import RunAsAgent, account_of
-from jobyard.executors.ssh import SshAgent, SshTarget
+from jobyard.executors.run_as import RunAsAgent, account_of, state_of
+from jobyard.executors.ssh import SshAgent
 from jobyard.model.events import NodeRemoved
 from jobyard.model.node import ClusterConfig, NodeConfig, place_of
+from jobyard.model.ssh_target import SshTarget
 from jobyard.model.task import AttemptId
 from jobyard.server.loop import YardLoop
 from jobyard.server.result_collection import collect_results, tidy_up
@@ -52,6 +55,7 @@ class Machines:
     ) -> None:
         """`open_files`: the limit that tasks on this machine get, ours being higher; 0: ours."""
         self.this_machine = this_machine
+        self.agent_build = agent_zipapp()[1]
         self._loop = loop
         self._directory = directory
         self._yard_id = yard_id
@@ -71,6 +75,15 @@ class Machines:
     def file_places(self) -> tuple[Path, Path]:
         """Where files of attempts are, those on other machines and those on this one, each in an agent's layout."""
         return self.mirror.directory, self._own_files
+
+    @property
+    def own_state(self) -> Path:
+        """The directory of the agent on this machine."""
+        return self._own_files if self._account is None else state_of(self._account, self.known_as(self.this_machine))
+
+    def known_as(self, node: str) -> str:
+        """The name of this yard for an agent that runs under another account."""
+        return agent_name(self._yard_id, node)
 
     def start(self) -> None:
         tidy_up(self.mirror, lambda job: self._loop.job(job) if job in self._loop.state.jobs else None)

@@ -291,6 +291,22 @@ class ClusterView:
 
 
 @dataclass(frozen=True)
+class ProcessView:
+    """A task's process on a machine, for callers who go there with rights of their own."""
+
+    attempt: str
+    agent: str  # the build of the agent's program that is on that machine
+    state_dir: str = ""  # of the agent, on the server's own machine; empty: it is behind SSH, and `yard` tells which
+    yard: str = ""  # as the agent there knows it
+    host: str = ""
+    user: str = ""
+    port: int | None = None
+    key_path: str = ""  # on the server's machine
+    own_network: bool = False  # it runs in a container that has only these ports
+    ports: tuple[tuple[int, int], ...] = ()  # of the machine, of the container
+
+
+@dataclass(frozen=True)
 class UnitView:
     """The pod of a task, and how it is reached; of a task on a machine: where it runs."""
 
@@ -307,6 +323,7 @@ class UnitView:
     host: str = ""  # of the machine, as SSH reaches it; empty: the server's own machine
     workdir: str = ""
     number: int = 0  # of the job
+    process: ProcessView | None = None  # of a task on a machine
 
 
 @dataclass(frozen=True)

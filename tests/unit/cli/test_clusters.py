@@ -167,15 +167,6 @@ def test_show_has_the_pods_of_a_cluster_job_and_ls_what_holds_it(yard: Yard, sta
     assert why in yard("ls").out
 
 
-def test_exec_and_port_forward_of_a_process_say_where_it_is(yard: Yard, stand_in: StandIn) -> None:
-    here = UnitView("j1", "0", State.RUNNING, "here", workdir="/my work")
-    far = UnitView("j1", "worker/3", State.RUNNING, "gpu1", host="ben@gpu1.lab", workdir="/w")
-    stand_in.on("GET /jobs/j1/unit", lambda asked: Said(data=far if "task" in asked.query else here))
-    assert "is a process on here, not a pod; go to its directory: cd '/my work'" in yard("exec", "j1", "--", "ls").err
-    assert "go there: ssh ben@gpu1.lab" in yard("port-forward", "j1/worker/3", "80").err
-    assert stand_in.calls("GET /jobs/j1/unit")[1].query == {"task": "worker/3"}
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

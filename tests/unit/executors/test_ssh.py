@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobyard.executors.ssh import SshAgent, SshTarget
+from jobyard.executors.ssh import SshAgent
+from jobyard.model.ssh_target import SshTarget
 
 BARE, FULL = SshTarget("gpu3"), SshTarget("10.0.0.7", "ben", 2222, "/home/ben/my keys/id")
 SSH = "`ssh -p 2222 -i '/home/ben/my keys/id' ben@10.0.0.7"

@@ -395,6 +395,7 @@ async def test_the_unit_of_a_task_is_its_pod_or_its_machine(tmp_path: Path) -> N
         )
         machine = told(await find_unit(server.request(), here["id"]))
         assert (machine["cluster"], machine["node"], machine["workdir"]) == ("", "here", str(tmp_path))
+        assert machine["process"]["attempt"] == f"{here['id']}.0.1"
         with pytest.raises(UserError, match=f"has 2 tasks; name one: {there['number']}/0"):
             await find_unit(server.request(), there["id"])
         for job in (there, here):

@@ -21,13 +21,18 @@ class Place(NamedTuple):
 
 def of_yard(yard: str) -> Place:
     """The same for everybody who asks on this machine. Raises ValueError for what is no yard's id, or OSError."""
+    state = state_of(yard, os.path.expanduser("~"))
+    name = hashlib.sha256(state.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    return Place(state, "%s/jobyard-%s.sock" % (runtime_directory(), name))
+
+
+def state_of(yard: str, home: str) -> str:
+    """Where it keeps its files, below this home. Raises ValueError for what is no yard's id."""
     if not _YARD.fullmatch(yard):
         raise ValueError("--yard: not a yard's id: %r" % yard)
     # Homes may be shared between machines; what runs is not.
     machine = re.sub(r"[^A-Za-z0-9_.-]", "_", probe.machine_id())
-    state = os.path.expanduser("~/.local/share/jobyard/agents/%s-%s" % (yard, machine))
-    name = hashlib.sha256(state.encode("utf-8", "surrogateescape")).hexdigest()[:12]
-    return Place(state, "%s/jobyard-%s.sock" % (runtime_directory(), name))
+    return "%s/.local/share/jobyard/agents/%s-%s" % (home, yard, machine)
 
 
 def runtime_directory() -> str:

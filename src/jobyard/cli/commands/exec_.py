@@ -6,7 +6,8 @@ import sys
 
 import click
 
-from jobyard.cli.reaching import finish, identity_flags, pods_module, target_of
+from jobyard.cli.machines.execution import execute
+from jobyard.cli.reaching import MachineTarget, finish, identity_flags, pods_module, target_of
 from jobyard.cli.session import Session, with_session
 from jobyard.cli.submitting import COMMAND_WORDS, FileOrCommand
 from jobyard.errors import UserError
@@ -32,7 +33,10 @@ class JobAndCommand(FileOrCommand):
 def command(
     ctx: click.Context, /, session: Session, job: str, with_input: bool, with_terminal: bool, identity: ClusterWords
 ) -> int:
-    """Run a command in the pod of a task, with your own rights, and exit with its code.
+    """Run a command beside a task, and exit with its code: in its pod, or in its directory and environment on its
+    machine.
+
+    With your own rights: those of your kubeconfig, your account or your ssh. It ends when the task does.
 
     \b
       yard exec last -- nvidia-smi
@@ -43,5 +47,7 @@ def command(
         raise UserError(f"nothing to run; write: yard exec {quoted(job)} -- CMD")
     target = target_of(session, job, identity)
     is_terminal = with_terminal and sys.stdin.isatty()
+    if isinstance(target, MachineTarget):
+        execute(target, command_words, with_input=with_input, with_terminal=is_terminal)
     work = pods_module("execution").execute(target, command_words, with_input=with_input, with_terminal=is_terminal)
     return finish(work)

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import NamedTuple
 
 import aiohttp
 
+from jobyard.cli.local_ports import LOOPBACK, Forward, Say, listen
 from jobyard.cli.pods.connection import ReachedPod, reached
 from jobyard.cli.reaching import Target
 from jobyard.errors import UserError, YardError
 from jobyard.kubernetes.channels import V4
 
-LOOPBACK = "127.0.0.1"
 DATA, ERROR = 0, 1
 PORT_BYTES = 2  # the first message of each channel repeats the port's number
 PIECE_BYTES = 1 << 16
-Say = Callable[[str], None]
-
-
-class Forward(NamedTuple):
-    local: int  # 0: any that is free
-    remote: int
 
 
 async def forward(target: Target, ports: Sequence[Forward], say: Say) -> int:
@@ -51,11 +44,7 @@ async def _listen(pod: ReachedPod, port: Forward, say: Say) -> asyncio.Server:
         finally:
             writer.close()
 
-    try:
-        return await asyncio.start_server(serve, LOOPBACK, port.local)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise UserError(f"port {port.local} cannot be used here: {why}; choose another: OTHER:{port.remote}") from error
+    return await listen(port, serve)
 
 
 async def _carry(

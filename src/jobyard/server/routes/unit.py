@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import APIRouter, Request, Response
 
 from jobyard.errors import UserError
 from jobyard.executors.kubernetes.names import kind_name
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.job import State
-from jobyard.model.task import Task
+from jobyard.model.node import NodeConfig
+from jobyard.model.task import AttemptId, Task
 from jobyard.server.clusters import find_cluster, namespace_of
 from jobyard.server.declarations import answers
 from jobyard.server.queries import machine_config, submitted_job, task_now
 from jobyard.server.routes.answers import Label, Selector, answer, yard_of
 from jobyard.server.yard import Yard
-from jobyard.wire.views import UnitView
+from jobyard.wire.views import ProcessView, UnitView
 
 router = APIRouter()
 
@@ -61,5 +64,30 @@ def _on_cluster(yard: Yard, job: SubmittedJob, task: Task) -> UnitView:
 def _on_machine(yard: Yard, job: SubmittedJob, task: Task) -> UnitView:
     config = machine_config(yard.loop, task.node)
     host = (f"{config.user}@{config.host}" if config.user else config.host) if config else ""
-    label = job.spec.label_of(task.number)
-    return UnitView(job.id, label, task.state, task.node, host=host, workdir=job.spec.workdir, number=job.number)
+    return UnitView(
+        job.id,
+        job.spec.label_of(task.number),
+        task.state,
+        task.node,
+        host=host,
+        workdir=job.spec.workdir,
+        number=job.number,
+        process=_process(yard, job, task, config),
+    )
+
+
+def _process(yard: Yard, job: SubmittedJob, task: Task, config: NodeConfig | None) -> ProcessView:
+    attempt = str(AttemptId(job.id, task.number, task.attempt))
+    container = job.spec.container
+    ports = tuple((each.outside, each.inside) for each in container.ports) if container.on_machines else ()
+    process = ProcessView(attempt, yard.machines.agent_build, own_network=bool(ports), ports=ports)
+    if config is None:
+        return replace(process, state_dir=str(yard.machines.own_state))
+    return replace(
+        process,
+        yard=yard.machines.known_as(config.id),
+        host=config.host,
+        user=config.user,
+        port=config.port,
+        key_path=config.key_path,
+    )
