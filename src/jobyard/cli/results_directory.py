@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobyard.cli.output.joblog import seq_of
 from jobyard.client.api import YardClient
 from jobyard.errors import UserError
 from jobyard.wire.views import EndingView
@@ -44,4 +45,4 @@ class ResultsDirectory:
         for name, stream in FILES:
             with (place / name).open("wb") as file:
                 file.writelines(client.raw_log(job, task=ending.task, attempt=ending.attempt, stream=stream))
-        (place / "seq").write_text(f"{ending.number + 1}\n")
+        (place / "seq").write_text(f"{seq_of(ending)}\n")

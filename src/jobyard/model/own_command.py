@@ -37,6 +37,12 @@ def own_values(spec: JobSpec, number: int) -> dict[str, str]:
     return {} if inputs is None else inputs.named(inputs.number_of(number - spec.offsets[place.group]))
 
 
+def seq_of(spec: JobSpec, number: int) -> int:
+    """Parallel's Seq, from 1: the same as `{#}`, so a task keeps it when others are left out."""
+    inputs = spec.groups[0].command.inputs if len(spec.groups) == 1 else None
+    return (number if inputs is None else inputs.number_of(number)) + 1
+
+
 def _with_row(command: Command, row: Row) -> str:
     known = placeholders_of(command)
     if any(map(known.stands_in, command.argv)):

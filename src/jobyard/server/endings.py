@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 
 from jobyard.engine.job_record import JobRecord
 from jobyard.model.events import AttemptsFinished, Event, Finished
-from jobyard.model.own_command import own_command
+from jobyard.model.own_command import own_command, seq_of
 from jobyard.server.finding import find_job
 from jobyard.server.logs import log_path, log_size
 from jobyard.server.loop import YardLoop
@@ -75,6 +75,7 @@ class EndingStream:
             signal=outcome.signal,
             output_bytes=self._output_bytes(item),
             command=own_command(job.spec, attempt.task),
+            seq=seq_of(job.spec, attempt.task),
         )
 
     def _output_bytes(self, item: Finished) -> int:

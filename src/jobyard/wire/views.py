@@ -406,6 +406,7 @@ class EndingView:
     signal: int | None
     output_bytes: int  # of its stdout
     command: str
+    seq: int = 0  # its `{#}`, from 1; 0: an older server does not tell
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,10 @@ def test_a_line_has_parallels_columns() -> None:
     assert joblog_line(ENDED) == LINE
 
 
+def test_a_task_keeps_its_seq_when_others_were_left_out_and_an_older_server_tells_none() -> None:
+    assert [joblog_line(an_ending(number=0, seq=seq)).split("\t")[0] for seq in (2, 0)] == ["2", "1"]
+
+
 @pytest.mark.parametrize(
     ("ending", "told"),
     [

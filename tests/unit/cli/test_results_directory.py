@@ -13,7 +13,7 @@ from tests.unit.client.stand_in import Said, StandIn
 
 def test_each_task_that_ends_gets_its_files(yard: Yard, stand_in: StandIn) -> None:
     offer(stand_in, DONE)
-    offer_endings(stand_in, ENDED, replace(ENDED, number=6, task="worker/3", attempt=2))
+    offer_endings(stand_in, ENDED, replace(ENDED, number=6, task="worker/3", attempt=2, seq=9))
     stand_in.on(
         "GET /jobs/j1/logs/raw",
         lambda asked: Said(data="{task} {attempt} {stream}".format(**asked.query).encode()),
@@ -26,7 +26,7 @@ def test_each_task_that_ends_gets_its_files(yard: Yard, stand_in: StandIn) -> No
         "to/there/0/seq": "1\n",
         "to/there/worker_3/stdout": "worker/3 2 out",
         "to/there/worker_3/stderr": "worker/3 2 err",
-        "to/there/worker_3/seq": "7\n",
+        "to/there/worker_3/seq": "9\n",
     }
 
 

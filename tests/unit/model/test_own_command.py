@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 
 import pytest
 
 from jobyard.model.job import Command, GroupSpec, JobSpec, Lines, Script
-from jobyard.model.own_command import own_command
+from jobyard.model.own_command import own_command, seq_of
 from tests.builders import one_column
 
 
@@ -54,3 +55,15 @@ def test_what_is_told_does_in_bash_what_the_task_does(shell: str, line: str) -> 
     told = own_command(a_job(Command(shell=shell, inputs=one_column(Lines.of([line])))), 0)
     said = subprocess.run(["bash", "-c", told], capture_output=True, text=True, check=True).stdout
     assert said == {"echo x{}y; echo {}": f"x{line}y\n{line}\n"}.get(shell, f"{line}\n")
+
+
+def test_a_task_keeps_its_seq_when_others_are_left_out() -> None:
+    inputs = replace(one_column(Lines.of(list("abcde"))), chosen=((1, 1), (3, 4)))
+    spec = a_job(Command(shell="echo {#} {}", inputs=inputs), 3)
+    assert [seq_of(spec, number) for number in range(3)] == [2, 4, 5]
+    assert [own_command(spec, number) for number in range(3)] == ["echo 2 b", "echo 4 d", "echo 5 e"]
+
+
+def test_seq_counts_all_tasks_of_a_job_of_several_groups() -> None:
+    groups = [GroupSpec(Command(shell="echo {}", inputs=one_column(Lines.of("ab"))), n, completions=2) for n in "xy"]
+    assert [seq_of(JobSpec("job", tuple(groups)), number) for number in range(4)] == [1, 2, 3, 4]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
-from jobyard.model.job import State
+from jobyard.model.job import Command, GroupSpec, Lines, State
+from jobyard.server.commands import submit
 from jobyard.server.endings import EndingStream
 from jobyard.server.routes.endings import stream_endings
+from jobyard.wire.requests import SubmitJob
 from jobyard.wire.views import EndingView
-from tests.unit.server.running import RunningYard, a_request, a_yard
+from tests.builders import one_column
+from tests.unit.server.running import RunningYard, a_batch, a_request, a_yard
 
 
 async def endings(yard: RunningYard, job: str, after: int = 0) -> list[EndingView]:
@@ -29,6 +33,16 @@ async def test_each_task_that_ended_is_told_once_with_its_last_attempt(tmp_path:
         assert (one.command, one.output_bytes) == ("echo one", 4)
         assert (failed.attempt, failed.state, failed.exit_code, failed.output_bytes) == (2, State.FAILED, 3, 0)
         assert failed.started_at <= failed.finished_at
+
+
+async def test_an_ending_has_the_seq_that_its_command_sees(tmp_path: Path) -> None:
+    inputs = replace(one_column(Lines.of(list("abc"))), chosen=((1, 2),))
+    group = GroupSpec(Command(shell="echo {#} {}", inputs=inputs), completions=2)
+    async with a_yard(tmp_path) as yard:
+        spec = replace(a_batch("x", workdir=str(tmp_path)), groups=(group,))
+        job = await yard.loop.ask(submit(SubmitJob(spec)))
+        told = await endings(yard, job)
+        assert sorted((view.seq, view.command) for view in told) == [(2, "echo 2 b"), (3, "echo 3 c")]
 
 
 async def test_what_ended_before_a_row_and_tasks_of_other_jobs_are_not_told(tmp_path: Path) -> None:

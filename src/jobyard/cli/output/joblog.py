@@ -19,7 +19,7 @@ UNKNOWN = -1  # as parallel has it where no exit code tells of the failure
 def joblog_line(ending: EndingView) -> str:
     """`Seq` counts from 1; `Receive` is the size of stdout. The command stands on one line, with nothing that hides."""
     columns = (
-        ending.number + 1,
+        seq_of(ending),
         ending.node or "-",
         f"{ending.started_at:.3f}",
         f"{max(0.0, ending.finished_at - ending.started_at):10.3f}",
@@ -30,6 +30,11 @@ def joblog_line(ending: EndingView) -> str:
         harmless(ending.command),
     )
     return "\t".join(map(str, columns))
+
+
+def seq_of(ending: EndingView) -> int:
+    """From 1. A value keeps that of the first run when `--resume` leaves out others."""
+    return ending.seq or ending.number + 1
 
 
 def _exit_value(ending: EndingView) -> int:
