@@ -1,10 +1,11 @@
-"""Task selectors: which jobs, and which of their tasks, do words as `17`, `17/3-7` and `train/3,5` name?"""
+"""Task selectors: which jobs, and which of their tasks, do words as `17`, `3-7`, `17/3-7` and `train/3,5` name?"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jobyard.cli.job_ranges import each_job
 from jobyard.cli.session import Session
 from jobyard.errors import UserError
 from jobyard.model.task_ranges import job_and_tasks
@@ -22,6 +23,7 @@ class Selected:
 def selected(session: Session, words: Sequence[str], more: Sequence[str], *, is_live: bool) -> list[Selected]:
     """Each job once, in the order of the words; `more` are those of `--task`. All are looked up before the caller does
     anything, so that after a misspelt name nothing happens. Raises UserError."""
+    words = each_job(session.client, words)
     if more and len(words) != 1:
         raise UserError("--task: name exactly one job whose tasks are meant, or write JOB/TASKS as in 17/3-7")
     found: dict[str, Selected] = {}

@@ -36,8 +36,8 @@ def command(
     checkpoint: bool,
     all_jobs: bool,
 ) -> int:
-    """Stop jobs or some of their tasks. Each JOB is a number, an id or its beginning, a name, or `last`; with tasks
-    behind it as in 17/3, 17/3-7 or train/0,4.
+    """Stop jobs or some of their tasks. Each JOB is a number, a range as 3-7, an id or its beginning, a name, or
+    `last`; with tasks behind it as in 17/3, 17/3-7 or train/0,4.
 
     Returns when the request is on disk; `yard wait JOB` waits for the end. Of a job that has ended it says so, and that
     is no error.
