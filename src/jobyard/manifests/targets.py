@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 
-from jobyard.errors import UserError
+from jobyard.errors import UserError, YardError
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.documents import parse_documents
 from jobyard.manifests.files import read_text
@@ -40,6 +40,16 @@ class Looked:
 
     def file_of(self, target: str) -> Path | None:
         return next((path for path in self.candidates(target) if path.is_file()), None)
+
+
+def sentence_about(target: str, error: YardError) -> str:
+    """What is wrong, and with which machine: the name is put before a sentence that does not have it.
+
+    A word of the sentence is no name: machines are called `a`, `all` and `not`, too.
+    """
+    name = re.escape(target)
+    is_named = re.match(rf"(?:node )?{name}:|node {name} ", str(error)) or repr(target) in str(error)
+    return str(error) if is_named else f"{target}: {error}"
 
 
 def config_of(target: str, looked: Looked, *, name: str | None = None, labels: Sequence[str] = ()) -> NodeConfig:

@@ -131,7 +131,8 @@ def made_before(state: YardState, request: SubmitJob, asked: str) -> str:
     """
     known = state.keys.get(own_key(request.spec.submitter, request.key)) if request.key else None
     if known and state.asked.get(known, asked) != asked:
-        raise KeyInUse(f"key {request.key!r:.80} has made job {known} of another spec; choose another key")
+        number = state.jobs[known].number
+        raise KeyInUse(f"key {request.key!r:.80} has made job {number} of another spec; choose another key")
     return known or ""
 
 

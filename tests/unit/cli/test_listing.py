@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from dataclasses import replace
 
@@ -149,6 +151,14 @@ def test_each_parameter_of_a_sweep_is_a_column(yard: Yard, stand_in: StandIn) ->
     assert header.split()[-3:] == ["lr", "state", "COMMAND"]
     assert first.split()[-3:] == ["1e-3", "a,b", "-"]
     assert json.loads(yard("show", "j1", "--tasks", "-o", "json").out)["tasks"][0]["values"] == values
+
+
+def test_lines_of_a_value_are_quoted_in_csv_and_nothing_steers_a_terminal(yard: Yard, stand_in: StandIn) -> None:
+    values = {"prompt": "one\n\ttwo\n", "odd": "a\x1b[2Jb"}
+    stand_in.on("GET /jobs/j1", Said(data=a_job_view(counts=Counts(total=1, pending=1))))
+    stand_in.on("GET /jobs/j1/tasks", Said(data=(TaskView(0, "0", State.PENDING, command="x\ny", values=values),)))
+    (row,) = csv.DictReader(io.StringIO(yard("show", "j1", "--tasks", "-o", "csv").out))
+    assert (row["prompt"], row["odd"], row["command"]) == ("one\n\ttwo\n", "ab", "x\ny")
 
 
 def test_csv_is_for_tasks(yard: Yard, stand_in: StandIn) -> None:

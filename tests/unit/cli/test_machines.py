@@ -120,9 +120,19 @@ def test_probe_without_a_name_asks_every_node(yard: Yard, stand_in: StandIn) -> 
 
 
 def test_rm_is_refused_in_the_servers_words(yard: Yard, stand_in: StandIn) -> None:
-    stand_in.on("DELETE /nodes/gpu1", problem(409, "bad_request", "tasks run on gpu1; remove it with --force"))
+    stand_in.on("DELETE /nodes/gpu1", problem(409, "bad_request", "node gpu1 runs tasks; remove it with --force"))
     result = yard("nodes", "rm", "gpu1")
-    assert (result.code, result.err) == (2, "yard: tasks run on gpu1; remove it with --force\n")
+    assert (result.code, result.err) == (2, "yard: node gpu1 runs tasks; remove it with --force\n")
+
+
+def test_a_refusal_has_the_name_of_the_machine_even_if_it_is_a_word_of_the_sentence(
+    yard: Yard, stand_in: StandIn
+) -> None:
+    for name in ("a", "all", "gpu1"):
+        stand_in.on(f"DELETE /nodes/{name}", problem(409, "bad_request", "all of it needs a token of an admin"))
+    assert yard("nodes", "rm", "a", "all", "gpu1").err.splitlines() == [
+        f"yard: {name}: all of it needs a token of an admin" for name in ("a", "all", "gpu1")
+    ]
 
 
 def a_tar(**files: str) -> bytes:

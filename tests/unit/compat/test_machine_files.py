@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.client.stand_in import Asked, Said, StandIn
+from tests.unit.client.stand_in import Asked, Said, StandIn, problem
 from tests.unit.client.views import NODE, a_job_view
 
 from jobyard.compat.ml_scheduler.machines import LABEL, Machine, machines_for_a_run
@@ -120,6 +120,17 @@ with Use():
         other.wait()
     with Use() as use:
         assert use.is_last()
+
+
+def test_a_machine_called_as_a_word_of_the_refusal_is_named(
+    stand_in: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Yard(stand_in)
+    stand_in.on("POST /nodes", problem(409, "bad_request", "all of it needs a token of an admin"))
+    write("all")
+    with pytest.raises(UserError, match="no machine can be used"):
+        nodes_of("all")
+    assert "all: all of it needs a token" in capsys.readouterr().err
 
 
 def test_no_usable_machine_is_one_sentence_with_all_names(stand_in: StandIn) -> None:

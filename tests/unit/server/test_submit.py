@@ -56,7 +56,9 @@ async def test_a_key_is_its_callers_own(tmp_path: Path) -> None:
 async def test_a_key_with_another_spec_is_refused_also_after_a_restart(tmp_path: Path) -> None:
     async with a_yard(tmp_path) as yard:
         first = await submitted(yard, a_batch("true", inherited_env=SHELL), key="once")
-        with pytest.raises(KeyInUse, match=f"key 'once' has made job {first['id']} of another spec; choose another"):
+        with pytest.raises(
+            KeyInUse, match=f"key 'once' has made job {first['number']} of another spec; choose another"
+        ):
             await submitted(yard, a_batch("false"), key="once")
     async with a_yard(tmp_path) as yard:
         with pytest.raises(KeyInUse):

@@ -26,7 +26,7 @@ from jobyard.cli.output.table import print_table
 from jobyard.cli.output.text import echo, say
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import Unreachable, UserError, YardError
-from jobyard.manifests.targets import Looked, check_key, config_of
+from jobyard.manifests.targets import Looked, check_key, config_of, sentence_about
 from jobyard.model.node import NodeConfig, NodeState, place_of
 from jobyard.model.units import show_cpus, show_mib
 from jobyard.wire.views import NodeView
@@ -176,7 +176,7 @@ def _each(names: Iterable[str], act: Callable[[str], T], at_once: int = AT_ONCE)
             except Unreachable:
                 raise
             except YardError as error:
-                say(str(error) if name in str(error) else f"{name}: {error}", fg="red")
+                say(sentence_about(name, error), fg="red")
                 outcome.failures += 1
     return outcome
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 
 from jobyard.cli.output.harmless import harmless
@@ -20,9 +21,9 @@ def print_task_csv(tasks: Sequence[TaskView]) -> None:
     taken = {*COLUMNS, *LAST}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*COLUMNS, *(f"param_{name}" if name in taken else name for name in names), *LAST])
-    for task in tasks:
-        writer.writerow([harmless(cell) for cell in _cells(task, names)])
+    header = [*COLUMNS, *(f"param_{name}" if name in taken else name for name in names), *LAST]
+    for row in (header, *(_cells(task, names) for task in tasks)):
+        writer.writerow(map(_harmless, row))
     echo_text(text.getvalue())
 
 
@@ -47,6 +48,11 @@ def _cells(task: TaskView, names: Sequence[str]) -> list[str]:
         _shown(task.peak_memory_mib),
         task.command,
     ]
+
+
+def _harmless(cell: str) -> str:
+    """A value may have several lines and tabs: CSV has quotes for them."""
+    return "".join(part if part in "\n\t" else harmless(part) for part in re.split(r"([\n\t])", cell))
 
 
 def _shown(value: float | None) -> str:

@@ -14,7 +14,7 @@ from jobyard.compat.ml_scheduler.console import warn
 from jobyard.compat.ml_scheduler.use import Use
 from jobyard.console import Session
 from jobyard.errors import Unreachable, UserError, YardError
-from jobyard.manifests.targets import Looked, check_key, node_name, reached
+from jobyard.manifests.targets import Looked, check_key, node_name, reached, sentence_about
 from jobyard.model.node import NodeConfig, NodeState
 from jobyard.wire.views import NodeView
 
@@ -98,7 +98,7 @@ def _node(client: YardClient, config: NodeConfig, known: dict[str, NodeView]) ->
     except Unreachable:
         raise
     except YardError as error:
-        warn(str(error) if config.id in str(error) else f"{config.id}: {error}")
+        warn(sentence_about(config.id, error))
         return None
     if node.state is not NodeState.UP:
         warn(f"node {node.id} is {node.state.value}: {node.problem or 'nothing starts there'}")

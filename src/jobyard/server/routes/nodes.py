@@ -101,7 +101,7 @@ async def remove_node(request: Request, node: Selector, force: bool = False) -> 
     with yard.lifetime.request():
         _known(yard, node)
         if shown_node(yard.loop, node).tasks and not force:
-            title = f"tasks run on {node}; drain it and wait (`yard nodes drain {node}`), or remove it with --force"
+            title = f"node {node} runs tasks; drain it and wait (`yard nodes drain {node}`), or remove it with --force"
             return problem("bad_request", title, 409)
         await yard.loop.ask(commands.remove_node(node, by.name))
         yard.machines.remove(node)
