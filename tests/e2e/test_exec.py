@@ -212,3 +212,19 @@ def test_a_port_that_is_here_already_is_said_and_one_where_nobody_listens_too(ya
     with forwarded(yard, job, f":{closed}") as (process, local), socket.create_connection(("127.0.0.1", local)) as end:
         assert end.recv(1) == b""
         assert "Connect" in line_of(process.stderr)
+
+
+def test_ctrl_c_ends_forwarding_without_a_word_and_leaves_nobody_behind(yard: TemporaryYard) -> None:
+    job = running(yard, "--", "sleep 60")
+    with forwarded(yard, job, ":9") as (process, _):
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(), told(process).strip()) == (130, "")
+    watchers = [each.pid for each in processes.scan() if f"--until-end\0{job}.0.1".encode() in _command(each.pid)]
+    assert watchers == []
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

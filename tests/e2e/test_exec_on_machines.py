@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.test_exec import SERVES, fetched, forwarded, line_of, running, told
 from tests.hosts import Host, Hosts
+from tests.security.servers import team_server
 from tests.waiting import until
 from tests.yards import TemporaryYard
 
@@ -114,3 +115,15 @@ def test_a_machine_that_does_not_answer_is_said_by_ssh(lab: TemporaryYard, host:
         assert (done.code, "ssh: connect to host" in done.err) == (255, True)
     finally:
         host.start_sshd()
+
+
+def test_with_a_server_elsewhere_the_callers_own_ssh_leads_to_its_machines(hosts: Hosts) -> None:
+    with TemporaryYard(YARD_SSH_CONFIG=str(hosts.config_file)) as yard, team_server(yard) as team:
+        yard.ok("nodes", "add", "gpu1")
+        env = team.env("bob")
+        job = yard.submit(*ON, "--no-copy", "--", "sleep 60", env=env)
+        yard.wait_state(job, "RUNNING")
+        done = yard.run("exec", "-i", job, "--", "sh", "-c", "hostname; cat", input="typed", env=env)
+        assert (done.code, done.out) == (0, "gpu1\ntyped"), done.err
+        without = yard.run("exec", job, "--", "true", env={**env, "YARD_SSH_CONFIG": "/dev/null"})
+        assert (without.code, without.err.startswith("ssh: Could not resolve hostname gpu1")) == (255, True)

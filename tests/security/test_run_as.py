@@ -89,6 +89,17 @@ def test_the_owners_tasks_run_as_that_user_too(team: TeamServer) -> None:
     assert team.served.ok("run", "--", "id -u").out == f"{UID}\n"
 
 
+@pytest.mark.slow
+def test_beside_such_a_task_root_is_that_user_too(team: TeamServer) -> None:
+    """Whatever the task's environment says, as LD_PRELOAD does, that user said it."""
+    job = team.served.submit("-e", "A=1", "--", "sleep 60")
+    team.served.wait_state(job, "RUNNING")
+    done = team.served.run("exec", job, "--", "sh", "-c", f"id -u; echo $A; cat {team.served.directory}/*.db")
+    assert (done.code, done.out, "Permission denied" in done.err) == (1, f"{UID}\n1\n", True), done.err
+    elsewhere = team.served.run("exec", job, "--", "id", "-u", env=team.env("bob"))
+    assert (elsewhere.code, elsewhere.out, "the server's own machine" in elsewhere.err) == (2, "", True)
+
+
 @pytest.mark.parametrize(
     ("user", "sentence"),
     [("no-such-user", "this machine has no such user"), ("root", "that is the server's own account")],
