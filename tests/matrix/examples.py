@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from jobyard.model.container import Mount, PortMapping
-from jobyard.model.executor_kinds import ExecutorKind
+from jobyard.model.executor_kinds import ExecutorKind, needs_jobset
 from jobyard.model.inputs import Column, Inputs, Source
 from jobyard.model.job import ArrayRange, Command, Dependency, GroupSpec, JobSpec, Lines, Script
 from jobyard.model.kubernetes import SecretMount, Toleration, Volume
@@ -51,7 +51,7 @@ def in_job(**words: Any) -> Change:
 
 
 def in_groups(**values: Any) -> Change:
-    return lambda spec: replace(spec, groups=tuple(replace(group, **values) for group in spec.groups))
+    return lambda spec: _in_each(spec, lambda group: replace(group, **values))
 
 
 def in_resources(**values: Any) -> Change:
@@ -66,7 +66,56 @@ def with_command(**values: Any) -> Change:
     return in_groups(command=Command(**values))
 
 
-VALUE = Inputs((Source((Column(Lines.of(["a"])),)),))
+def with_lines(spec: JobSpec) -> JobSpec:
+    """A command of its own for each task."""
+    return _in_each(spec, lambda group: replace(group, command=Command(lines=Lines.of(["true"] * group.size))))
+
+
+def with_values(shell: str, value: str) -> Change:
+    """A value for each task."""
+
+    def of(group: GroupSpec) -> Command:
+        return Command(shell=shell, inputs=Inputs((Source((Column(Lines.of([value] * group.size)),)),)))
+
+    return lambda spec: _in_each(spec, lambda group: replace(group, command=of(group)))
+
+
+def with_a_named_group(spec: JobSpec) -> JobSpec:
+    """One more; of a Job the only one, for with two it is a JobSet."""
+    kept = spec.groups if needs_jobset(spec) else ()
+    return replace(spec, groups=(*kept, replace(TRUE, name="more")))
+
+
+def in_an_array(spec: JobSpec) -> JobSpec:
+    """Each group has one id. A JobSet keeps two tasks, in a second group."""
+    arrays = _in_each(spec, lambda group: replace(group, count=1, array=ArrayRange(((0, 0, 1),))))
+    if not needs_jobset(spec) or spec.kubernetes.kind:
+        return arrays
+    return replace(arrays, groups=(*arrays.groups, replace(arrays.groups[0], name="more")))
+
+
+def few_at_once(spec: JobSpec) -> JobSpec:
+    """Two tasks, one after the other: completions of a group where the kind has such."""
+    if spec.kubernetes.kind == "RayJob":
+        return in_groups(parallelism=1)(spec)
+    one_worker = {"count": 1} if spec.kubernetes.kind == "PyTorchJob" else {}
+    return in_groups(completions=2, parallelism=1, **one_worker)(spec)
+
+
+def within(elastic: Elastic) -> Change:
+    """A training whose size may change; several workers of it start together."""
+
+    def change(spec: JobSpec) -> JobSpec:
+        spec = in_resources(gpus=1)(spec)
+        return with_words(spec, training=Training(), elastic=elastic, gang=spec.gang or spec.size > 1)
+
+    return change
+
+
+def _in_each(spec: JobSpec, change: Callable[[GroupSpec], GroupSpec]) -> JobSpec:
+    return replace(spec, groups=tuple(map(change, spec.groups)))
+
+
 EXAMPLES: Mapping[str, Change] = {
     "name": in_job(name="other"),
     "gang": in_job(gang=True),
@@ -74,18 +123,18 @@ EXAMPLES: Mapping[str, Change] = {
     "on": in_job(),  # all of them say where
     "env": in_job(env={"A": "1", "MASTER_PORT": "29500"}),
     "workdir": in_job(workdir="/usr", no_copy=True),
-    "groups.command": with_command(shell="echo {%} {}", inputs=VALUE),
+    "groups.command": with_values("echo {%} {}", "a"),
     "groups.command.argv": with_command(argv=("true",)),
     "groups.command.shell": with_command(shell="true"),
-    "groups.command.lines": with_command(lines=Lines.of(["true"])),
-    "groups.command.inputs": with_command(shell="true {}", inputs=VALUE),
+    "groups.command.lines": with_lines,
+    "groups.command.inputs": with_values("true {}", "a\nb"),
     "groups.command.script": with_command(script=Script("a.sh", "#!/bin/sh\ntrue\n")),
-    "groups.name": lambda spec: replace(spec, groups=(*spec.groups, replace(TRUE, name="more"))),
+    "groups.name": with_a_named_group,
     "groups.count": in_job(),
     "groups.completions": in_groups(completions=2),
-    "groups.parallelism": in_groups(completions=2, parallelism=1),
+    "groups.parallelism": few_at_once,
     "groups.env": in_groups(env={"A": "1", "MASTER_PORT": "29500"}),
-    "groups.array": in_groups(array=ArrayRange(((0, 0, 1),))),
+    "groups.array": in_an_array,
     "groups.least_device_mib": in_groups(resources=Resources(gpus=1), least_device_mib=1024),
     "groups.cpu_limit_millis": in_groups(cpu_limit_millis=2000),
     "groups.shm_mib": in_groups(shm_mib=64),
@@ -141,6 +190,6 @@ EXAMPLES: Mapping[str, Change] = {
     "training.log_dir": in_training(log_dir="runs"),
     "training.idle_gpu_stop": in_training(idle_gpu_stop=True),
     "training.idle_gpu_seconds": in_training(idle_gpu_seconds=60.0),
-    "elastic.gpus": in_job(training=Training(), elastic=Elastic(gpus=(1, 2))),
-    "elastic.workers": in_job(training=Training(), elastic=Elastic(workers=(1, 2))),
+    "elastic.gpus": within(Elastic(gpus=(1, 2))),
+    "elastic.workers": within(Elastic(workers=(1, 2))),
 }

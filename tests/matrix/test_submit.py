@@ -11,6 +11,8 @@ import pytest
 from jobyard.engine.handling import handle
 from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
+from jobyard.executors.kubernetes.manifest import objects_of
+from jobyard.executors.protocol import SubmittedJob
 from jobyard.model.container import ContainerSpec
 from jobyard.model.events import ClusterAdded, NodeAdded
 from jobyard.model.executor_kinds import MACHINES, ExecutorKind, kind_on_cluster
@@ -24,10 +26,13 @@ from jobyard.model.staging import StagingSpec
 from jobyard.model.support import Asked, FieldSupport, Verdict
 from jobyard.model.training import Elastic, Training
 from jobyard.server.commands import checked_spec
+from jobyard.server.spec_checks import check_submit
+from jobyard.wire.requests import SubmitJob
 from tests.builders import a_cluster_node, a_node, joined, submitted, with_words
-from tests.matrix.examples import EARLIER, EXAMPLES, FAR, HERE, JOBS, LAB
+from tests.matrix.examples import EARLIER, EXAMPLES, FAR, HERE, JOBS, LAB, with_values
 
 ROWS = {row.at: row for row in FIELDS}
+SIGNS = {Verdict.WORKS: "", Verdict.TOLD: ":", Verdict.REFUSED: ";"}  # what parts a sentence in two
 # What has rows for its own fields. Other values, such as a mount or an array, are given whole.
 PARTS = (Command, ContainerSpec, Elastic, GroupSpec, KubernetesSpec, Resources, RunPolicy, StagingSpec, Training)
 
@@ -54,6 +59,15 @@ def a_yard(*, with_queue: bool = False) -> YardState:
     return state
 
 
+def as_submitted(state: YardState, spec: JobSpec) -> JobSpec:
+    """All that a submit asks, in its order, and last the objects that the cluster is asked about."""
+    check_submit(SubmitJob(spec))
+    spec = checked_spec(state, spec)
+    if spec.cluster:
+        objects_of(SubmittedJob("0000000b", 2, spec), 1)
+    return spec
+
+
 def asking(row: FieldSupport, kind: ExecutorKind) -> JobSpec:
     return EXAMPLES[row.at](JOBS[kind])
 
@@ -71,7 +85,7 @@ def test_every_row_has_an_example_and_every_example_a_row() -> None:
 
 def test_the_jobs_of_the_examples_are_of_their_kinds_and_are_told_nothing() -> None:
     for kind, job in JOBS.items():
-        spec = checked_spec(a_yard(), job)
+        spec = as_submitted(a_yard(), job)
         assert spec.submitter.notes == (), kind
         if kind not in MACHINES:
             assert kind_on_cluster(spec) is kind
@@ -84,15 +98,17 @@ def test_what_a_cell_says_is_what_a_submitter_hears(at: str, kind: ExecutorKind)
     spec, cell = asking(row, kind), row.cells[kind]
     is_kueue = cell.which == "with a queue of Kueue"
     state = a_yard(with_queue=is_kueue)
+    if kind not in MACHINES and not at.startswith("kubernetes."):
+        assert kind_on_cluster(spec) is kind, "the example made another kind of it"
     if cell.verdict is not Verdict.WORKS:
         assert row.is_asked(spec), "the example does not ask for it"
         assert cell.is_about(Asked(spec, has_queue=is_kueue)), "the example is none of those that the cell is about"
     if cell.verdict is Verdict.REFUSED:
         with pytest.raises(UserError) as caught:
-            checked_spec(state, spec)
+            as_submitted(state, spec)
         assert (caught.value.field, caught.value.sentence) == (row.called, cell.told(spec))
         return
-    notes = checked_spec(state, spec).submitter.notes
+    notes = as_submitted(state, spec).submitter.notes
     assert (cell.told(spec) in notes) == (cell.verdict is Verdict.TOLD)
 
 
@@ -100,7 +116,7 @@ def test_what_a_cell_says_is_what_a_submitter_hears(at: str, kind: ExecutorKind)
 def test_a_sentence_names_a_way_out_or_says_what_happens_instead(row: FieldSupport) -> None:
     for kind, cell in row.cells.items():
         sentence = cell.told(JOBS[kind])
-        assert (cell.verdict is Verdict.WORKS) or (";" in sentence) or (":" in sentence) or ("," in sentence)
+        assert SIGNS[cell.verdict] in sentence
         assert "{" not in sentence.replace("{#}", "")
 
 
@@ -122,7 +138,12 @@ def test_a_sentence_names_a_way_out_or_says_what_happens_instead(row: FieldSuppo
     ],
 )
 def test_values_that_a_kind_can_do_are_neither_refused_nor_told(kind: ExecutorKind, words: dict[str, Any]) -> None:
-    assert checked_spec(a_yard(), with_words(JOBS[kind], **words)).submitter.notes == ()
+    assert as_submitted(a_yard(), with_words(JOBS[kind], **words)).submitter.notes == ()
+
+
+def test_values_of_one_line_reach_the_tasks_of_a_cluster() -> None:
+    for kind in (ExecutorKind.JOB, ExecutorKind.JOBSET):
+        assert as_submitted(a_yard(), with_values("true {}", "a")(JOBS[kind])).submitter.notes == ()
 
 
 def test_a_job_that_may_come_to_either_kind_of_machine_is_told_of_both() -> None:

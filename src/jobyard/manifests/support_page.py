@@ -22,9 +22,9 @@ last column is an object that you wrote yourself.
 | no | the submit is refused, with one sentence that names the field and the way out |
 | partly | of verbs: what it does there |
 
-Nothing that a job asks for is dropped without a word: a field without a row fails a test, and `tests/matrix` submits an
-example for every cell and compares what its submitter hears. What *yes* means for tasks is held by the tests of each
-kind of executor, not yet row by row.
+Nothing that a job asks for is dropped without a word: a field without a row fails a test. `tests/matrix` takes an
+example for every cell through all checks of a submit, makes the objects that a cluster would get, and compares what its
+submitter hears. What *yes* means for tasks is held by the tests of each kind of executor, not yet row by row.
 
 This page is made from `model/field_support.py`, which the server asks at each submit, and `model/verb_support.py`.
 """

@@ -12,6 +12,7 @@ from jobyard.model.support import FieldSupport, by_yard, in_tasks, refused, told
 from jobyard.model.support_conditions import (
     allows_fails,
     continues,
+    has_breaks,
     image_is_not_told,
     in_any_group,
     is_elsewhere,
@@ -48,7 +49,20 @@ COMMANDS = (
     by_yard("groups.command.argv", "command"),
     by_yard("groups.command.shell", "command"),
     in_tasks("groups.command.lines", "command", (OPERATORS, _NO_ARRAY)),
-    in_tasks("groups.command.inputs", "inputs", (OPERATORS, _NO_ARRAY)),
+    in_tasks(
+        "groups.command.inputs",
+        "inputs",
+        (
+            (_JOB, _JOBSET),
+            refused(
+                "tasks of a cluster find their values in a table of lines; put a text of several lines into a file, and"
+                " give its name",
+                has_breaks,
+                "values with line breaks",
+            ),
+        ),
+        (OPERATORS, _NO_ARRAY),
+    ),
     in_tasks("groups.command.script", "script"),
 )
 
@@ -71,6 +85,7 @@ _NAMES_OF_OPERATORS = (
         ),
     ),
 )
+_COUNTED_ONCE = "the workers of a {kind} are counted once; give count (--workers) alone"
 GROUPS = (
     by_yard(
         "groups.name",
@@ -82,12 +97,22 @@ GROUPS = (
         ),
     ),
     by_yard("groups.count", "count"),
-    by_yard("groups.completions", "completions"),
+    by_yard(
+        "groups.completions",
+        "completions",
+        (
+            (_PYTORCHJOB,),
+            refused(
+                _COUNTED_ONCE, in_any_group(lambda group: group.count > 1 and group.completions > 1), "beside `count`"
+            ),
+        ),
+        ((_RAYJOB,), refused(_COUNTED_ONCE, in_any_group(lambda group: group.completions > 1), "more than 1")),
+    ),
     by_yard(
         "groups.parallelism",
         "parallelism",
         (
-            OPERATORS,
+            (_PYTORCHJOB,),
             refused(
                 "a {kind} starts all its tasks together; leave it out",
                 in_any_group(lambda group: (group.parallelism or group.completions) < group.completions),
@@ -171,7 +196,7 @@ JOB = (
 )
 
 _ENDS_AS_ONE = "a {kind} ends as a whole when one of its tasks has failed; leave it out"
-_JOBSET_STOPS = "it needs one group with count 1 on Kubernetes: a JobSet stops when one of its Jobs has failed"
+_JOBSET_STOPS = "a JobSet stops when one of its Jobs has failed; leave it out, or give one group with count 1"
 POLICY = (
     by_yard(
         "policy.priority",
@@ -201,7 +226,7 @@ POLICY = (
     in_tasks(
         "policy.timeout_seconds",
         "--timeout",
-        ((_RAYJOB,), told("--timeout counts for the whole RayJob, from when it is let in, like a deadline")),
+        ((_RAYJOB,), told("--timeout is like a deadline: it counts for the whole RayJob, from when it is let in")),
     ),
     by_yard("policy.deadline_seconds", "deadline"),
     by_yard("policy.retries", "--retries"),

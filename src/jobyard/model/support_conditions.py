@@ -30,6 +30,11 @@ def _environments(spec: JobSpec) -> list[Collection[str]]:
     return [spec.env, *(group.env for group in spec.groups)]
 
 
+def has_breaks(asked: Asked) -> bool:
+    tables = [group.command.inputs for group in asked.spec.groups if group.command.inputs is not None]
+    return any(column.values.has_breaks for inputs in tables for column in inputs.columns)
+
+
 def continues(asked: Asked) -> bool:
     return asked.spec.policy.on_failure is FailurePolicy.CONTINUE
 

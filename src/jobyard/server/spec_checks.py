@@ -15,12 +15,14 @@ from jobyard.engine.task_table import REMEMBER_ALL_UP_TO
 from jobyard.errors import UserError
 from jobyard.model import substitution
 from jobyard.model.environment import YARD_NAMES
+from jobyard.model.executor_kinds import OPERATORS, ExecutorKind
 from jobyard.model.input_checks import check_inputs
 from jobyard.model.job import ArrayRange, GroupSpec, JobSpec, Lines
 from jobyard.model.limits import AFTER_MOST, GANG_MOST, OBJECT_MOST, STDIN_BYTES_MOST, TASKS_MOST, WORD_BYTES_MOST
 from jobyard.model.output_pattern import check_apart, check_pattern, names_node
 from jobyard.model.progressions import TooManyRanges, first_duplicate
 from jobyard.model.selectors import other_meaning
+from jobyard.model.training import Elastic
 from jobyard.wire.requests import SubmitJob
 
 OBJECT_FIELDS = {"apiVersion": str, "kind": str, "metadata": dict, "spec": dict}
@@ -50,7 +52,7 @@ def check_spec(spec: JobSpec) -> None:
             raise UserError(f"{named}: another script than the first group's; a job has one script")
         if group.array is not None:
             _check_array(group, group.array, named)
-        _check_amounts(group, named, is_gang=spec.gang)
+        _check_amounts(group, named, is_gang=spec.gang and not _has_operator(spec))
         _check_reserved(group.env, named)
     _check_reserved(spec.env, f"job {spec.name!r}")
     if (count := len(set(spec.after))) > AFTER_MOST:
@@ -96,20 +98,31 @@ def _check_effects(spec: JobSpec) -> None:
         raise UserError(
             f"a name is missing in {spec.on!r:.80}; write nodes, labels or executors, as in gpu1,gpu2", field="on"
         )
-    if spec.gang and spec.policy.limit is not None:
-        raise UserError("a gang starts all its tasks together; leave limit or gang out", field="policy.limit")
-    if spec.gang and spec.policy.start_delay_seconds:
-        raise UserError(
-            "a gang starts all its tasks together; leave delay or gang out", field="policy.start_delay_seconds"
-        )
-    if spec.gang and spec.policy.enough_successes is not None:
-        raise UserError("the tasks of a gang end together; leave it or gang out", field="policy.enough_successes")
+    _check_effects_of_gang(spec)
     staging = spec.staging
     for name in ("copy_forward", "copy_back", "results_dir"):
         if staging.no_copy and getattr(staging, name):
             raise UserError(f"staging.{name}: with no_copy nothing is copied; leave one of the two out")
     if "" in (*staging.copy_forward, *staging.copy_back):
         raise UserError("an empty path names nothing; write . for all of the working directory", field="staging")
+
+
+def _has_operator(spec: JobSpec) -> bool:
+    """Nobody says that such a kind is a gang: what a gang cannot do, `field_support` refuses by the kind's name."""
+    return spec.kubernetes.kind in OPERATORS and not spec.kubernetes.manifest
+
+
+def _check_effects_of_gang(spec: JobSpec) -> None:
+    if not spec.gang or _has_operator(spec):
+        return
+    if spec.policy.limit is not None:
+        raise UserError("a gang starts all its tasks together; leave limit or gang out", field="policy.limit")
+    if spec.policy.start_delay_seconds:
+        raise UserError(
+            "a gang starts all its tasks together; leave delay or gang out", field="policy.start_delay_seconds"
+        )
+    if spec.policy.enough_successes is not None:
+        raise UserError("the tasks of a gang end together; leave it or gang out", field="policy.enough_successes")
 
 
 def _check_amounts(group: GroupSpec, named: str, *, is_gang: bool) -> None:
@@ -218,6 +231,8 @@ def check_together(spec: JobSpec) -> None:
 def _check_elastic(spec: JobSpec) -> None:
     if spec.elastic is None:
         return
+    if _has_operator(spec) and spec.kubernetes.kind == ExecutorKind.RAYJOB and spec.elastic != Elastic():
+        return  # it has two groups, and `field_support` says how its size is changed
     group, now = spec.groups[0], spec.training_size
     is_many = group.completions > 1 or group.array or group.command.is_each
     if len(spec.groups) > 1 or is_many or (group.count > 1 and not spec.gang):

@@ -64,7 +64,7 @@ def objects_of(
         job = job._replace(spec=job.spec.sized(size))
     job = job._replace(spec=_without_shell(job.spec))
     spec, kind = job.spec, kind_of(job.spec).name
-    _refuse(spec, kind)
+    _refuse(spec)
     name = _NAMES[kind](job, attempt)
     files = files_of(spec)
     pods = [
@@ -106,7 +106,7 @@ def task_objects_of(
     """A Job of one pod for one task whose array or JobSet is over; the pod finds nothing out, all is told it."""
     site = Site(namespace, yard_id, storage, queue)
     job = job._replace(spec=_without_shell(job.spec))
-    _refuse(job.spec, "Job")
+    _refuse(job.spec)
     name = task_object_name(job, number, attempt)
     group = job.spec.place_of(number).group
     pod = Pod(job, attempt, group, name, "Job", site, resumes_at=resumes_at, number=number)
@@ -258,7 +258,7 @@ def _without_shell(spec: JobSpec) -> JobSpec:
     return spec.with_shell({})
 
 
-def _refuse(spec: JobSpec, kind: str) -> None:
+def _refuse(spec: JobSpec) -> None:
     """What no single field is to blame for: those that a kind cannot do were refused by `field_support`."""
     named = f"job {spec.name!r}"
     if not spec.container.image:
@@ -270,7 +270,3 @@ def _refuse(spec: JobSpec, kind: str) -> None:
             raise UserError(
                 f"{named} has {group.completions} tasks, and Kubernetes takes {COMPLETIONS_MOST} in a Job; split it"
             )
-    if kind == "PyTorchJob":
-        pytorchjob.refuse(spec)
-    elif kind == "RayJob":
-        rayjob.refuse(spec)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from jobyard.errors import UserError
 from jobyard.executors.kubernetes.names import gang_object_name
 from jobyard.executors.kubernetes.pods import KEPT_SECONDS, pod_template
 from jobyard.executors.kubernetes.variables import Pod
 from jobyard.executors.protocol import SubmittedJob
-from jobyard.model.job import JobSpec
 
 Object = dict[str, Any]
 
@@ -42,16 +40,6 @@ def object_of(pods: list[Pod]) -> Object:
         "metadata": {"name": pod.name},
         "spec": {"runPolicy": policy, "pytorchReplicaSpecs": replicas},
     }
-
-
-def refuse(spec: JobSpec) -> None:
-    group = spec.groups[0]
-    is_array = group.array is not None or group.command.is_each
-    if len(spec.groups) > 1 or is_array or (group.count > 1 and group.completions > 1):
-        raise UserError(
-            f"job {spec.name!r}: a PyTorchJob is one gang of the same workers, not an array and not several groups;"
-            " give --workers alone, or leave --kind out"
-        )
 
 
 def _replicas(pod: Pod, count: int) -> Object:

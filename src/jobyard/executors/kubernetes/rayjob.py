@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from jobyard.errors import UserError
 from jobyard.executors.environment import shared_command
 from jobyard.executors.kubernetes import names
 from jobyard.executors.kubernetes.kinds import HEAD
@@ -77,14 +76,6 @@ def entrypoint(spec: JobSpec) -> str:
 def is_submitter(pod: Mapping[str, Any]) -> bool:
     """Of the pods of a RayJob only this one is made by a Job."""
     return "batch.kubernetes.io/job-name" in (pod["metadata"].get("labels") or {})
-
-
-def refuse(spec: JobSpec) -> None:
-    if [group.name for group in spec.groups] != [HEAD, WORKER]:
-        raise UserError(
-            f"job {spec.name!r}: a RayJob has one command and workers of one kind, no array and no groups;"
-            " give --workers alone, or leave --kind out"
-        )
 
 
 def _template(pod: Pod, container: str, needs_token: bool = False) -> Object:

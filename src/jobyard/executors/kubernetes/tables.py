@@ -49,12 +49,6 @@ def tables_of(spec: JobSpec, index: int) -> Tables:
 
 def _of_inputs(command: Command, inputs: Inputs) -> Tables:
     """A product has a table for each of its columns, and not a row for each task."""
-    if any(column.values.has_breaks for column in inputs.columns):
-        raise UserError(
-            "a value has a line break, and the tasks of a cluster find theirs in a table of lines; "
-            "put such a text into a file, and give its name",
-            field="inputs",
-        )
     rows = None
     if inputs.chosen:
         rows = "".join(f"{number + 1}\n" for first, last in inputs.chosen for number in range(first, last + 1))

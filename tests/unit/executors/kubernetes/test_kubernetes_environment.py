@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tests.builders import a_job, one_column
 from tests.unit.executors.kubernetes.played_pods import NODE, PlayedPod, expanded, files_of, pods_of
 
-from jobyard.errors import UserError
 from jobyard.executors.environment import job_environment, task_command, task_environment
 from jobyard.executors.kubernetes.manifest import objects_of, task_objects_of
 from jobyard.executors.kubernetes.variables import unexpanded
@@ -266,12 +265,6 @@ def test_a_product_reaches_its_tasks_as_one_table_for_each_column() -> None:
     assert_the_same(submitted(GroupSpec(Command(argv=("env", "-0"), inputs=some), completions=3)))
     whole = Inputs((Source((Column(Lines.of(["1", "2"]), "k"),), Lines.of(['{"k": 1}', '{"k":2}'])),))
     assert_the_same(submitted(GroupSpec(Command(argv=("env", "-0"), inputs=whole), completions=2)))
-
-
-def test_a_value_with_a_line_break_fits_into_no_table() -> None:
-    inputs = Inputs((a_source(["a\nb", "c"]),))
-    with pytest.raises(UserError, match=r"inputs: a value has a line break.*put such a text into a file"):
-        objects_of(submitted(GroupSpec(Command(argv=("x", "{}"), inputs=inputs), completions=2)), 1)
 
 
 names = st.lists(st.from_regex(re.compile(r"[a-z][a-z0-9]{0,5}", re.ASCII), fullmatch=True), min_size=1, max_size=3)

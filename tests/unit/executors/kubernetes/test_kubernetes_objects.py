@@ -278,8 +278,6 @@ MANY = Lines(("x" * 30 + "\n") * 50_000)
             a_job(groups=(GroupSpec(Command(lines=MANY), completions=50_000),), image="x"),
             "the lines of its tasks take 2 MiB, and a ConfigMap holds 1 MiB",
         ),
-        (a_job(3, groups=(a_group("a"), a_group("b")), image="x", kind="PyTorchJob"), "a PyTorchJob is one gang"),
-        (a_job(3, image="x", kind="RayJob"), "a RayJob has one command and workers of one kind"),
         (a_job(groups=(a_group("a-", 2),), image="x"), "group 'a-': Kubernetes wants a letter or digit at the end"),
         (a_job(groups=(a_group("a" * 60, 2),), image="x"), "give the group a shorter name"),
     ],
