@@ -143,3 +143,22 @@ def test_a_gpu_is_never_promised_beyond_its_memory(gpus: TemporaryYard) -> None:
     refused = gpus.run("run", "--gpu-mem", "17GiB", "--", "true")
     assert refused.code == 2
     assert "16 GiB" in refused.err
+
+
+def test_of_two_kinds_on_one_machine_each_task_has_its_own_and_what_nobody_has_is_refused() -> None:
+    show = "echo $CUDA_VISIBLE_DEVICES"
+    with TemporaryYard(JOBYARD_FAKE_GPUS="2xH100:80GiB,1xA100:40GiB") as yard:
+        names = [device["name"] for device in yard.json("nodes")[0]["devices"]]
+        assert names == ["fake H100", "fake H100", "fake A100"]
+        assert yard.ok("run", "--gpus", "h100:2", "--", show).out == "0,1\n"
+        assert yard.ok("run", "--gpu-type", "A100", "--", show).out == "2\n"
+        assert yard.ok("run", "--gpu-type", "h100", "--gpu-mem", "4G", "--", show).out in ("0\n", "1\n")
+        yard.write("job.yaml", f"command: {show}\nresources: {{gpus: 1, gpu_type: a100, min_gpu_mem: 30}}\n")
+        assert yard.ok("run", "job.yaml").out == "2\n"
+        assert "1 A100 GPU of at least 30 GiB" in yard.ok("show", yard.job()["id"]).out.replace("a100", "A100")
+        refused = yard.run("run", "--gpus", "b200:1", "--", "true")
+        assert refused.code == 2
+        assert "there is no b200 GPU; there are fake H100 (fake) on " in refused.err
+        profile = yard.run("run", "--gpu-type", "mig-1g.10gb", "--", "true")
+        assert profile.code == 2
+        assert "there is no mig-1g.10gb GPU; there are fake H100 (fake) on " in profile.err

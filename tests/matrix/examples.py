@@ -148,6 +148,7 @@ EXAMPLES: Mapping[str, Change] = {
     "groups.resources.gpu_percent": in_resources(gpus=1, gpu_percent=50),
     "groups.resources.whole_node": in_resources(whole_node=True),
     "groups.resources.least_device_mib": in_resources(gpus=1, least_device_mib=1024),
+    "groups.resources.gpu_kind": in_resources(gpus=1, gpu_kind="fakegpu"),
     "groups.resources.memory_limit": in_resources(memory_mib=64, memory_limit=False),
     "policy.priority": in_job(priority=5),
     "policy.limit": in_job(limit=1),

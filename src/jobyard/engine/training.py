@@ -16,6 +16,7 @@ from jobyard.model.resources import Placement, Resources
 from jobyard.model.task import Outcome, Task
 from jobyard.model.training import IDLE_GPU_SECONDS, YIELD_SECONDS, Progress, Size
 from jobyard.model.units import show_mib
+from jobyard.scheduling.devices import suits
 from jobyard.scheduling.sharing import after_oom, reservation_mib
 from jobyard.scheduling.snapshot import Running
 from jobyard.scheduling.where import where_of
@@ -187,9 +188,9 @@ def _more_gpu_mib(job: JobRecord, placement: Placement, peak_mib: int, nodes: li
 
     For a task that is alone on its devices: the size of the next larger device.
     """
-    held, gpus = _held_mib(placement), len(placement.devices)
-    beside = _sizes([node for node in nodes if node.id == placement.node], gpus)
-    for sizes in (beside if pinned_to(job, [placement.node]) else [], _sizes(nodes, gpus)):
+    held = _held_mib(placement)
+    beside = _sizes([node for node in nodes if node.id == placement.node], placement)
+    for sizes in (beside if pinned_to(job, [placement.node]) else [], _sizes(nodes, placement)):
         if placement.resources.shares_gpus:
             more = after_oom(held, peak_mib, sizes)
         else:
@@ -199,11 +200,12 @@ def _more_gpu_mib(job: JobRecord, placement: Placement, peak_mib: int, nodes: li
     return None
 
 
-def _sizes(nodes: Iterable[Node], gpus: int) -> list[int]:
-    """How much memory the devices may have of which a node can give so many."""
-    found = set()
+def _sizes(nodes: Iterable[Node], placement: Placement) -> list[int]:
+    """How much memory the devices may have of which a node can give as many as it has now, of the same kind."""
+    found, ask = set(), placement.resources
     for node in nodes:
-        found |= set(sorted((device.memory_mib for device in node.devices), reverse=True)[gpus - 1 :])
+        fitting = [device.memory_mib for device in node.devices if suits(device, ask)]
+        found |= set(sorted(fitting, reverse=True)[len(placement.devices) - 1 :])
     return sorted(found)
 
 

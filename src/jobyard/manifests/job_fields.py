@@ -11,25 +11,26 @@ from jobyard.manifests.declarations import JobField, Option, Table, flags_of
 from jobyard.manifests.field_values import (
     CPUS,
     DEPENDENCY,
+    DEVICE_SIZE,
     DURATION,
     DURATION_OR_0,
     ENV,
     IDLE_GPU,
+    KIND,
     NAMES,
     PATHS,
     POLICIES,
     SHARE,
     SIZE,
     VOLUME,
-    amount_of,
     as_written,
+    gpus_of,
     span_of,
 )
 from jobyard.manifests.fields import Flag, ListOf, Parsed, TextType, Whole
 from jobyard.manifests.input_fields import INPUTS
 from jobyard.manifests.kinds import KINDS, parse_kind
 from jobyard.manifests.notation import (
-    parse_device_mib,
     parse_image,
     parse_limit,
     parse_name,
@@ -40,7 +41,6 @@ from jobyard.manifests.notation import (
 from jobyard.manifests.training import parse_log_dir
 from jobyard.model.limits import (
     Gpus,
-    Mib,
     Priority,
     Retries,
     SomeSteps,
@@ -223,10 +223,20 @@ RESOURCES: Table = {
         option=Option("off: memory is reserved, and no limit.", "on|off", name="mem_limit", parse=parse_switch),
     ),
     "gpus": JobField(
-        span_of(Gpus),
-        "GPUs of one task: 2; or a range, 1..8 or 1.., for training that can be resized.",
+        gpus_of(Gpus),
+        "GPUs of one task: 2; or a range, 1..8 or 1.., for training that can be resized. Of one kind: h100:2.",
         0,
-        option=Option("GPUs for each task; a range (1..8, 1..) for training that is resized.", "N|A..B", also=("-G",)),
+        option=Option(
+            "GPUs for each task; h100:2 of one kind; a range (1..8, 1..) for training that is resized.",
+            "[KIND:]N|A..B",
+            also=("-G",),
+        ),
+    ),
+    "gpu_type": JobField(
+        KIND,
+        "Only GPUs of this kind: words of their name, as in h100 or a100-80gb, or on a cluster a profile of MIG,"
+        " mig-1g.10gb. Left out: any. Alone it means one GPU.",
+        option=Option("Only GPUs of this kind: h100, a100-80gb; on a cluster also mig-1g.10gb.", "KIND"),
     ),
     "gpu_memory": JobField(
         SIZE,
@@ -250,10 +260,9 @@ RESOURCES: Table = {
         option=Option("A node for each task alone.", also=("--exclusive",)),
     ),
     "min_gpu_mem": JobField(
-        Parsed(parse_device_mib, amount_of(Mib, 1024), "GiB of a GPU"),
-        "",
+        DEVICE_SIZE,
+        "Only GPUs that have so much memory in all: 40G, or a number of GiB. Alone it means one GPU.",
         option=Option("Only GPUs that have so much memory in all: 40G, or a number of GiB.", "GIB"),
-        is_key=False,
     ),
 }
 

@@ -17,7 +17,7 @@ from jobyard.manifests.job_fields import RESOURCES, TOP_LEVEL, TRAINING
 from jobyard.manifests.notation import copied_paths, env_of, parse_output, parse_workdir
 from jobyard.manifests.overrides import Overrides, apply
 from jobyard.manifests.parts import Part
-from jobyard.manifests.resource_words import resources_with
+from jobyard.manifests.resource_words import least_device_mib, resources_with
 from jobyard.manifests.skipping import without_existing
 from jobyard.manifests.spreading import FIELDS, SPREADING, spread
 from jobyard.manifests.training import Span, size_problem, with_gpus, with_workers, workers_problem
@@ -135,10 +135,11 @@ def _with_line(document: Part, error: UserError) -> UserError:
 
 def _groups(document: Part, given: Mapping[str, Any], context: SubmitContext) -> tuple[GroupSpec, ...]:
     top = _resources(Resources(), given.get("resources") or {}, document, "resources")
+    least = least_device_mib(0, top.gpus, given.get("resources") or {}, str)
     if "groups" not in given:
         if "command" not in given:
             raise document.error("command", "is missing; write what to run, or groups that say it")
-        return (GroupSpec(given["command"], resources=top),)
+        return (GroupSpec(given["command"], resources=top, least_device_mib=least),)
     groups = []
     for name, own in given["groups"].items():
         where = f"groups.{name}"
@@ -147,6 +148,7 @@ def _groups(document: Part, given: Mapping[str, Any], context: SubmitContext) ->
         if command is None:
             raise document.at("groups", name).error(where, "has no command, and there is none at the top level to take")
         if said["count"] > 0:
+            resources = _resources(top, said["resources"] or {}, document, f"{where}.resources")
             groups.append(
                 GroupSpec(
                     command,
@@ -154,7 +156,8 @@ def _groups(document: Part, given: Mapping[str, Any], context: SubmitContext) ->
                     count=said["count"],
                     completions=said["completions"],
                     parallelism=said["parallelism"],
-                    resources=_resources(top, said["resources"] or {}, document, f"{where}.resources"),
+                    resources=resources,
+                    least_device_mib=least_device_mib(least, resources.gpus, said["resources"] or {}, str),
                     env=env_of(document, ("groups", name, "env"), said["env"] or {}, context),
                 )
             )
@@ -168,7 +171,7 @@ def _with_sizes(document: Part, spec: JobSpec, given: Mapping[str, Any]) -> JobS
     spans = [span for _, span in _gpu_spans(given)]
     wide = next((span for span in spans if span[0] < span[1]), None)
     if wide is not None:
-        spec = with_gpus(spec, wide)
+        spec = with_gpus(spec, wide[:2])
     if "workers" not in given:
         return spec
     if "groups" in given:

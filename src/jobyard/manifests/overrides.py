@@ -15,7 +15,7 @@ from jobyard.manifests.halting import with_halt
 from jobyard.manifests.job_fields import FLAGGED, RESOURCES
 from jobyard.manifests.kinds import with_kind
 from jobyard.manifests.notation import copied_paths, parse_env, parse_output, parse_workdir
-from jobyard.manifests.resource_words import resources_with
+from jobyard.manifests.resource_words import least_device_mib, resources_with
 from jobyard.manifests.skipping import without_existing
 from jobyard.manifests.spreading import FIELDS as SPREADING_FIELDS
 from jobyard.manifests.spreading import spread
@@ -109,7 +109,7 @@ def _meant(overrides: Overrides, name: str) -> Any:
 def _with_sizes(spec: JobSpec, overrides: Overrides) -> JobSpec:
     """What the flags say of sizes. After arrays and limits, which may contradict it."""
     if "gpus" in overrides:
-        spec = with_gpus(spec, _meant(overrides, "gpus"))
+        spec = with_gpus(spec, _meant(overrides, "gpus")[:2])
     if "workers" in overrides:
         spec = with_workers(spec, _meant(overrides, "workers"))
         if problem := workers_problem(spec):
@@ -135,17 +135,15 @@ def _with_copies(spec: JobSpec, overrides: Overrides) -> JobSpec:
 
 
 def _with_flags(group: GroupSpec, overrides: Overrides, env: Mapping[str, str]) -> GroupSpec:
-    resources = resources_with(group.resources, _resource_words(overrides), lambda key: spelled(_flag(key)))
-    if "min_gpu_mem" in overrides:
-        group = replace(group, least_device_mib=_meant(overrides, "min_gpu_mem"))
-        if not resources.gpus:
-            if "gpus" in overrides:
-                raise UserError(
-                    f"{overrides['min_gpu_mem']!r} of no GPU; leave it out or ask for a GPU", field="--min-gpu-mem"
-                )
-            resources = replace(resources, gpus=1)
+    said = _resource_words(overrides)
+    resources = resources_with(group.resources, said, _shown)
+    least = least_device_mib(group.least_device_mib, resources.gpus, said, _shown)
     own_env = {name: value for name, value in group.env.items() if name not in env}  # a flag wins over a group too
-    return replace(group, resources=resources, env=own_env)
+    return replace(group, resources=resources, least_device_mib=least, env=own_env)
+
+
+def _shown(key: str) -> str:
+    return spelled(_flag(key))
 
 
 def _resource_words(overrides: Overrides) -> dict[str, Any]:

@@ -89,6 +89,7 @@ class Meaning:
     """What the lines mean, with one note about what they do not."""
 
     said: dict[str, Any] = field(default_factory=dict)
+    gpu_kind: str = ""  # the last that was said
     kept: tuple[str, ...] | None = None  # of the shell's variables only these; None: all
     ignored: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -204,7 +205,7 @@ def _read_amounts(asked: Mapping[str, Asked], above: Overrides, meaning: Meaning
         meaning.said["env"] = (*meaning.said.get("env", ()), f"SLURM_CPUS_PER_TASK={max(1, of_one // 1000)}")
     gpus = _gpus(asked, nodes, tasks, meaning)
     if gpus is not None:
-        meaning.said["gpus"] = str(gpus)
+        meaning.said["gpus"] = f"{meaning.gpu_kind}:{gpus}" if meaning.gpu_kind and gpus else str(gpus)
     _read_memory(asked, millis, gpus or 0, meaning)
     if tasks > 1:
         option = asked.get("ntasks") or asked["ntasks-per-node"]
@@ -255,7 +256,7 @@ def _of_gres(asked: Asked, meaning: Meaning) -> int | None:
     for part in asked.text.split(","):
         if match := _GPU.fullmatch(part.strip()):
             found = int(match[2] or 1) + (found or 0)
-            _ignore_type(asked, match[1], meaning)
+            meaning.gpu_kind = match[1] or ""
         elif part.strip() != "none":
             meaning.ignored.append(f"--gres={part.strip()}")
     return found
@@ -265,13 +266,8 @@ def _count(asked: Asked, meaning: Meaning) -> int:
     match = _COUNT.fullmatch(asked.text)
     if not match:
         raise asked.error("write a number of GPUs, as in 2 or a100:2")
-    _ignore_type(asked, match[1], meaning)
+    meaning.gpu_kind = match[1] or ""
     return int(match[2])
-
-
-def _ignore_type(asked: Asked, kind: str | None, meaning: Meaning) -> None:
-    if kind:
-        meaning.notes.append(f"{asked}: any GPU will do; name nodes with --on, or its memory with --min-gpu-mem")
 
 
 def _read_memory(asked: Mapping[str, Asked], cpu_millis: int, gpus: int, meaning: Meaning) -> None:

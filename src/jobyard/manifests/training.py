@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 
 from jobyard.errors import UserError
+from jobyard.model.gpu_kinds import KIND_PATTERN, parse_gpu_kind
 from jobyard.model.job import JobSpec
 from jobyard.model.limits import Number
 from jobyard.model.training import ALL, Elastic, Training
@@ -14,6 +15,7 @@ from jobyard.model.training import ALL, Elastic, Training
 Span = tuple[int, int]  # both ends included; a plain number is a span of one
 
 SPAN_PATTERN = r"^\s*[0-9]{1,18}\s*(\.\.\s*([0-9]{1,18})?)?\s*$"
+GPUS_PATTERN = rf"^(\s*{KIND_PATTERN}:)?{SPAN_PATTERN.removeprefix('^')}"
 _SPAN = re.compile(r"\s*(-?[0-9]{1,18})\s*(?:(\.\.)\s*(-?[0-9]{1,18})?)?\s*")
 
 
@@ -41,6 +43,15 @@ def parse_span(text: str | int, field: str, size: Number) -> Span:
     if low < 1:
         raise UserError(f"{text!r} begins with none; the smallest size is at least one: write 1..{high}", field=field)
     return low, high
+
+
+def parse_gpus(text: str | int, field: str, size: Number) -> tuple[int, int, str]:
+    """A span, and of which kind: `2` and `1..8` of any, `h100:2` and `h100:1..8` of one."""
+    kind, colon, number = str(text).rpartition(":")
+    if not colon:
+        return (*parse_span(text, field, size), "")
+    low, high = parse_span(number, field, size)
+    return low, high, parse_gpu_kind(kind, field) if low else ""
 
 
 def show_span(span: Span) -> str:

@@ -171,6 +171,14 @@ RESOURCES = (
         (PODS, refused("pods are given it by their group; say least_device_mib of the group")),
     ),
     in_tasks("groups.resources.memory_limit", "--mem-limit"),
+    in_tasks(
+        "groups.resources.gpu_kind",
+        "--gpu-type",
+        (
+            PODS,
+            refused("a kind of GPU cannot be asked of Kubernetes yet; say --min-gpu-mem, or name a cluster of them"),
+        ),
+    ),
 )
 
 JOB = (

@@ -28,6 +28,7 @@ class Device:
     memory_mib: int
     uuid: str = ""
     fake: bool = False
+    profile: str = ""  # of MIG, where it is a slice that its cluster counts apart: 1g.10gb
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jobyard.model.limits import CpuMillis, Gpus, Mib, Percent
+from jobyard.model.limits import CpuMillis, Gpus, Line, Mib, Percent
 from jobyard.model.units import show_cpus, show_mib
 
 
@@ -24,6 +24,7 @@ class Resources:
     least_device_mib: Mib = 0  # no GPU that has less memory in all; 0: any
     # Is it killed when it uses more memory than it asked for? None: not said; then a container is, a process is not.
     memory_limit: bool | None = None
+    gpu_kind: Line = ""  # only GPUs of this kind, as `gpu_kinds` knows them; empty: any
 
     @property
     def shares_gpus(self) -> bool:
@@ -36,7 +37,8 @@ class Resources:
         if self.gpus:
             shares = self.gpu_share
             of = f" of at least {show_mib(self.least_device_mib)}" if self.least_device_mib else ""
-            parts.append(f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}{of}{f' with {shares} each' if shares else ''}")
+            gpus = f"{f'{self.gpu_kind} ' if self.gpu_kind else ''}GPU{'s' if self.gpus > 1 else ''}"
+            parts.append(f"{self.gpus} {gpus}{of}{f' with {shares} each' if shares else ''}")
         return ("a whole node with " if self.whole_node else "") + ", ".join(parts)
 
     @property

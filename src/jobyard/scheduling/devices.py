@@ -1,4 +1,4 @@
-"""GPU allocation: which GPUs of a node can a task have, whole or shared?
+"""GPU allocation: which GPUs of a node suit a task, and which of these can it have, whole or shared?
 
 A task that asks for neither GPU memory nor compute has its GPUs for itself. Tasks that ask for a share are packed:
 memory never adds up to more than there is, compute to no more than 100 %, or 120 % where a task allows overcommit.
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from jobyard.model.node import Node
+from jobyard.model.gpu_kinds import is_of_kind
+from jobyard.model.node import Device, Node
 from jobyard.model.resources import DeviceSlice, Resources
 
 PERCENT_MOST = 100
@@ -17,17 +18,29 @@ PERCENT_MOST_OVERCOMMITTED = 120  # the limit of execute_batch
 _ANY_NUMBER = 1 << 30
 
 
+def suits(device: Device, ask: Resources) -> bool:
+    """Would it do for such a task if it were free? What is placed, explained and refused at submit, all ask this."""
+    return device.memory_mib >= ask.least_device_mib and is_of_kind(ask.gpu_kind, device.name, device.profile)
+
+
 @dataclass(slots=True)
 class FreeDevice:
-    index: int
-    total_mib: int
+    device: Device
     free_mib: int
     percent: int = 0  # of its compute: asked by those who share it, or measured of others
     users: int = 0  # slots that have a part of it; all others together are one more
     is_whole: bool = False  # one task has all of it
 
+    @property
+    def index(self) -> int:
+        return self.device.index
+
+    @property
+    def total_mib(self) -> int:
+        return self.device.memory_mib
+
     def can_give(self, ask: Resources, overcommit: bool = False) -> bool:
-        if self.total_mib < ask.least_device_mib:
+        if not suits(self.device, ask):
             return False
         if not ask.shares_gpus:
             return not self.users
@@ -66,7 +79,7 @@ def free_devices(node: Node) -> list[FreeDevice]:
         free_mib = 0 if is_whole else device.memory_mib - mib
         percent = foreign_percent.get(device.index, 0)
         users = int(bool(mib or is_whole))
-        found.append(FreeDevice(device.index, device.memory_mib, free_mib, percent, users, is_whole))
+        found.append(FreeDevice(device, free_mib, percent, users, is_whole))
     return found
 
 
@@ -89,7 +102,7 @@ def gpu_instances(node: Node, ask: Resources, overcommit: bool = False) -> int:
     """How many such tasks the node's GPUs could serve at once, were they all free."""
     if not ask.gpus:
         return _ANY_NUMBER
-    devices = [device for device in node.devices if device.memory_mib >= ask.least_device_mib]
+    devices = [device for device in node.devices if suits(device, ask)]
     if not ask.shares_gpus:
         return len(devices) // ask.gpus
     by_percent = percent_most(overcommit) // ask.gpu_percent if ask.gpu_percent else _ANY_NUMBER

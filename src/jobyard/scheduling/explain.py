@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from jobyard.model.gpu_kinds import is_of_kind
 from jobyard.model.job import Reason
 from jobyard.model.node import Node, NodeConfig, NodeState, cluster_of
 from jobyard.model.resources import Resources
 from jobyard.model.units import show_cpus, show_mib
+from jobyard.scheduling.devices import suits
 from jobyard.scheduling.placement import Room
 from jobyard.scheduling.snapshot import Wait
 from jobyard.scheduling.where import ANYWHERE, Where, has_label, is_meant, is_owners_alone, matches, schedulable
@@ -28,6 +30,8 @@ def why_never(nodes: Iterable[Node], ask: Resources, where: Where = ANYWHERE, ov
         return _why_nowhere(nodes, where)
     if any(Room(node).instances(ask, overcommit) for node in suitable):
         return None
+    if unknown := why_no_kind(suitable, ask.gpu_kind):
+        return unknown
     largest = max(suitable, key=lambda node: _closeness(node, ask))
     return f"a task needs {ask}; the largest node, {largest.id}, has {describe(largest)}"
 
@@ -90,9 +94,22 @@ def why_unknown(
     return f"there is no node {unknown[0]!r}; known: {', '.join(sorted(names)) or 'none'}{of_labels}"
 
 
+def why_no_kind(nodes: Iterable[Node], kind: str) -> str | None:
+    """A sentence if none of their GPUs is of this kind; it says which kinds there are."""
+    devices = [(device, node.id) for node in nodes for device in node.devices]
+    if not kind or any(is_of_kind(kind, device.name, device.profile) for device, _ in devices):
+        return None
+    there: dict[str, str] = {}
+    for device, node in devices:
+        there.setdefault(f"{device.name}{' (fake)' if device.fake else ''}", node)
+    if not there:
+        return f"there is no {kind} GPU, and no other one"
+    return f"there is no {kind} GPU; there are {_some_of([f'{name} on {node}' for name, node in there.items()])}"
+
+
 def _closeness(node: Node, ask: Resources) -> tuple[int, int, int, int]:
-    large = sum(device.memory_mib >= ask.least_device_mib for device in node.devices)
-    return (min(large, ask.gpus), node.memory_mib, node.cpu_millis, sum(d.memory_mib for d in node.devices))
+    fitting = sum(suits(device, ask) for device in node.devices)
+    return (min(fitting, ask.gpus), node.memory_mib, node.cpu_millis, sum(d.memory_mib for d in node.devices))
 
 
 def describe(node: Node) -> str:
@@ -182,7 +199,8 @@ def _lacking(room: Room, ask: Resources, overcommit: bool) -> list[str]:
         lacking.append(f"{show_mib(max(0, room.memory_mib))} of {show_mib(room.node.memory_mib)} memory free")
     usable = sum(device.can_give(ask, overcommit) for device in room.devices) if ask.gpus else 0
     if usable < ask.gpus and not ask.whole_node:
-        enough = f"GPUs with {ask.gpu_share} free" if ask.shares_gpus else "free GPUs"
+        gpus = f"{ask.gpu_kind} GPUs".strip()
+        enough = f"{gpus} with {ask.gpu_share} free" if ask.shares_gpus else f"free {gpus}"
         enough += f" (each of at least {show_mib(ask.least_device_mib)})" if ask.least_device_mib else ""
         lacking.append(f"{usable} {enough} of {len(room.devices)}")
     return lacking or ["no room"]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jobyard.model.node import Node, NodeState
 from jobyard.model.resources import DeviceSlice, Placement, Resources
-from jobyard.scheduling.devices import choose_devices, free_devices, gpu_instances
+from jobyard.scheduling.devices import choose_devices, free_devices, gpu_instances, suits
 from jobyard.scheduling.where import ANYWHERE, Where
 
 CORES_OVERCOMMITTED_MILLIS = 2000  # the limit of execute_batch
@@ -136,17 +136,34 @@ class Room:
             return True
         return bool(ask.gpus) and not self._devices_suffice(placement, needs)
 
-    def _devices_suffice(self, placement: Placement, needs: Iterable[tuple[Protected, int]]) -> bool:
-        """Beside the placement, could all that is needed get its devices now?"""
+    def _devices_suffice(self, placement: Placement, needs: Sequence[tuple[Protected, int]]) -> bool:
+        """Beside the placement, could all that is needed get its devices now? What cannot, for want of a kind that the
+        placement takes nothing of, does not count."""
         left = self.copy()
         left.give(placement)
         for each, needed in needs:
             for _ in range(needed if each.resources.gpus else 0):
                 pieces = left.choose_devices(each.resources, each.overcommit)
-                if pieces is None:
+                if pieces is None and self._competes(placement, each.resources, needs):
                     return False
+                if pieces is None:
+                    break
                 left.give(Placement(self.node.id, each.resources, pieces))
         return True
+
+    def _competes(self, placement: Placement, ask: Resources, needs: Iterable[tuple[Protected, int]]) -> bool:
+        """Are its devices some that such a task could use, or that push others of those who wait onto such?"""
+        devices = [device.device for device in self.devices]
+        taken = {piece.index for piece in placement.devices}
+        usable = [
+            {device.index for device in devices if suits(device, each.resources)}
+            for each, _ in needs
+            if each.resources.gpus
+        ]
+        while near := [indices for indices in usable if indices & taken]:
+            usable = [indices for indices in usable if not indices & taken]
+            taken = taken.union(*near)
+        return any(device.index in taken and suits(device, ask) for device in devices)
 
     def waste_mib(self, placement: Placement) -> int:
         """Of the GPUs that it takes a part of: how much would stay free; of those that it takes whole: their size."""

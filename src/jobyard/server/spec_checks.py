@@ -16,6 +16,7 @@ from jobyard.errors import UserError
 from jobyard.model import substitution
 from jobyard.model.environment import YARD_NAMES
 from jobyard.model.executor_kinds import OPERATORS, ExecutorKind
+from jobyard.model.gpu_kinds import parse_gpu_kind
 from jobyard.model.input_checks import check_inputs
 from jobyard.model.job import ArrayRange, GroupSpec, JobSpec, Lines
 from jobyard.model.limits import AFTER_MOST, GANG_MOST, OBJECT_MOST, STDIN_BYTES_MOST, TASKS_MOST, WORD_BYTES_MOST
@@ -132,9 +133,12 @@ def _check_amounts(group: GroupSpec, named: str, *, is_gang: bool) -> None:
         "resources.gpu_percent": asked.gpu_percent,
         "resources.least_device_mib": asked.least_device_mib,
         "least_device_mib": group.least_device_mib,
+        "resources.gpu_kind": asked.gpu_kind,
     }
     if not asked.gpus and (found := [name for name, amount in of_gpus.items() if amount]):
         raise UserError(f"{named}: {found[0]} of no GPU; leave it out or ask for a GPU")
+    if asked.gpu_kind:
+        parse_gpu_kind(asked.gpu_kind, "resources.gpu_kind")
     if asked.memory_limit and not asked.memory_mib:
         raise UserError(f"{named}: resources.memory_limit: there is no amount that could be a limit; say memory_mib")
     if is_gang and group.parallelism is not None and group.parallelism < group.completions:

@@ -111,3 +111,14 @@ def test_a_hold_of_a_process_that_is_gone_is_swept(tmp_path: Path) -> None:
     )
     assert gpus.usage()[0].used_mib == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_devices_may_be_of_several_kinds_and_are_numbered_through() -> None:
+    devices = parse_devices("2xH100:80GiB, 1xA100-SXM4:40GiB,1x8GiB")
+    assert [(each.index, each.name, each.memory_mib) for each in devices] == [
+        (0, "fake H100", 81920),
+        (1, "fake H100", 81920),
+        (2, "fake A100-SXM4", 40960),
+        (3, "fake GPU", 8192),
+    ]
+    assert len({each.uuid for each in devices}) == 4

@@ -187,7 +187,8 @@ def test_flags_win_over_the_manifest(load: Load) -> None:
         ("command: x\nresources: {gpus: 0, gpu_memory: 4G}", "resources.gpu_memory: '4G' of no GPU"),
         (
             "command: x\nresources: 4",
-            "resources: must be a mapping of cpus, memory, memory_limit, gpus, gpu_memory, gpu_utilization, whole_node",
+            "resources: must be a mapping of cpus, memory, memory_limit, gpus, gpu_type, gpu_memory,"
+            " gpu_utilization, whole_node, min_gpu_mem",
         ),
         (
             "command: x\nresources:\n  gpu_utilization: 50",

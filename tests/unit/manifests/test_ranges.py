@@ -44,6 +44,10 @@ def group(name: str) -> Made:
     return lambda number: a_job(groups=(replace(a_group(), **{name: number}),))
 
 
+def least_device(gib: int) -> JobSpec:
+    return a_job(groups=(replace(a_group(gpus=1), least_device_mib=gib * 1024),))
+
+
 def workers(number: int) -> JobSpec:
     return a_job(gang=True, groups=(replace(a_group(), count=number),))
 
@@ -66,6 +70,7 @@ ROWS: list[tuple[str, str, Made, float, float, float]] = [
     ("resources.memory", "mem", amount("memory_mib"), 0, 1 << 40, 1),
     ("resources.gpus", "gpus", amount("gpus"), 0, 65536, 1),
     ("resources.gpu_memory", "gpu_mem", amount("gpu_memory_mib"), 0, 1 << 40, 1),
+    ("resources.min_gpu_mem", "min_gpu_mem", least_device, 1, 1 << 30, 1),
     ("resources.gpu_utilization", "gpu_util", amount("gpu_percent", 100), 0.01, 1, 0.01),
     ("training.epochs", "epochs", placed("training.epochs"), 1, 1 << 53, 1),
     ("training.batch_size", "batch_size", placed("training.batch_size"), 1, 1 << 53, 1),
@@ -87,7 +92,8 @@ ENDS = [
         (row[4] + row[5], False),
     )
 ]
-SERVER_MEANS_NOT_ASKED = {("resources.gpu_utilization", 0.0)}  # in a request 0 stands for what was left out
+# In a request 0 stands for what was left out.
+SERVER_MEANS_NOT_ASKED = {("resources.gpu_utilization", 0.0), ("resources.min_gpu_mem", 0)}
 NOTHING_TO_RUN = {("groups.a.count", 0)}  # a request has no such group; in a manifest another may be left
 
 

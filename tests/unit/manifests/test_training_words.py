@@ -220,7 +220,10 @@ def test_lines_and_workers_do_not_go_together(load: Load) -> None:
     [
         ("resources: {gpus: 8..1}", "line 2: resources.gpus: '8..1' runs backwards; write 1..8"),
         ("resources: {gpus: many}", "line 2: resources.gpus: cannot read 'many' as a number or a range"),
-        ("resources: {gpus: true}", "line 2: resources.gpus: must be a number, or a range such as 1..8, not true"),
+        (
+            "resources: {gpus: true}",
+            "line 2: resources.gpus: must be a number, a range such as 1..8, or a kind and one of",
+        ),
         ("resources:\n  gpus: 1..8\narray: 0-3", "line 3: resources.gpus: 1..8 is for one training"),
         ("groups: {a: {resources: {gpus: 1..2}}, b: }", "groups.a.resources.gpus: 1..2 needs a job with one kind"),
         (

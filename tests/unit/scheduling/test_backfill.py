@@ -24,6 +24,7 @@ asks = st.builds(
     gpu_memory_mib=st.sampled_from([0, 25, 40, 60]),
     gpu_percent=st.sampled_from([0, 0, 30, 50, 100]),
     whole_node=st.sampled_from([False] * 7 + [True]),
+    gpu_kind=st.sampled_from(["", "", "", "old", "new"]),
 )
 
 
@@ -31,7 +32,10 @@ asks = st.builds(
 def nodes(draw: st.DrawFn) -> tuple[Node, ...]:
     found = []
     for name in ["a", "b", "c"][: draw(st.integers(1, 3))]:
-        devices = tuple(Device(i, "gpu", draw(st.sampled_from([80, 100]))) for i in range(draw(st.integers(0, 2))))
+        devices = tuple(
+            Device(i, draw(st.sampled_from(["old gpu", "new gpu"])), draw(st.sampled_from([80, 100])))
+            for i in range(draw(st.integers(0, 2)))
+        )
         used = Foreign(
             draw(st.sampled_from([0, 0, 700])),
             draw(st.sampled_from([0, 0, 900])),

@@ -20,19 +20,24 @@ from typing import Any, Dict, Iterator, List, Optional
 from jobyard.agent.devices.gpus import Device, Usage
 from jobyard.agent.system import processes
 
-_SPEC = re.compile(r"(\d+)x(\d+(?:\.\d+)?)([MGT])(?:i?B)?", re.IGNORECASE)
+_SPEC = re.compile(r"(\d+)x(?:([A-Z][\w.-]*):)?(\d+(?:\.\d+)?)([MGT])(?:i?B)?", re.IGNORECASE)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([MGT]?)(?:i?B)?", re.IGNORECASE)
 _LETTERS = {"": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
 _TICK_SECONDS = 0.05
 
 
 def parse_devices(spec: str) -> List[Device]:
-    """`4x80GiB` as devices. Raises ValueError with what can be written instead."""
-    match = _SPEC.fullmatch(spec.strip())
-    if not match:
-        raise ValueError("fake GPUs: cannot read %r; write COUNTxSIZE, for example 4x80GiB" % spec)
-    mib = int(float(match[2]) * _LETTERS[match[3].upper()])
-    return [Device(index, "fake GPU", mib, "FAKE-GPU-%d" % index, True) for index in range(int(match[1]))]
+    """`4x80GiB` as devices, or of kinds `2xH100:80GiB,1xA100:40GiB`. Raises ValueError with what can be written."""
+    found = []  # type: List[Device]
+    for part in spec.split(","):
+        match = _SPEC.fullmatch(part.strip())
+        if not match:
+            shown = "COUNTxSIZE or COUNTxKIND:SIZE, for example 4x80GiB or 2xH100:80GiB,1xA100:40GiB"
+            raise ValueError("fake GPUs: cannot read %r; write %s" % (spec, shown))
+        name, mib = "fake %s" % (match[2] or "GPU"), int(float(match[3]) * _LETTERS[match[4].upper()])
+        first = len(found)
+        found += [Device(i, name, mib, "FAKE-GPU-%d" % i, True) for i in range(first, first + int(match[1]))]
+    return found
 
 
 def parse_mib(text: str) -> int:
