@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.test_exec import fetched, forwarded, line_of
-from tests.engines import Engine, engine  # noqa: F401 - a fixture
+from tests.engines import Engine, engine, podman  # noqa: F401 - a fixture
+from tests.hosts import Hosts
 from tests.waiting import until
 from tests.yards import TemporaryYard
 
@@ -73,3 +75,33 @@ def test_a_port_of_a_container_is_that_of_its_machine(lab: TemporaryYard) -> Non
     job = inside(lab, "--", SERVES)
     with forwarded(lab, job, ":8080") as (_, local):
         assert fetched(local, "page") == b"from inside\n"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="an sshd of this user cannot be asked for its own machine's engine")
+def test_a_container_behind_ssh_is_entered_too(engine: Engine) -> None:  # noqa: F811
+    os.makedirs("/run/sshd", exist_ok=True)  # an sshd of root wants it
+    with (
+        Hosts(1, kind="loopback", environment={"JOBYARD_CONTAINER_RUNTIME": engine.command}) as hosts,
+        TemporaryYard(YARD_SSH_CONFIG=str(hosts.config_file)) as lab,
+    ):
+        lab.env["SMALL"] = engine.load_small()
+        lab.ok("nodes", "add", hosts[0].name)
+        job = inside(lab, "--on", "ssh", "-e", "A=1  2", "--", f"touch /only-in-here; {SERVES}")
+        done = lab.run("exec", "-i", job, "--", "sh", "-c", 'ls /only-in-here; echo "$A"; cat; exit 3', input="typed")
+        assert (done.code, done.out) == (3, "/only-in-here\n1  2\ntyped"), done.err
+        sized = "until stty size 2> /dev/null | grep '30 91'; do sleep 0.05; done"  # docker tells it after the start
+        with lab.terminal("exec", "-it", job, "--", "sh", "-c", sized, columns=91) as screen:
+            screen.until("30 91")
+            assert screen.ended() == 0
+        with forwarded(lab, job, ":8080") as (_, local):
+            assert fetched(local, "page") == b"from inside\n"
+        lab.settle()
+
+
+def test_a_container_of_podman_is_entered_too() -> None:
+    with podman() as found, TemporaryYard(JOBYARD_CONTAINER_RUNTIME=found.command, **found.env) as lab:
+        lab.env["SMALL"] = found.load_small()
+        job = inside(lab, "-e", "A=1  2", "--", "touch /only-in-here; echo in; sleep 60")
+        done = lab.run("exec", "-i", job, "--", "sh", "-c", 'ls /only-in-here; echo "$A"; cat; exit 3', input="typed")
+        assert (done.code, done.out) == (3, "/only-in-here\n1  2\ntyped"), done.err
+        lab.settle()
