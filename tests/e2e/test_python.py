@@ -14,7 +14,7 @@ import pytest
 from jobyard import Yard
 from jobyard.errors import TaskFailed
 from jobyard.model.job import State
-from jobyard.python_api.call_file import FOLDER
+from jobyard.python_api.call_folder import FOLDER
 from tests.engines import Engine, engine  # noqa: F401 - a fixture
 from tests.hosts import Hosts
 from tests.yards import ROOT, TemporaryYard

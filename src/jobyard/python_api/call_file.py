@@ -27,9 +27,9 @@ import cloudpickle
 
 from jobyard.errors import UserError
 from jobyard.python_api import in_task
+from jobyard.python_api.call_folder import FOLDER, existing_file, made, new_file, opened
 from jobyard.python_api.pickling import ARGUMENTS_BYTES_MOST, RESULT_BYTES_MOST
 
-FOLDER = ".jobyard"  # in the working directory
 _UNUSED_SECONDS = 3600.0  # a file younger than that may belong to a job that is being submitted
 _LOOKED_AT_MOST = 20  # at each submit: each costs a question to the server
 _SCRIPT = """#!/bin/sh
@@ -39,7 +39,7 @@ done
 echo {refusal} >&2
 exit 127
 """
-_IGNORE = "# Functions that jobyard sends to tasks.\n*\n"
+_OWNER_BYTES = 4096  # of the file that names a job
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,9 @@ class CallFile:
         return -(-self.count // self.chunk)
 
     def belongs_to(self, yard: str, job: str) -> None:
-        with suppress(OSError):
-            job_of(self.path).write_text(f"{yard} {job}\n")
+        name = job_of(self.path).name
+        with suppress(OSError, UserError), opened(self.path.parent) as folder, new_file(folder, name) as file:
+            file.write(f"{yard} {job}\n".encode())
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -77,29 +78,41 @@ def job_of(path: Path) -> Path:
     return path.with_suffix(".job")
 
 
-def delete_forgotten(folder: Path, yard: str, is_known: Callable[[str], bool]) -> None:
+def delete_forgotten(workdir: Path, yard: str, is_known: Callable[[str], bool]) -> None:
     """Remove files of jobs that this yard has let go, and of none. Those of other yards stay: their tasks run them."""
-    with suppress(OSError):
-        unused = [path for path in folder.glob("*.call") if path.stat().st_mtime < time.time() - _UNUSED_SECONDS]
-        for path in sorted(unused, key=_looked_at)[:_LOOKED_AT_MOST]:
-            owner = job_of(path)
-            if _is_needed(owner, yard, is_known):
-                os.utime(owner)  # who comes next looks at others first
+    with suppress(OSError, UserError), opened(workdir / FOLDER) as folder:
+        before = time.time() - _UNUSED_SECONDS
+        names = [name for name in os.listdir(folder) if name.endswith(".call") and _changed(folder, name) < before]
+        for name in sorted(names, key=lambda name: _looked_at(folder, name))[:_LOOKED_AT_MOST]:
+            owner = str(job_of(Path(name)))
+            if _is_needed(folder, owner, yard, is_known):
+                os.utime(owner, dir_fd=folder, follow_symlinks=False)  # who comes next looks at others first
             else:
-                path.unlink(missing_ok=True)
-                owner.unlink(missing_ok=True)
+                for each in (name, owner):
+                    with suppress(FileNotFoundError):
+                        os.unlink(each, dir_fd=folder)
 
 
-def _looked_at(path: Path) -> float:
-    owner = job_of(path)
-    return (owner if owner.exists() else path).stat().st_mtime
+def _changed(folder: int, name: str) -> float:
+    return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime
 
 
-def _is_needed(owner: Path, yard: str, is_known: Callable[[str], bool]) -> bool:
+def _looked_at(folder: int, name: str) -> float:
+    try:
+        return _changed(folder, str(job_of(Path(name))))
+    except FileNotFoundError:
+        return _changed(folder, name)
+
+
+def _is_needed(folder: int, owner: str, yard: str, is_known: Callable[[str], bool]) -> bool:
     """A file without an owner was never submitted."""
-    if not owner.exists():
+    try:
+        with existing_file(owner, folder) as file:
+            its_yard, _, job = file.read(_OWNER_BYTES).decode(errors="replace").strip().partition(" ")
+    except FileNotFoundError:
         return False
-    its_yard, _, job = owner.read_text().strip().partition(" ")
+    except OSError:  # something else has its name: not ours to judge
+        return True
     return its_yard != yard or is_known(job)
 
 
@@ -108,9 +121,7 @@ def write(calls: Calls, workdir: Path, name: str, *, in_container: bool) -> Call
     folder = workdir / FOLDER
     path = folder / f"{_plain(name)}-{secrets.token_hex(6)}.call"
     try:
-        folder.mkdir(exist_ok=True)
-        (folder / ".gitignore").write_text(_IGNORE)
-        with open(path, "xb") as file:
+        with made(workdir) as descriptor, new_file(descriptor, path.name) as file:
             file.write(_script(calls.python, in_container=in_container).encode())
             written = _write_arguments(file, calls.arguments)
             about = {**_about(calls, workdir), **asdict(written)}
@@ -137,7 +148,7 @@ def _plain(name: str) -> str:
 def read_counts(path: Path) -> CallFile:
     """How many calls an existing file has. Raises UserError where it is gone."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with existing_file(path) as file, zipfile.ZipFile(file) as archive:
             about = json.loads(archive.read("about.json"))
     except (OSError, zipfile.BadZipFile, KeyError) as error:
         raise UserError(f"{path}: the file with the job's arguments cannot be read ({error})") from None

@@ -13,7 +13,8 @@ from jobyard.client.api import YardClient
 from jobyard.errors import NotFound, UserError
 from jobyard.manifests.files import name_from_file
 from jobyard.model.job import ArrayRange, Command, JobSpec
-from jobyard.python_api.call_file import FOLDER, CallFile, Calls, delete_forgotten, read_counts, write
+from jobyard.python_api.call_file import CallFile, Calls, delete_forgotten, read_counts, write
+from jobyard.python_api.call_folder import FOLDER
 from jobyard.python_api.function_job import FunctionJob
 from jobyard.python_api.pickling import Arguments, name_of, pickled_arguments, pickled_function
 from jobyard.python_api.spec import refused_as_said, spec_from
@@ -90,7 +91,7 @@ def submit_calls(
     spec = spec_from(["sh", FOLDER], {**said, "name": name}, environ=os.environ, source=SOURCE)
     # 2. Write the file that travels with the job.
     server = client.server()
-    delete_forgotten(Path(spec.workdir) / FOLDER, server.yard_id, lambda job: _is_known(client, job))
+    delete_forgotten(Path(spec.workdir), server.yard_id, lambda job: _is_known(client, job))
     file = write(calls, Path(spec.workdir), spec.name, in_container=spec.container.on_machines)
     try:
         if not file.count:

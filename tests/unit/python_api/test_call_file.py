@@ -19,7 +19,8 @@ import pytest
 
 from jobyard.errors import TaskFailed, UserError
 from jobyard.python_api import call_file, pickling
-from jobyard.python_api.call_file import FOLDER, CallFile, delete_forgotten, job_of, read_counts
+from jobyard.python_api.call_file import CallFile, delete_forgotten, job_of, read_counts
+from jobyard.python_api.call_folder import FOLDER
 from jobyard.python_api.functions import calls_of
 from jobyard.python_api.in_task import RESULT, check_python
 from jobyard.python_api.outcomes import Outcome, RemoteTraceback, _read
@@ -270,7 +271,7 @@ def test_files_of_jobs_that_the_yard_let_go_are_removed_and_others_stay(tmp_path
         file.belongs_to("mine", job)
     for file in (gone, kept, unsubmitted):
         grow_old(file)
-    delete_forgotten(tmp_path / FOLDER, "mine", lambda job: job == "b")
+    delete_forgotten(tmp_path, "mine", lambda job: job == "b")
     assert set((tmp_path / FOLDER).glob("*.call")) == {kept.path, new.path}
     assert not job_of(gone.path).exists()
 
@@ -279,7 +280,7 @@ def test_files_of_another_yards_jobs_stay(tmp_path: Path) -> None:
     file = written(tmp_path, abs, 1)
     file.belongs_to("other", "a")
     grow_old(file)
-    delete_forgotten(tmp_path / FOLDER, "mine", lambda _: pytest.fail("a job of another yard was asked for"))
+    delete_forgotten(tmp_path, "mine", lambda _: pytest.fail("a job of another yard was asked for"))
     assert file.path.exists()
     assert job_of(file.path).exists()
 
@@ -293,7 +294,7 @@ def test_many_files_that_are_kept_do_not_keep_a_newer_one_from_being_removed(tmp
         file.belongs_to("mine", file.path.stem)
         grow_old(file, age)
     for _ in range(2):
-        delete_forgotten(folder, "mine", lambda job: job != "29")
+        delete_forgotten(tmp_path, "mine", lambda job: job != "29")
     assert set(folder.glob("*.call")) == {file.path for file in files[:-1]}
 
 

@@ -14,7 +14,7 @@ from jobyard.client.address import Address
 from jobyard.errors import UserError
 from jobyard.model.job import State
 from jobyard.python_api import job as jobs
-from jobyard.python_api.call_file import FOLDER
+from jobyard.python_api.call_folder import FOLDER
 from jobyard.python_api.job import Job
 from tests.unit.python_api.test_display import a_view
 
