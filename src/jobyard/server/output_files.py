@@ -51,6 +51,7 @@ class _Begun:
 
     works: set[Work]
     failure: str  # of the others
+    others_wait: bool  # their directory is not asked before it has answered
 
 
 class OutputFiles:
@@ -120,17 +121,17 @@ class OutputFiles:
 
     def _is_slow(self, job: str) -> bool:
         known = self._note.missing.get(job)
-        return known is not None and known.why.startswith(SLOW)
+        return known is not None and len(known.slow) > 0
 
     def missing(self, job_id: str, task: int | None = None) -> str:
         """For people: which files could not be written, and why; empty where all could. `task`: of this one alone."""
         job, known = self._loop.state.jobs.get(job_id), self._note.missing.get(job_id)
-        if job is None or known is None or (task is not None and task not in known.tasks):
+        if job is None or known is None or not (why := known.why(task)):
             return ""
-        whose = f"task{'s' if len(known.tasks) > 1 else ''} {_named(job, known.tasks.ranges())}"
+        whose = f"task{'s' if len(known) > 1 else ''} {_named(job, known.tasks.ranges())}"
         if task is not None or job.spec.size == 1:
             whose = "the task"
-        return f"the output of {whose} is not in its file ({known.why}); it is tried again, and `yard logs` has it"
+        return f"the output of {whose} is not in its file ({why}); it is tried again, and `yard logs` has it"
 
     # -- as tasks end --------------------------------------------------------------------------------------------------
 
@@ -225,8 +226,8 @@ class OutputFiles:
             failure = next((work.failure for work in own if work.failure), "")
             late = [work for work in own if work.failure is None]
             if begun := [work for work in late if work not in refused]:
-                self._begun[task] = _Begun(set(begun), failure or (SLOW if len(late) > len(begun) else ""))
-            self._put(task, f"{SLOW}: {late[0].target.parent}" if late else failure)
+                self._begun[task] = _Begun(set(begun), failure, others_wait=len(late) > len(begun))
+            self._put(task, f"{SLOW}: {late[0].target.parent}" if late else failure, is_slow=bool(late))
 
     def _take_late(self, works: Sequence[Work]) -> None:
         """What was slow is done."""
@@ -236,17 +237,18 @@ class OutputFiles:
                 begun.failure = begun.failure or work.failure or ""
                 if not begun.works:
                     del self._begun[work.whose]
-                    self._put(work.whose, begun.failure)
+                    waits = begun.others_wait and not begun.failure
+                    self._put(work.whose, SLOW if waits else begun.failure, is_slow=waits)
         self._save()
         self._freed.set()
         self._tell_moved()
 
-    def _put(self, task: _Task, why: str) -> None:
+    def _put(self, task: _Task, why: str, *, is_slow: bool = False) -> None:
         job, number = task
         if why and job not in self._note.missing:
             log.error("job %s: output cannot be written (%s); `yard logs` has it", job, why)
         if why or job in self._note.missing:
-            self._note.put(job, number, why)
+            self._note.put(job, number, why, is_slow=is_slow)
         if why:
             self._failed.set()
 

@@ -7,7 +7,7 @@ written nor named here.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,10 +18,24 @@ FILE = "outputs.row"
 
 @dataclass
 class MissingFiles:
-    """Of one job."""
+    """Of one job. A task is in one of the two."""
 
-    tasks: IntervalSet = field(default_factory=IntervalSet)
-    why: str = ""  # the last one could not be written
+    failed: IntervalSet = field(default_factory=IntervalSet)
+    slow: IntervalSet = field(default_factory=IntervalSet)  # being written, or before long
+    why_failed: str = ""  # the last one
+    why_slow: str = ""
+
+    def __len__(self) -> int:
+        return len(self.failed) + len(self.slow)
+
+    @property
+    def tasks(self) -> IntervalSet:
+        return self.failed | self.slow
+
+    def why(self, task: int | None = None) -> str:
+        """Of this task alone, or of all; empty where none is missing."""
+        failed, slow = (len(each) > 0 if task is None else task in each for each in (self.failed, self.slow))
+        return "; ".join(why for why, is_so in ((self.why_failed, failed), (self.why_slow, slow)) if is_so)
 
 
 class OutputNote:
@@ -45,19 +59,22 @@ class OutputNote:
             noted = {"row": noted, "missing": {}}
         self.row = min(int(noted["row"]), newest_row)
         self.missing = {
-            job: MissingFiles(IntervalSet((int(first), int(last)) for first, last in tasks), str(why))
-            for job, (tasks, why) in noted["missing"].items()
+            job: MissingFiles(_intervals(tasks), _intervals(slow[0] if slow else ()), str(why), *map(str, slow[1:]))
+            for job, (tasks, why, *slow) in noted["missing"].items()
         }
 
-    def put(self, job: str, task: int, why: str) -> None:
+    def put(self, job: str, task: int, why: str, *, is_slow: bool = False) -> None:
         """`why` its file is missing; empty: it is written, or nobody wants it any more."""
         known = self.missing.setdefault(job, MissingFiles())
-        if why:
-            known.tasks.add(task)
-            known.why = why
-        else:
-            known.tasks.remove(task)
-        if not len(known.tasks):
+        known.failed.remove(task)
+        known.slow.remove(task)
+        if why and is_slow:
+            known.slow.add(task)
+            known.why_slow = why
+        elif why:
+            known.failed.add(task)
+            known.why_failed = why
+        if not len(known):
             del self.missing[job]
 
     def all_missing(self) -> Iterator[tuple[str, int]]:
@@ -67,8 +84,15 @@ class OutputNote:
     def save(self) -> None:
         """Raises OSError; then what was saved before is still there."""
         row = self.row
-        missing = {job: (list(known.tasks.ranges()), known.why) for job, known in self.missing.items()}
+        missing = {
+            job: (list(known.failed.ranges()), known.why_failed, list(known.slow.ranges()), known.why_slow)
+            for job, known in self.missing.items()
+        }
         draft = self._path.with_suffix(".new")
         draft.write_text(json.dumps({"row": row, "missing": missing}) + "\n")
         draft.replace(self._path)
         self.saved_row = row
+
+
+def _intervals(ranges: Iterable[tuple[int, int]]) -> IntervalSet:
+    return IntervalSet((int(first), int(last)) for first, last in ranges)

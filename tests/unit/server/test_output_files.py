@@ -285,6 +285,27 @@ async def test_a_task_that_is_cancelled_before_its_next_attempt_has_the_file_of_
         assert (tmp_path / "0.out").read_text() == "one\n"
 
 
+@pytest.mark.parametrize("is_slow_first", [True, False])
+def test_what_is_slow_is_told_from_what_failed_whichever_came_last(tmp_path: Path, is_slow_first: bool) -> None:
+    note = OutputNote(tmp_path, 0)
+    for is_slow in (is_slow_first, not is_slow_first):
+        note.put("job", int(is_slow), "slow" if is_slow else "denied", is_slow=is_slow)
+    note.save()
+    for known in (note.missing["job"], OutputNote(tmp_path, 0).missing["job"]):
+        assert (list(known.failed), list(known.slow), list(known.tasks)) == ([0], [1], [0, 1])
+        assert [known.why(), known.why(0), known.why(1), known.why(2)] == ["denied; slow", "denied", "slow", ""]
+    note.put("job", 1, "")
+    assert (note.missing["job"].why(), len(note.missing["job"].slow)) == ("denied", 0)
+    note.put("job", 0, "")
+    assert not note.missing
+
+
+def test_a_note_of_a_server_before_knows_what_was_missing(tmp_path: Path) -> None:
+    (tmp_path / "outputs.row").write_text('{"row": 3, "missing": {"job": [[[0, 4]], "denied"]}}')
+    known = OutputNote(tmp_path, 20).missing["job"]
+    assert (list(known.tasks), known.why()) == ([0, 1, 2, 3, 4], "denied")
+
+
 @pytest.mark.parametrize(("noted", "row"), [("17\n", 17), ('{"row": 16, "missing": {}}', 16), ("", 0), ("[]", 0)])
 def test_a_note_is_read_whatever_wrote_it(tmp_path: Path, noted: str, row: int) -> None:
     """A damaged one is no reason to pass over a row."""

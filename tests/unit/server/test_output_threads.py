@@ -26,9 +26,10 @@ class Hanging:
     def __init__(self) -> None:
         self.answers = threading.Event()
         self.asked: list[Path] = []
+        self.below = "hangs"
 
     def write(self, sources: Any, target: Path) -> None:
-        if "hangs" in str(target):
+        if self.below in str(target):
             self.asked.append(target)
             assert self.answers.wait(120)
         write_output(sources, target)
@@ -58,6 +59,24 @@ async def test_who_writes_elsewhere_has_its_files_while_a_directory_hangs(tmp_pa
         hanging.answers.set()
         assert not await files.written(slow), "its end is told when its files are there"
         assert [(tmp_path / "hangs" / task).read_text() for task in "01"] == ["one\n", "two\n"]
+
+
+async def test_a_file_that_cannot_be_written_is_not_waited_for_as_one_that_is_slow_was(
+    tmp_path: Path, hanging: Hanging
+) -> None:
+    hanging.below = f"{tmp_path}/1/"
+    (tmp_path / "0").write_text("no directory")
+    async with a_yard(tmp_path) as yard, writing(yard) as files:
+        job = await submitted(yard, asking(a_batch("echo one", "echo two"), f"{tmp_path}/%t/file"))
+        await yard.ended(job)
+        await until(lambda: SLOW in files.missing(job))
+        assert files.missing(job, 1).startswith(f"the output of the task is not in its file ({SLOW}: {tmp_path}/1)")
+        assert SLOW not in files.missing(job, 0)
+        hanging.answers.set()
+        told = await files.written(job)
+        assert told.startswith("the output of task 0 is not in its file")
+        assert SLOW not in told
+        assert (tmp_path / "1/file").read_text() == "two\n"
 
 
 async def test_a_server_that_is_started_while_a_directory_hangs_writes_its_files_later(
