@@ -35,6 +35,20 @@ def test_ls_is_a_table_for_people_and_a_list_for_programs(yard: Yard, stand_in: 
     assert yard("ls", "-q").out == "1\n"
 
 
+def test_what_has_ended_shows_its_command_before_its_message(yard: Yard, stand_in: StandIn) -> None:
+    words = {"command": "test 3 != 3", "message": "task 2 failed with exit code 1"}
+    jobs = [a_job_view(state, **words) for state in (State.FAILED, State.PENDING, State.RUNNING)]
+    jobs += [a_job_view(State.FAILED, command="", message="gone"), a_job_view(State.SUCCEEDED, command="true")]
+    stand_in.on("GET /jobs", Said(data=jobs))
+    assert [line.split(maxsplit=9)[9] for line in yard("ls").out.splitlines()[1:]] == [
+        "test 3 != 3 (task 2 failed with exit code 1)",
+        "task 2 failed with exit code 1",
+        "test 3 != 3",
+        "gone",
+        "true",
+    ]
+
+
 def test_a_task_that_was_cancelled_is_not_done(yard: Yard, stand_in: StandIn) -> None:
     stand_in.on("GET /jobs", Said(data=(a_job_view(State.CANCELLED, started_at=None),)))
     assert yard("ls").out.splitlines()[1].split()[3] == "0/1"

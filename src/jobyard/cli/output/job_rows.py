@@ -15,8 +15,6 @@ SPARE_JOB_HEADERS = ("PRIO", "TIME", "AGE", "FAILED", "ETA")  # left out on a na
 def job_row(job: JobView) -> tuple[str, ...]:
     counts, training = job.counts, job.training
     eta = job.eta_seconds if training is None or training.eta_seconds is None else training.eta_seconds
-    waits = not job.state.is_active or job.state is State.STARTING
-    what = job.message if job.message and waits else job.command
     return (
         str(job.number),
         job.name,
@@ -27,5 +25,13 @@ def job_row(job: JobView) -> tuple[str, ...]:
         age(job.submitted_at),
         run_time(job),
         show_seconds(eta) if eta is not None and not job.state.is_final else "-",
-        what,
+        _what(job),
     )
+
+
+def _what(job: JobView) -> str:
+    """Why it waits. Of what has ended the command comes first: among many failures it tells which one this is."""
+    if job.state.is_final and job.command:
+        return f"{job.command} ({job.message})" if job.message else job.command
+    waits = not job.state.is_active or job.state is State.STARTING
+    return job.message if job.message and waits else job.command
