@@ -84,6 +84,39 @@ def test_cat_of_some_tasks_prints_them_and_exits_by_them(
     assert stand_in.calls("GET /jobs/j1/watch") == [], "the job may go on for long"
 
 
+def test_cat_of_what_failed_asks_for_it_and_waits_for_no_other_task(yard: Yard, stand_in: StandIn) -> None:
+    offer(stand_in, State.FAILED)
+    stand_in.on("GET /jobs/j1/tasks", Said(data=[a_failure("2").task]))
+    result = yard("cat", "j1", "--failed", "--exit-code")
+    assert (result.out, result.err, result.code) == ("zero\ntwo", "oh\n", 1), (
+        "the code of one of three tasks is not theirs"
+    )
+    assert stand_in.calls("GET /jobs/j1/logs")[0].query == {"failed": "true"}
+    assert stand_in.calls("GET /jobs/j1/watch") == []
+
+
+@pytest.mark.parametrize("verb", ["cat", "logs"])
+@pytest.mark.parametrize(
+    ("failed", "words", "sentence"),
+    [
+        (2, [], "no output: the 2 failed tasks of job 1 wrote nothing"),
+        (1, [], "no output: the 1 failed task of job 1 wrote nothing"),
+        (2, ["--task", "0-1"], "no output: among tasks 0-1 of job 1 none that failed wrote anything"),
+        (0, [], "no task of job 1 has failed"),
+    ],
+)
+def test_failed_tasks_that_wrote_nothing_are_told_of(
+    yard: Yard, stand_in: StandIn, verb: str, failed: int, words: list[str], sentence: str
+) -> None:
+    silent = a_job_view(State.FAILED, counts=Counts(total=3, succeeded=3 - failed, failed=failed))
+    stand_in.on("GET /jobs/j1", Said(data=silent))
+    stand_in.on("GET /jobs/j1/tasks", Said(data=[a_failure("1").task] * failed))
+    stand_in.on("GET /jobs/j1/logs", Said(events=[("log", "1", a_chunk("", final=True))]))
+    result = yard(verb, "j1", "--failed", *words)
+    assert (result.out, result.err) == ("", f"yard: {sentence}\n")
+    assert yard(verb, "j1", "--failed", *words, "-o", "json").err == result.err
+
+
 def test_cat_for_programs_is_a_chunk_per_line(yard: Yard, stand_in: StandIn) -> None:
     offer(stand_in)
     chunks = [json.loads(line) for line in yard("cat", "j1", "-o", "json").out.splitlines()]

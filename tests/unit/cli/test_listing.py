@@ -19,6 +19,7 @@ from jobyard.wire.views import (
     AttemptView,
     Counts,
     TaskView,
+    WhyView,
 )
 
 ARRAY = a_job_view(State.RUNNING, counts=Counts(total=2, running=2))
@@ -220,3 +221,14 @@ def test_all_tasks_come_in_pages_to_programs(yard: Yard, stand_in: StandIn, monk
     tasks = json.loads(yard("show", "j1", "--tasks", "-o", "json").out)["tasks"]
     assert [task["number"] for task in tasks] == list(range(250))
     assert "and 150 more (use -n)" in yard("show", "j1", "--tasks").err
+
+
+def test_show_and_why_say_that_a_failed_task_wrote_nothing(yard: Yard, stand_in: StandIn) -> None:
+    silent = replace(a_failure(command="test 3 != 3"), last_lines=())
+    lost = replace(a_failure(exit_code=None, reason=Reason.NODE_LOST), last_lines=())
+    for failure, has_line in ((silent, True), (a_failure(), False), (lost, False)):
+        job = a_job_view(State.FAILED, first_failure=failure)
+        stand_in.on("GET /jobs/j1", Said(data=job))
+        stand_in.on("GET /jobs/j1/why", Said(data=WhyView("j1", State.FAILED, None, (), failure, 1)))
+        for verb in ("show", "why"):
+            assert (yard(verb, "j1").out.splitlines()[-1] == "    (no output)") is has_line

@@ -8,6 +8,7 @@ import click
 
 from jobyard.cli.option_values import OneOf, WholeNumber
 from jobyard.cli.output.json import print_json_line
+from jobyard.cli.output.silence import say_no_failed_output
 from jobyard.cli.output.tasklog import DamageNotes, DirectLog, LogWriter, MarkedLog, MergedLog, write_bytes
 from jobyard.cli.session import Session, with_session
 from jobyard.errors import OutputDamaged, UserError
@@ -30,6 +31,10 @@ class LogWords:
     no_prefix: bool
     timestamps: bool
     raw: bool
+
+    @property
+    def is_all_of_failed(self) -> bool:
+        return self.failed and self.attempt is None and self.stream is None and self.tail != 0
 
     def is_single(self, view: JobView) -> bool:
         return view.counts.total == 1 or (self.task is not None and names_one_task(self.task))
@@ -76,11 +81,12 @@ def command(session: Session, selector: str, tasks: tuple[str, ...], **given: ob
         tail=asked.tail,
         failed=asked.failed,
     )
-    damages = DamageNotes()
+    damages, is_silent = DamageNotes(), True
     writer = None if session.is_json else _writer(asked, is_single=is_single)
     try:
         for chunk in chunks:
             damages.note(chunk)
+            is_silent = is_silent and not (chunk.data or chunk.damage)
             if writer is None:
                 print_json_line(chunk)
             else:
@@ -88,6 +94,8 @@ def command(session: Session, selector: str, tasks: tuple[str, ...], **given: ob
     finally:
         if writer is not None:
             writer.close()
+    if is_silent and asked.is_all_of_failed:
+        say_no_failed_output(view, asked.task)
     return 1 if damages.told else 0
 
 

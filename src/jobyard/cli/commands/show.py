@@ -9,7 +9,7 @@ import click
 
 from jobyard.cli.option_values import WholeNumber
 from jobyard.cli.output.json import print_json
-from jobyard.cli.output.summary import COMMAND_COLUMNS, failure_lines
+from jobyard.cli.output.summary import COMMAND_COLUMNS, failure_in_full
 from jobyard.cli.output.table import print_fields, print_table, say_more
 from jobyard.cli.output.task_csv import names_of, print_task_csv
 from jobyard.cli.output.text import (
@@ -73,7 +73,7 @@ def command(
         return 0
     print_fields(_fields(view))
     if view.first_failure is not None:
-        for line in failure_lines(view.first_failure):
+        for line in failure_in_full(view.first_failure):
             echo(line.removeprefix("yard: "))
     if tasks:
         echo()

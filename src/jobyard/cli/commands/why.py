@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from jobyard.cli.output.json import print_json
-from jobyard.cli.output.summary import failure_lines
+from jobyard.cli.output.summary import failure_in_full
 from jobyard.cli.output.text import because, echo, state_text
 from jobyard.cli.session import Session, with_session
 from jobyard.model.task_ranges import job_and_tasks
@@ -26,6 +26,6 @@ def command(session: Session, selector: str) -> int:
     for sentence in view.sentences:
         echo(f"- {sentence}")
     if view.first_failure is not None:
-        for line in failure_lines(view.first_failure)[1 if task else 0 :]:  # the first says what was said already
+        for line in failure_in_full(view.first_failure)[1 if task else 0 :]:  # the first says what was said already
             echo(line.removeprefix("yard: "))
     return 0

@@ -60,6 +60,14 @@ def failure_lines(failure: FailureView) -> list[str]:
     return [head, *command, *(f"    {line}" for line in harmless_lines(failure.last_lines[-SHOWN_LINES:]))]
 
 
+def failure_in_full(failure: FailureView) -> list[str]:
+    """Says too when there was no output: nobody shall look for it, or take the silence for a fault."""
+    task = failure.task
+    has_ended_itself = task.exit_code is not None or task.signal is not None
+    silence = ["    (no output)"] if has_ended_itself and not failure.last_lines else []
+    return [*failure_lines(failure), *silence]
+
+
 def exit_code_of(view: JobView, *, pass_through: bool = False) -> int:
     """0 when all succeeded, else 1; with `pass_through` a single task's own code, 128 + n for signal n."""
     if view.state is State.SUCCEEDED:
