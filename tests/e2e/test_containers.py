@@ -273,7 +273,7 @@ def test_a_task_whose_lane_and_agent_died_runs_on_and_is_stopped_when_asked(lab:
     assert lab.yard.job(job)["state"] == "RUNNING"
     lab.yard.ok("cancel", "--force", job)
     lab.yard.wait_state(job, "CANCELLED")
-    assert lab.engine.containers() == []
+    until(lambda: not lab.engine.containers())  # a busy engine takes away what has ended a moment later
 
 
 # -- training

@@ -23,7 +23,7 @@ def test_a_tree_is_built_and_its_image_runs_in_a_container_on_this_machine(
     ("words", "sentence"),
     [
         (["--container", "--gpus", "64"], "can never run"),
-        *long((["--container", "--after", "nobody"], "there is no such job"), ([], "no kubeconfig")),
+        *long((["--container", "--after", "nobody"], "there is no job nobody"), ([], "no kubeconfig")),
         (["--on", "kubernets"], "--on kubernets is no cluster; name one (kubernetes)"),
     ],
 )
