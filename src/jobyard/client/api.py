@@ -14,6 +14,7 @@ from jobyard.client.sse import ServerEvent
 from jobyard.errors import UserError, YardError
 from jobyard.model import codec
 from jobyard.model.job import JobSpec, State
+from jobyard.model.limits import PAGE_MOST
 from jobyard.model.node import ClusterConfig, NodeConfig
 from jobyard.settings import ClientKnobs
 from jobyard.wire.kept import RemovalView
@@ -48,7 +49,6 @@ from jobyard.wire.views import (
 )
 
 T = TypeVar("T")
-PAGE_MOST = 1000  # jobs or tasks that are asked for at once: a server gives no more
 
 
 class OtherVersion(YardError):

@@ -32,6 +32,7 @@ CHOSEN_MOST = 1_000_000  # ranges of rows that are left when others are skipped
 GROUPS_MOST = 256  # each is planned by itself in every round
 PIECES_MOST = 10_000  # of an array: an id is looked for in all of them
 ITEMS_MOST = 10_000  # of any other list: task labels, paths, volumes
+PAGE_MOST = 1000  # jobs or tasks in one answer: some 20 ms of work, 500 KB; and jobs that one request cancels
 AFTER_MOST = 1000  # different jobs that one waits for: each is looked up in every round
 NOTES_MOST = 32  # of a job: more than anybody reads
 NOTE_MOST = 1000  # characters of one

@@ -37,7 +37,6 @@ from jobyard.server.clusters import nodes_of, with_cluster
 from jobyard.server.containers import check_runtime
 from jobyard.server.finding import find_job, find_live_job
 from jobyard.server.from_token import check_machines
-from jobyard.server.limits import PAGE_MOST
 from jobyard.server.rounds import Command
 from jobyard.server.spec_checks import check_together
 from jobyard.server.task_choice import chosen_tasks, refuse_unended
@@ -168,8 +167,6 @@ def cancel(selector: str, request: CancelJob, by: str = "") -> Command[str]:
 
 def cancel_many(request: CancelJobs, by: str = "") -> Command[list[str]]:
     """In one round, so that the scheduler plans once. Raises where one is not known: then none is stopped."""
-    if len(request.jobs) > PAGE_MOST:
-        raise UserError(f"at most {PAGE_MOST} jobs are cancelled in one request")
     asked = CancelJob(force=request.force, message=request.message, states=request.states)
 
     def command(state: YardState, now: float) -> tuple[list[Event], list[str]]:

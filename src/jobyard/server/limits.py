@@ -19,7 +19,6 @@ BODY_BYTES_A_SECOND = 64 << 10  # the slowest sender that is waited for, after t
 DISCARDED_OF_MOST = 4  # times the largest body: so much of a refused body is read, so that its sender gets the answer
 ACCEPT_PAUSE_SECONDS = 1.0  # without a free descriptor; connections end meanwhile, and the kernel queues new ones
 LISTEN_MOST = 128  # connections that the kernel keeps for us
-PAGE_MOST = 1000  # jobs or tasks in one answer: some 20 ms of work, 500 KB
 VIEWS_AT_ONCE = 100  # of a page, then other requests run: 2 ms
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from jobyard.model.job import JobSpec, State
-from jobyard.model.limits import Annotations, Gpus, Line, Name, Priority, Sentence, TaskLimit
+from jobyard.model.limits import PAGE_MOST, Annotations, Gpus, Items, Line, Name, Priority, Sentence, TaskLimit
 from jobyard.model.node import ClusterConfig, NodeConfig
 
 API = "/api/v1"
@@ -36,9 +37,9 @@ class CancelJob:
 
 @dataclass(frozen=True)
 class CancelJobs:
-    """Whole jobs, or their tasks in some states, all in one step: as many as a page has at most."""
+    """Whole jobs, or their tasks in some states, all in one step."""
 
-    jobs: tuple[Name, ...]
+    jobs: Annotated[tuple[Name, ...], Items(PAGE_MOST)]
     force: bool = False  # no grace
     message: Sentence = ""
     states: tuple[State, ...] = ()  # only tasks in these; none: in any

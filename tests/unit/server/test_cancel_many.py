@@ -11,9 +11,10 @@ import pytest
 from jobyard.engine import planner as planning
 from jobyard.errors import NotFound, UserError
 from jobyard.model.job import State
+from jobyard.model.limits import PAGE_MOST
 from jobyard.scheduling.cycle import plan
-from jobyard.server.limits import PAGE_MOST
 from jobyard.server.routes.cancel import cancel_jobs
+from jobyard.wire.reading import read
 from jobyard.wire.requests import CancelJobs
 from tests.unit.server.running import a_request, a_yard
 
@@ -46,6 +47,14 @@ async def test_none_is_cancelled_where_one_is_not_known(tmp_path: Path) -> None:
         with pytest.raises(NotFound, match="nojob"):
             await cancel_jobs(a_request(yard), CancelJobs((job, "nojob")))
         assert yard.job(job).stop is None
-        with pytest.raises(UserError, match="at most 1000 jobs"):
-            await cancel_jobs(a_request(yard), CancelJobs((job,) * (PAGE_MOST + 1)))
         await yard.cancel(job, force=True)
+
+
+def body_of(jobs: int) -> bytes:
+    return json.dumps({"jobs": ["job"] * jobs}).encode()
+
+
+def test_no_more_jobs_are_cancelled_in_one_request_than_a_page_has() -> None:
+    assert len(read(CancelJobs, body_of(PAGE_MOST)).jobs) == PAGE_MOST
+    with pytest.raises(UserError, match=rf"^CancelJobs.jobs: {PAGE_MOST + 1} items; give at most {PAGE_MOST}$"):
+        read(CancelJobs, body_of(PAGE_MOST + 1))

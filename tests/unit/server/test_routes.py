@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from jobyard.errors import UserError
+from jobyard.model.limits import PAGE_MOST
 from jobyard.server.commands import submit
 from jobyard.server.lifetime import Lifetime
-from jobyard.server.limits import PAGE_MOST, VIEWS_AT_ONCE
+from jobyard.server.limits import VIEWS_AT_ONCE
 from jobyard.server.queries import ended_attempts
 from jobyard.server.routes import events
 from jobyard.server.routes.answers import event_stream

@@ -14,8 +14,9 @@ from jobyard.cli.output.table import print_table
 from jobyard.cli.output.text import echo, say
 from jobyard.cli.points_in_time import parse_since
 from jobyard.cli.session import Session, with_session
-from jobyard.client.api import PAGE_MOST, YardClient
+from jobyard.client.api import YardClient
 from jobyard.model.job import ACTIVE, FINAL, State
+from jobyard.model.limits import PAGE_MOST
 from jobyard.wire.views import JobView
 
 ROWS_MOST = 50  # of a table, unless -n says otherwise

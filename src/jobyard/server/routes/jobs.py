@@ -14,10 +14,10 @@ from fastapi import APIRouter, Query, Request, Response
 
 from jobyard.errors import NotFound, UserError
 from jobyard.model.job import State
-from jobyard.model.limits import NAME_MOST
+from jobyard.model.limits import NAME_MOST, PAGE_MOST
 from jobyard.server import queries
 from jobyard.server.declarations import EventStream, answers
-from jobyard.server.limits import PAGE_MOST, VIEWS_AT_ONCE
+from jobyard.server.limits import VIEWS_AT_ONCE
 from jobyard.server.routes.answers import COUNT_MOST, Selector, Tasks, answer, event, event_stream, yard_of
 from jobyard.server.yard import Yard
 from jobyard.wire.requests import TOTAL
