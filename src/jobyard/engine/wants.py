@@ -75,13 +75,9 @@ class Wants:
         return held
 
     def request_of(self, job: JobRecord, now: float = 0.0) -> Request | None:
-        """The slots that a job would open now, were there room; None if it has nothing to start. Worked out afresh."""
+        """The slots that a job would open now, were there room; None if it has nothing to start."""
         if not self._may_want(job) or not job.may_start(now):
             return None
-        return self.new_request(job, now)
-
-    def new_request(self, job: JobRecord, now: float) -> Request | None:
-        """The same for a job that may start tasks."""
         spec = job.spec
         if (spec.gang or spec.elastic is not None) and (job.slots or len(job.tasks.pending) < spec.size):
             return None  # its tasks start together, once all of them wait

@@ -146,14 +146,14 @@ async def test_an_observation_that_breaks_the_state_holds_its_job_alone(
 async def test_a_job_that_cannot_be_placed_for_an_error_of_ours_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, poisoned = Wants.new_request, {POISON}
+    whole, poisoned = Wants._members, {POISON}
 
-    def broken(self: Wants, job: JobRecord, now: float = 0.0) -> Any:
+    def broken(self: Wants, job: JobRecord) -> Any:
         if job.spec.name in poisoned:
             raise IndexError("no such thing")
-        return whole(self, job, now)
+        return whole(self, job)
 
-    monkeypatch.setattr(Wants, "new_request", broken)
+    monkeypatch.setattr(Wants, "_members", broken)
     async with a_yard(tmp_path) as yard:
         with pytest.raises(Bug, match="no such thing"):  # nothing is on disk yet: it is not taken
             await yard.submit("true", name=POISON)
