@@ -32,15 +32,6 @@ def spread(directory: str) -> None:
             os.close(descriptor)
 
 
-def is_spread(directory: str) -> bool:
-    """Raises OSError where the file system knows no such thing."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        return bool(_flags(descriptor) & _TOP_OF_HIERARCHY)
-    finally:
-        os.close(descriptor)
-
-
 def _flags(descriptor: int) -> int:
     return int(struct.unpack_from("@i", fcntl.ioctl(descriptor, _GET_FLAGS, _words(0)))[0])
 
