@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from jobyard.scheduling.snapshot import HeldSlot, Request, Running
 
 SHORT_GPU_SECONDS = 3600.0  # one GPU for an hour: a job that needs less goes before others of its priority
@@ -27,10 +25,6 @@ def position_of(request: Request) -> Position:
     return (*queue_position(request.priority, request.gpu_seconds, request.age), request.number or 0)
 
 
-def end_of(priority: int) -> tuple[int, int]:
-    """After every position of this priority, and before those of lower ones."""
-    return (-priority, 2)
-
-
-def order_requests(requests: Iterable[Request]) -> list[Request]:
-    return sorted(requests, key=position_of)
+def end_of(priority: int) -> tuple[int]:
+    """After every position of this priority, and before those of lower ones: a tuple is before all that go on as it."""
+    return (1 - priority,)

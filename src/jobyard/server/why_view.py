@@ -44,11 +44,11 @@ def _place_in_line(planner: Planner, job: JobRecord) -> str:
     """Of those that the scheduler has in its line it only looks at the first."""
     state, line, own = planner.state, planner.wants.line, _position(planner.state, job)
     others = [o for o in state.unfinished.values() if line.place_of(o.id) is None and not state.waits_for(o)]
-    ahead = {o.id: at for o in others if (at := _position(state, o)) < own}
+    ahead: dict[str, tuple[int, ...]] = {o.id: at for o in others if (at := _position(state, o)) < own}
     count = len(ahead) + line.count_before(own)
     if not count:
         return f"it is the next in line (priority {job.priority})"
-    ahead |= {each.job: position_of(each)[:3] for each in islice(line, AHEAD_NAMED) if position_of(each) < own}
+    ahead |= {each.job: its for each in islice(line, AHEAD_NAMED) if (its := position_of(each)) < own}
     first = [state.jobs[job_id] for job_id in nsmallest(AHEAD_NAMED, ahead, key=ahead.__getitem__)]
     names = ", ".join(f"{other.number} ({other.spec.name})" for other in first)
     more = f" and {count - len(first)} more" if count > len(first) else ""

@@ -32,7 +32,7 @@ from jobyard.model.job import State
 from jobyard.model.node import Foreign, cluster_of, place_of
 from jobyard.model.task import AttemptId, Outcome
 from jobyard.scheduling.cycle import plan
-from jobyard.scheduling.ordering import order_requests
+from jobyard.scheduling.ordering import position_of
 from jobyard.scheduling.rooms import KnownRooms
 from jobyard.simulator.fake_agent import FakeAgent
 
@@ -90,7 +90,7 @@ class World:
         seen = self.planner.snapshot(self.now)
         wanted = (self.planner.wants.request_of(job, self.now) for job in self.yard.unfinished.values())
         afresh = replace(seen, requests=tuple(filter(None, wanted)))
-        assert list(seen.requests) == order_requests(afresh.requests)
+        assert list(seen.requests) == sorted(afresh.requests, key=position_of)
         assert plan(seen, self.known) == plan(afresh)
 
     def _handle(self, event: Event) -> None:

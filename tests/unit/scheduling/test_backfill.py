@@ -12,7 +12,7 @@ from jobyard.model.node import Device, Foreign, Node
 from jobyard.model.resources import DeviceSlice, Placement, Resources
 from jobyard.model.task import Slot
 from jobyard.scheduling.cycle import plan
-from jobyard.scheduling.ordering import order_requests, rank
+from jobyard.scheduling.ordering import position_of, rank
 from jobyard.scheduling.placement import Room, choose_node
 from jobyard.scheduling.snapshot import HeldSlot, Member, Plan, Request, Snapshot
 
@@ -152,7 +152,7 @@ def fits(snapshot: Snapshot, held: list[HeldSlot], request: Request) -> bool:
 def test_backfill_never_delays(snapshot: Snapshot, data: st.DataObject) -> None:
     """Let any of the running slots end: the first who waits gets in then, or not, whatever was given to later jobs."""
     found = plan(snapshot)
-    waiting = [request for request in order_requests(snapshot.requests) if request.job in found.waits]
+    waiting = [request for request in sorted(snapshot.requests, key=position_of) if request.job in found.waits]
     if not waiting:
         return
     first = waiting[0]

@@ -22,7 +22,7 @@ from jobyard.model.job import Command, Dependency, Lines, Reason, State
 from jobyard.model.node import Foreign, place_of
 from jobyard.model.task import AttemptId, Outcome
 from jobyard.model.training import Progress, Training
-from jobyard.scheduling.ordering import order_requests
+from jobyard.scheduling.ordering import position_of
 from jobyard.server.commands import checked_spec
 from jobyard.server.dry_run import dry_run
 from jobyard.server.routes.events import without_secrets
@@ -191,7 +191,7 @@ def test_who_is_ahead_is_told_as_the_scheduler_orders_them() -> None:
     planner = a_planner(submitted("ab", 1, a_job(cpus=4)), submitted("cd", 2, a_job(cpus=4)), submitted("ef", 3, short))
     planner.state.jobs["ab"].age = 9  # it was sent to the back
     planner.state.changes.wants["ab"] = None
-    waiting = [request.job for request in order_requests(planner.snapshot(1.0).requests)]
+    waiting = [request.job for request in sorted(planner.snapshot(1.0).requests, key=position_of)]
     assert waiting == ["cd", "ab"], "the short one has started"
     told = [why_view(planner, planner.state.jobs[job]).sentences[-1] for job in waiting]
     assert told == [
