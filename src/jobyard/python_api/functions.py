@@ -107,10 +107,20 @@ def submit_calls(
     return FunctionJob(client, view, file, server.last_event)
 
 
-def calls_of_job(view: JobView) -> CallFile | None:
-    """How many calls a job of any session has; None: it calls no function. Raises UserError where its file is gone."""
+def calls_of_job(client: YardClient, view: JobView) -> CallFile | None:
+    """How many calls a job of any session has; None: it calls no function.
+
+    Raises UserError where its file is gone, and where somebody else submitted it: unpickling its results would run
+    their code here, and `source` is what they say.
+    """
     if view.source != SOURCE:
         return None
+    if not (client.address.is_local and view.is_owners):
+        raise UserError(
+            f"job {view.number} ({view.name}) says that it calls a function, and results of functions are only read "
+            "where the yard's owner submitted them, on the server's machine: others could send code that would run "
+            f"here; look at it with `yard show {view.number}`, and get its files with `yard fetch {view.number}`"
+        )
     return read_counts(Path(view.workdir) / view.command.split()[-1])
 
 

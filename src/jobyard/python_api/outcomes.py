@@ -1,6 +1,7 @@
 """Outcomes: what did the calls of a task return or raise? Read from the results that the server hands out.
 
-Unpickling runs what the other side wrote, which is what runs our own function anyway. Nobody but the caller unpickles.
+Unpickling runs what the other side wrote, which is what runs our own function anyway. Nobody but the caller unpickles,
+and of no job that another user submitted (`functions.calls_of_job`).
 What a task wrote is no more than its own: whatever is odd in it is the error of this task, and of no other.
 """
 

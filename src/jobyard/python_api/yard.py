@@ -124,7 +124,7 @@ class Yard:
     def job(self, selector: str | int) -> Job:
         """By id, number, name or `last`. One that calls a function has its results too. Raises NotFound."""
         view = self.client.job(str(selector))
-        calls = calls_of_job(view)
+        calls = calls_of_job(self.client, view)
         return Job(self.client, view) if calls is None else FunctionJob(self.client, view, calls, since=None)
 
     def jobs(self, *, all: bool = False, state: str | None = None, limit: int = JOBS_MOST) -> JobTable:

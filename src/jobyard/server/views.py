@@ -97,6 +97,7 @@ def job_view(planner: Planner, job: JobRecord, *, last_lines: tuple[str, ...] = 
         annotations=job.annotations,
         first_started_at=job.times.first_started_at,
         given_more=given_more(job),
+        is_owners=not spec.submitter.submitted_with,
     )
     return view if detail else _with_short_texts(view)
 

@@ -199,6 +199,7 @@ class JobView:
     first_started_at: float | None = None  # before it was retried
     given_more: str = ""  # that it ran out of memory and was given more, in words
     not_written: str = ""  # which files of `--output` could not be written, in words
+    is_owners: bool = False  # submitted over the Unix socket, by the yard's owner; with a token it is somebody else's
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,17 +14,24 @@ from jobyard import Yard
 from jobyard.client.address import Address
 from jobyard.errors import UserError
 from jobyard.model.job import State
+from jobyard.python_api import call_file
 from jobyard.python_api import job as jobs
 from jobyard.python_api.call_folder import FOLDER
+from jobyard.python_api.functions import calls_of
 from jobyard.python_api.job import Job
+from jobyard.wire.views import JobView
 from tests.unit.python_api.test_display import a_view
 
 
 class PlayedClient:
     """A yard that knows a cluster and a machine, and takes nothing."""
 
-    def __init__(self, address: Address) -> None:
-        self.address = address
+    def __init__(self, address: Address, view: JobView | None = None) -> None:
+        self.address, self.view = address, view
+
+    def job(self, selector: str) -> JobView:
+        assert self.view is not None
+        return self.view
 
     def clusters(self) -> list[Any]:
         return [SimpleNamespace(id="west")]
@@ -38,10 +46,10 @@ class PlayedClient:
         raise UserError("there is no job 7", field="--after")
 
 
-def a_yard(url: str) -> Yard:
+def a_yard(url: str, view: JobView | None = None) -> Yard:
     yard = Yard(url)
     assert yard._address is not None
-    yard.__dict__["client"] = PlayedClient(yard._address)
+    yard.__dict__["client"] = PlayedClient(yard._address, view)
     return yard
 
 
@@ -77,6 +85,17 @@ def test_mapping_over_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(UserError, match="map: there are no arguments, so there is nothing to run"):
         a_yard("unix:/s").map(abs, [])
     assert not list((tmp_path / FOLDER).glob("*.call"))
+
+
+@pytest.mark.parametrize(("url", "is_owners"), [("unix:/s", False), ("http://far:80", True)])
+def test_results_of_a_job_that_somebody_else_submitted_are_not_unpickled(
+    tmp_path: Path, url: str, is_owners: bool
+) -> None:
+    calls = calls_of(abs, [((-1,), {})], chunk=1, python="")
+    command = f"sh {call_file.write(calls, tmp_path, 'train', in_container=False).path.name}"
+    view = replace(a_view(command=command), workdir=str(tmp_path / FOLDER), is_owners=is_owners)
+    with pytest.raises(UserError, match=r"job 1 \(train\) says that it calls .* look at it with `yard show 1`"):
+        a_yard(url, view).job("train")
 
 
 def test_arguments_belong_to_functions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -417,3 +417,11 @@ def test_one_failure_among_several_tasks_is_told_in_the_singular() -> None:
     yard.finish(second, exit_code=3)
     yard.finish(first, third, exit_code=0)
     assert job_view(yard.planner, job).message == "1 of 3 tasks failed: task 1 exited with code 3"
+
+
+@pytest.mark.parametrize("detail", [True, False])
+def test_a_view_says_whether_the_yards_owner_submitted_the_job_whatever_user_it_names(detail: bool) -> None:
+    own, others = a_job(user="root"), a_job(user="root", submitted_with="t1")
+    planner = a_planner(submitted("a", 1, own), submitted("b", 2, others))
+    views = [job_view(planner, planner.state.jobs[job], detail=detail) for job in ("a", "b")]
+    assert [view.is_owners for view in views] == [True, False]
