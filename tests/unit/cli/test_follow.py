@@ -86,7 +86,7 @@ def test_many_tasks_are_summed_up_with_the_first_failure(yard: Yard, stand_in: S
     assert "job 1 (train) failed after 2.5s: 97 succeeded, 3 failed of 100" in result.err
     assert "first failure: task 7 on here, exit code 3" in result.err
     assert "    ValueError: no such file" in result.err
-    assert "yard logs 1 --task 7" in result.err
+    assert "yard logs 1/7" in result.err
     assert stand_in.calls("GET /jobs/j1/logs") == []
 
 

@@ -47,7 +47,7 @@ def test_raw_logs_of_several_tasks_ask_for_one(yard: Yard, stand_in: StandIn) ->
     stand_in.on("GET /jobs/j1", Said(data=ARRAY))
     result = yard("logs", "j1", "--raw")
     assert result.code == 2
-    assert "--task LABEL" in result.err
+    assert "name one, as in 1/TASK" in result.err
 
 
 def test_logs_of_some_tasks_are_asked_for_together(yard: Yard, stand_in: StandIn) -> None:

@@ -121,7 +121,7 @@ def _writer(asked: LogWords, *, is_single: bool) -> LogWriter:
 def _raw_refusal(view: JobView, is_single: bool) -> str:
     if is_single:
         return "--raw: it cannot be used with --follow, --tail or --failed; leave those out"
-    return f"--raw: job {view.number} has {view.counts.total} tasks; name one with --task LABEL"
+    return f"--raw: job {view.number} has {view.counts.total} tasks; name one, as in {view.number}/TASK"
 
 
 def _write_raw(session: Session, job: str, asked: LogWords, streams: tuple[str, ...]) -> int:

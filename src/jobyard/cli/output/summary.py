@@ -41,7 +41,7 @@ def summary_lines(view: JobView, *, was_streamed: bool, failure_most: int | None
     if view.not_written:
         lines.append(Painted(f"yard: {harmless(view.not_written)}", "red"))
     if view.state is not State.SUCCEEDED and _has_begun(view):
-        lines.append(f"yard: logs: yard logs {view.number}{_task_flag(view)}")
+        lines.append(f"yard: logs: yard logs {view.number}{_task_words(view)}")
     return lines
 
 
@@ -102,5 +102,5 @@ def _has_begun(view: JobView) -> bool:
     return (view.started_at or view.first_started_at) is not None
 
 
-def _task_flag(view: JobView) -> str:
-    return f" --task {view.first_failure.task.label}" if view.first_failure and view.counts.total > 1 else ""
+def _task_words(view: JobView) -> str:
+    return f"/{view.first_failure.task.label}" if view.first_failure and view.counts.total > 1 else ""
