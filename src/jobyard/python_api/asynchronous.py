@@ -110,6 +110,9 @@ class AsyncJob(Generic[J]):
     async def retry(self) -> None:
         await awaited(self._job.retry)
 
+    def __str__(self) -> str:
+        return str(self._job)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.number} {self.name!r}>"
 

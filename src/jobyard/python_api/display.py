@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, SupportsIndex, TypeVar, overload
 
 from jobyard.model.job import State
 from jobyard.wire.views import JobView, TaskView
@@ -25,13 +25,23 @@ def cell(text: object) -> str:
     return escape(plain(text))
 
 
-class _Table:
-    """Rows with headers: aligned in a terminal, a table in notebooks."""
+T = TypeVar("T")
+
+
+class _Table(tuple[T, ...]):
+    """Rows with headers: aligned in a terminal, a table in notebooks. A slice of it is one too."""
 
     headers: ClassVar[Sequence[str]]
 
     def rows(self) -> Iterator[Sequence[object]]:
         raise NotImplementedError
+
+    @overload
+    def __getitem__(self, key: SupportsIndex, /) -> T: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> Self: ...
+    def __getitem__(self, key: SupportsIndex | slice, /) -> T | Self:
+        return type(self)(super().__getitem__(key)) if isinstance(key, slice) else super().__getitem__(key)
 
     def __repr__(self) -> str:
         rows = [[plain(each) for each in row] for row in (self.headers, *self.rows())]
@@ -45,7 +55,7 @@ class _Table:
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-class JobTable(_Table, tuple[JobView, ...]):
+class JobTable(_Table[JobView]):
     """Jobs, as `yard ls` has them."""
 
     headers = ("id", "name", "state", "tasks", "failed", "why")
@@ -56,7 +66,7 @@ class JobTable(_Table, tuple[JobView, ...]):
             yield job.id, job.name, job.state, f"{counts.done}/{counts.total}", counts.failed, job.message
 
 
-class TaskTable(_Table, tuple[TaskView, ...]):
+class TaskTable(_Table[TaskView]):
     """Tasks of a job, as `yard show --tasks` has them."""
 
     headers = ("task", "state", "node", "attempt", "took", "exit code", "why")

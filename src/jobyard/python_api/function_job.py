@@ -39,7 +39,9 @@ class FunctionJob(Job, Generic[T]):
         TaskFailed: the task died before. CancelledError: it was cancelled. TimeoutError: it goes on.
         """
         if len(self.futures) != 1:
-            raise UserError(f"{self} has {len(self.futures)} results; ask for results(), or for one of its futures")
+            raise UserError(
+                f"{self._named} has {len(self.futures)} results; ask for results(), or for one of its futures"
+            )
         return self.results(timeout)[0]
 
     def results(self, timeout: float | None = None, *, return_exceptions: bool = False) -> list[T]:
@@ -91,7 +93,7 @@ class FunctionJob(Job, Generic[T]):
             shown.update(self._view)
             left = TICK_SECONDS if deadline is None else min(TICK_SECONDS, deadline - time.monotonic())
             if left <= 0:
-                raise TimeoutError(f"{self} has not sent all results in time; it goes on")
+                raise TimeoutError(f"{self._named} has not sent all results in time; it goes on")
             wait([future], left)
 
     def _new_future(self, task: str) -> YardFuture[T]:

@@ -87,7 +87,7 @@ def submit_calls(
     """The job. Raises UserError, and then nothing was submitted and no file is left."""
     # 1. Can it be done at all?
     _refuse_what_does_not_fit(client, said)
-    name = said.get("name") or name_from_file(name_of(function))
+    name = said.get("name") or name_from_file(name_of(function).strip("<>"))  # of `<lambda>`: a shell takes it as typed
     spec = spec_from(["sh", FOLDER], {**said, "name": name}, environ=os.environ, source=SOURCE)
     # 2. Write the file that travels with the job.
     server = client.server()

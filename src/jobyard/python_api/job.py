@@ -85,7 +85,7 @@ class Job:
                 shown.update(self._view)
                 left = TICK_SECONDS if deadline is None else min(TICK_SECONDS, deadline - time.monotonic())
                 if left <= 0:
-                    raise TimeoutError(f"{self} has not ended in {timeout:g} s; it goes on")
+                    raise TimeoutError(f"{self._named} has not ended in {timeout:g} s; it goes on")
                 wait([end], left)
             shown.update(end.result())
         return end.result().state
@@ -93,7 +93,9 @@ class Job:
     def result(self, timeout: float | None = None) -> object:
         """What its one task wrote to its standard output, once it has succeeded. Raises TaskFailed."""
         if self._view.counts.total != 1:
-            raise UserError(f"{self} has {self._view.counts.total} tasks; ask for results(), or for logs(task=...)")
+            raise UserError(
+                f"{self._named} has {self._view.counts.total} tasks; ask for results(), or for logs(task=...)"
+            )
         self.succeeded(timeout)
         return self._stdout(None)
 
@@ -141,11 +143,17 @@ class Job:
         try:
             yield
         except KeyboardInterrupt as interrupt:
-            interrupt.add_note(f"{self} goes on; to cancel it: job.cancel(), or `yard cancel {self.number}`")
+            interrupt.add_note(f"{self._named} goes on; to cancel it: job.cancel(), or `yard cancel {self.number}`")
             raise
 
-    def __str__(self) -> str:
+    @property
+    def _named(self) -> str:
+        """In sentences."""
         return f"job {self.number} ({self.name})"
+
+    def __str__(self) -> str:
+        """With its state as it was last seen."""
+        return f"{self._named} {self._view.state.told}"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.number} {self.name!r} {self._view.state}>"

@@ -56,6 +56,13 @@ def test_a_table_is_aligned_in_a_terminal_and_harmless_there() -> None:
     assert tasks[1].label == "1"
 
 
+def test_a_slice_of_a_table_is_a_table_too() -> None:
+    jobs = JobTable([a_view(), a_view(State.FAILED, name="fit")])
+    assert repr(jobs[1:]).splitlines() == ["id    name  state   tasks  failed  why", "ab12  fit   FAILED  1/4    0"]
+    assert repr(jobs[:1]).splitlines()[1].split()[1:3] == ["train", "RUNNING"]
+    assert (jobs[0].name, jobs[-1].name) == ("train", "fit")
+
+
 def test_a_job_that_waits_says_why() -> None:
     waiting = a_view(State.PENDING, done=0, message="needs 1 GPU")
     assert progress_text(waiting) == "0/4 ended, 4 running: needs 1 GPU"

@@ -13,9 +13,10 @@ import pytest
 from jobyard import Yard
 from jobyard.client.address import Address
 from jobyard.errors import UserError
-from jobyard.model.job import State
+from jobyard.model.job import JobSpec, State
 from jobyard.python_api import call_file
 from jobyard.python_api import job as jobs
+from jobyard.python_api.asynchronous import AsyncJob
 from jobyard.python_api.call_folder import FOLDER
 from jobyard.python_api.functions import calls_of
 from jobyard.python_api.job import Job
@@ -124,6 +125,29 @@ def test_whoever_presses_ctrl_c_is_told_that_the_job_goes_on(monkeypatch: pytest
     with pytest.raises(KeyboardInterrupt) as raised:
         job.wait()
     assert raised.value.__notes__ == ["job 1 (train) goes on; to cancel it: job.cancel(), or `yard cancel 1`"]
+
+
+def test_a_job_is_printed_with_its_state() -> None:
+    ended = Job(PlayedClient(Address(socket="/s")), a_view(State.FAILED))  # type: ignore[arg-type]
+    running = Job(PlayedClient(Address(socket="/s")), a_view())  # type: ignore[arg-type]
+    assert (str(ended), str(running)) == ("job 1 (train) failed", "job 1 (train) is running")
+    assert str(AsyncJob(ended)) == "job 1 (train) failed"
+
+
+def test_the_job_of_a_lambda_has_a_name_that_a_shell_takes_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    yard, names = a_yard("unix:/s"), []
+
+    def submit(spec: JobSpec) -> None:
+        names.append(spec.name)
+        raise UserError("enough")
+
+    monkeypatch.setattr(yard.client, "submit", submit)
+    with pytest.raises(UserError, match="enough"):
+        yard.map(lambda number: number, [1])
+    assert names == ["lambda"]
 
 
 def test_a_job_of_several_tasks_has_several_results() -> None:
