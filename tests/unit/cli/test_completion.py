@@ -97,6 +97,14 @@ def test_no_word_that_tab_writes_is_code(home: Path) -> None:
     assert not (home / "here" / "bad").exists()
 
 
+def test_a_name_that_a_shell_would_take_apart_is_offered_by_its_number_only(home: Path, stand_in: StandIn) -> None:
+    names = ["fit*", "[f]it", "two words", "~", "plain"]
+    stand_in.on("GET /jobs", Said(data=[a_job_view(id=f"j{i}", number=i, name=name) for i, name in enumerate(names)]))
+    (home / "here" / "fit.py").write_text("")
+    assert bash(home, "yard show ") == ["0", "1", "2", "3", "4", "plain", "last"]
+    assert bash(home, "yard show fi") == [""]
+
+
 def test_behind_two_dashes_programs_are_offered(home: Path) -> None:
     assert "yard" in bash(home, "yard run -- yar")
 
