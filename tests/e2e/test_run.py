@@ -174,3 +174,14 @@ def test_what_is_piped_in_reaches_each_task_and_their_output_can_be_piped_on(yar
     log = (yard.work / "log.tsv").read_text()
     assert sorted(line.split("\t")[0] for line in log.splitlines()) == ["1", "2", "3", "Seq"]
     assert yard.ok("joblog", "last").out == log
+
+
+def test_the_second_run_of_a_job_log_keeps_the_numbers_of_the_first(yard: TemporaryYard) -> None:
+    (yard.work / "list").write_text("true a\ntest -e new\ntrue c\n")
+    for words in (["test {} != b", ":::", "a", "b", "c"], ["list"]):
+        line = ["run", "--joblog", f"{words[-1]}.log", "--resume", f"{words[-1]}.log", *words]
+        assert [yard.run(*line).code, yard.run(*line).code] == [1, 1]
+        rows = [each.split("\t") for each in (yard.work / f"{words[-1]}.log").read_text().splitlines()[1:]]
+        failed = "test -e new" if words == ["list"] else "test b != b"
+        assert [row[0] for row in rows if row[-1] == failed] == ["2", "2"]
+        assert len(rows) == 4

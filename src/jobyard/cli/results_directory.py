@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +25,9 @@ class Kept:
 class ResultsDirectory:
     """As GNU parallel's --results. What an earlier run wrote there is written anew."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, seqs: Sequence[int] = ()) -> None:
         """Raises UserError where it cannot be made."""
+        self._seqs = seqs
         self._directory = Path(os.path.expanduser(name)).absolute()
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -45,4 +46,4 @@ class ResultsDirectory:
         for name, stream in FILES:
             with (place / name).open("wb") as file:
                 file.writelines(client.raw_log(job, task=ending.task, attempt=ending.attempt, stream=stream))
-        (place / "seq").write_text(f"{seq_of(ending)}\n")
+        (place / "seq").write_text(f"{seq_of(ending, self._seqs)}\n")

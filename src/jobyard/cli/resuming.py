@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections import Counter
+from collections.abc import Sequence
 
 import click
 
@@ -19,19 +21,35 @@ resume_flag = click.option(
 )
 
 
-def without_done(spec: JobSpec, file: str, *, may_miss: bool = False) -> JobSpec:
-    """The job without the tasks that a job log, ours or GNU parallel's, tells of as succeeded. Raises NothingLeft.
+class Resuming:
+    """One `--resume`. `seqs` are the numbers, from 1, that the tasks which are left have in the whole list.
 
-    Of tasks with the same command as many are done as succeeded. `may_miss`: a file that is not there tells of none.
+    Only of a list of commands: values keep their own number in the job itself.
     """
-    done = _succeeded(file, may_miss=may_miss)
 
-    def is_left(number: int) -> bool:
-        command = harmless(own_command(spec, number))
-        done[command] -= 1
-        return done[command] < 0
+    def __init__(self, file: str, *, may_miss: bool = False) -> None:
+        """`may_miss`: a file that is not there tells of no task."""
+        self._file = file
+        self._may_miss = may_miss
+        self.seqs: Sequence[int] = ()
 
-    return only(spec, is_left, "--resume", f"succeeded before, by {file}")
+    def without_done(self, spec: JobSpec) -> JobSpec:
+        """The job without the tasks that a job log, ours or GNU parallel's, tells of as succeeded. Raises NothingLeft.
+
+        Of tasks with the same command as many are done as succeeded.
+        """
+        done, left = _succeeded(self._file, may_miss=self._may_miss), array("L")
+
+        def is_left(number: int) -> bool:
+            command = harmless(own_command(spec, number))
+            done[command] -= 1
+            if done[command] < 0:
+                left.append(number + 1)
+            return done[command] < 0
+
+        found = only(spec, is_left, "--resume", f"succeeded before, by {self._file}")
+        self.seqs = left if spec.groups[0].command.lines is not None else ()
+        return found
 
 
 def _succeeded(file: str, *, may_miss: bool) -> Counter[str]:

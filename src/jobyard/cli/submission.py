@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from jobyard.cli.build_flags import BuildWords
 from jobyard.cli.mounted_secrets import MountedSecret, read_secrets, refuse_without_pods
-from jobyard.cli.resuming import is_same_file, without_done
+from jobyard.cli.resuming import Resuming, is_same_file
 from jobyard.cli.session import Session
 from jobyard.cli.submitting import SubmitWords, spec_of, with_built_image
 from jobyard.cli.unread_pipe import warn_of_unread_pipe
@@ -30,6 +29,7 @@ class Submission:
     asked: SubmitWords
     spec: JobSpec
     secret: MountedSecret | None = None
+    seqs: Sequence[int] = ()  # of a list of which `--resume` left tasks out: the numbers of the others, from 1
 
     def send(self, session: Session) -> JobView:
         with self.asked.refused_as_written(self.spec):
@@ -59,7 +59,8 @@ class SubmissionFlags:
         """Raises UserError, NothingLeft and BuildFailed. Errors that need no build are raised before it."""
         files = read_secrets(self.mount_secret)
         asked = with_build_defaults(self.asked) if self.is_built else self.asked
-        spec = spec_of(asked, session, self._leave_out())
+        resuming = self._resuming()
+        spec = spec_of(asked, session, () if resuming is None else (resuming.without_done,))
         if self.build.typed and not self.is_built and spec.container.build is None:
             flag = self.build.typed[0]
             raise UserError(f"{flag}: it is for an image that is built first; add --build, or leave {flag} out")
@@ -71,12 +72,13 @@ class SubmissionFlags:
             refuse_without_pods(session, spec)
         with self.asked.refused_as_written(spec):
             spec = self._with_image(session, spec, quiet)
-        return Submission(self.asked, spec, MountedSecret(files) if files else None)
+        seqs = () if resuming is None else resuming.seqs
+        return Submission(self.asked, spec, MountedSecret(files) if files else None, seqs)
 
-    def _leave_out(self) -> tuple[Callable[[JobSpec], JobSpec], ...]:
+    def _resuming(self) -> Resuming | None:
         if self.resume is None:
-            return ()
-        return (partial(without_done, file=self.resume, may_miss=is_same_file(self.resume, self.joblog)),)
+            return None
+        return Resuming(self.resume, may_miss=is_same_file(self.resume, self.joblog))
 
     def _with_image(self, session: Session, spec: JobSpec, quiet: bool) -> JobSpec:
         if self.is_planned:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.unit.cli.conftest import Yard
+from tests.unit.cli.test_follow import DONE, offer
+from tests.unit.cli.test_joblog import offer_endings
 from tests.unit.client.stand_in import Said, StandIn
 from tests.unit.client.views import a_job_view
 
@@ -89,3 +91,21 @@ def test_a_share_of_failures_is_of_the_tasks_that_are_left(yard: Yard, log: Path
     yard("submit", "--resume", "log", "--halt", "soon,fail=50%", "echo", ":::", *map(str, range(100)))
     (call,) = stand_in.calls("POST /jobs")
     assert call.body["spec"]["policy"]["max_fails"] == 4
+
+
+def test_a_list_that_goes_on_keeps_the_number_of_each_line(
+    yard: Yard, log: Path, home: Path, stand_in: StandIn
+) -> None:
+    log.write_text(f"{HEADER}\n{a_line('echo a')}{a_line('echo c')}")
+    (home / "here" / "list").write_text("echo a\necho b\necho c\necho d\n")
+    offer(stand_in, DONE)
+    endings = [
+        EndingView(n, str(n), 1, State.SUCCEEDED, "n", 1.0, 2.0, 0, None, 0, f"echo {word}")
+        for n, word in enumerate("bd")
+    ]
+    offer_endings(stand_in, *endings)
+    stand_in.on("GET /jobs/j1/logs/raw", Said(data=b""))
+    assert yard("run", "--joblog", "log", "--resume", "log", "--results", "kept", "list").code == 0
+    told = [line.split("\t") for line in log.read_text().splitlines()[3:]]
+    assert [(words[0], words[-1]) for words in told] == [("2", "echo b"), ("4", "echo d")]
+    assert (home / "here" / "kept" / "1" / "seq").read_text() == "4\n"

@@ -85,14 +85,16 @@ def command(
         return show_plan(session, asked, submission.spec, render=render, verbose=verbose)
     if detach:
         return submit_detached(session, submission, quiet=quiet)
-    goes_on = is_same_file(joblog, resume)
+    goes_on, seqs = is_same_file(joblog, resume), submission.seqs
     with ExitStack() as open_files:
         options = FollowOptions(
             quiet,
             pass_exit_code,
             is_merged=is_built,
-            joblog=open_files.enter_context(JoblogFile(joblog, goes_on=goes_on)) if joblog is not None else None,
-            results=ResultsDirectory(results) if results is not None else None,
+            joblog=open_files.enter_context(JoblogFile(joblog, goes_on=goes_on, seqs=seqs))
+            if joblog is not None
+            else None,
+            results=ResultsDirectory(results, seqs) if results is not None else None,
             is_cat=is_cat,
             has_bar=has_bar,
             needs_image_soon=is_built,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -16,10 +17,10 @@ HEADER = "\t".join(COLUMNS)
 UNKNOWN = -1  # as parallel has it where no exit code tells of the failure
 
 
-def joblog_line(ending: EndingView) -> str:
+def joblog_line(ending: EndingView, seqs: Sequence[int] = ()) -> str:
     """`Seq` counts from 1; `Receive` is the size of stdout. The command stands on one line, with nothing that hides."""
     columns = (
-        seq_of(ending),
+        seq_of(ending, seqs),
         ending.node or "-",
         f"{ending.started_at:.3f}",
         f"{max(0.0, ending.finished_at - ending.started_at):10.3f}",
@@ -32,9 +33,9 @@ def joblog_line(ending: EndingView) -> str:
     return "\t".join(map(str, columns))
 
 
-def seq_of(ending: EndingView) -> int:
-    """From 1. A value keeps that of the first run when `--resume` leaves out others."""
-    return ending.seq or ending.number + 1
+def seq_of(ending: EndingView, seqs: Sequence[int] = ()) -> int:
+    """From 1, as in the first run when `--resume` leaves out others; `seqs` are those of a list of commands."""
+    return seqs[ending.number] if seqs else ending.seq or ending.number + 1
 
 
 def _exit_value(ending: EndingView) -> int:
@@ -48,8 +49,9 @@ def _exit_value(ending: EndingView) -> int:
 class JoblogFile:
     """Written as tasks end: each line is in the file at once. A file that is no job log is never overwritten."""
 
-    def __init__(self, name: str, *, goes_on: bool = False) -> None:
+    def __init__(self, name: str, *, goes_on: bool = False, seqs: Sequence[int] = ()) -> None:
         """With `goes_on` its lines stay. Raises UserError where it cannot be written, or holds something else."""
+        self._seqs = seqs
         path = Path(os.path.expanduser(name))
         try:
             with path.open("a+") as file:
@@ -73,4 +75,4 @@ class JoblogFile:
         self._file.close()
 
     def write(self, ending: EndingView) -> None:
-        print(joblog_line(ending), file=self._file)
+        print(joblog_line(ending, self._seqs), file=self._file)
