@@ -22,16 +22,16 @@ ARRAY = a_job_view(State.RUNNING, counts=Counts(total=2, running=2))
 def test_cancel_looks_all_jobs_up_before_it_stops_any(yard: Yard, stand_in: StandIn) -> None:
     stand_in.on("GET /jobs/j1", Said(data=a_job_view()))
     stand_in.on("GET /jobs/nojob", problem(404, "not_found", "no job 'nojob'"))
-    stand_in.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
+    stand_in.on("POST /cancel", Said(data=[a_job_view(State.STOPPING)]))
     assert yard("cancel", "j1", "nojob").code == 2
-    assert stand_in.calls("POST /jobs/j1/cancel") == []
+    assert stand_in.calls("POST /cancel") == []
     assert "job 1 (train) is stopping" in yard("cancel", "j1", "--force").out
-    assert stand_in.calls("POST /jobs/j1/cancel")[0].body == {"force": True}
+    assert stand_in.calls("POST /cancel")[0].body == {"jobs": ["j1"], "force": True}
 
 
 def test_cancel_of_what_has_ended_says_so_and_is_no_error(yard: Yard, stand_in: StandIn) -> None:
     stand_in.on("GET /jobs/j1", Said(data=a_job_view(State.SUCCEEDED)))
-    stand_in.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.SUCCEEDED)))
+    stand_in.on("POST /cancel", Said(data=[a_job_view(State.SUCCEEDED)]))
     result = yard("cancel", "j1")
     assert (result.code, result.out) == (0, "job 1 (train) had ended before (succeeded): nothing was cancelled\n")
 
@@ -54,7 +54,7 @@ def test_cancel_of_several_jobs_is_one_request_and_of_tasks_one_for_each_job(yar
 
 def test_cancel_all_asks_for_every_job_that_has_not_ended(yard: Yard, stand_in: StandIn) -> None:
     stand_in.on("GET /jobs", Said(data=(a_job_view(),)))
-    stand_in.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
+    stand_in.on("POST /cancel", Said(data=[a_job_view(State.STOPPING)]))
     result = yard("cancel", "--all", "-o", "json")
     assert [job["id"] for job in json.loads(result.out)] == ["j1"]
     assert stand_in.calls("GET /jobs")[0].query == {"unfinished": "true"}
@@ -95,17 +95,18 @@ def test_retry_does_not_wait_for_a_job_that_was_preempted(yard: Yard, stand_in: 
 def test_cancel_takes_tasks_of_several_jobs(yard: Yard, stand_in: StandIn) -> None:
     for job in ("j1", "j2"):
         stand_in.on(f"GET /jobs/{job}", Said(data=a_job_view(State.RUNNING, id=job)))
-        stand_in.on(f"POST /jobs/{job}/cancel", Said(data=a_job_view(State.RUNNING, id=job)))
+    stand_in.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.RUNNING, id="j1")))
+    stand_in.on("POST /cancel", Said(data=[a_job_view(State.RUNNING, id=job) for job in ("j1", "j2")]))
     result = yard("cancel", "j1/3-7,9", "j2", "j1/12")
     assert (result.code, result.out.splitlines()) == (
         0,
         ["job 1 (train): stopping tasks 3-7, 9, 12", "job 2 (train) is running"],
     )
     assert stand_in.calls("POST /jobs/j1/cancel")[0].body == {"tasks": ["3-7", "9", "12"]}
-    assert stand_in.calls("POST /jobs/j2/cancel")[0].body == {}
+    assert stand_in.calls("POST /cancel")[0].body == {"jobs": ["j2"]}
     assert yard("cancel", "j1/3").out == "job 1 (train): stopping task 3\n"
     assert yard("cancel", "j1", "--pending").out == "job 1 (train): stopping its tasks that wait\n"
-    assert stand_in.calls("POST /jobs/j1/cancel")[-1].body == {"states": ["PENDING"]}
+    assert stand_in.calls("POST /cancel")[-1].body == {"jobs": ["j1"], "states": ["PENDING"]}
 
 
 @pytest.mark.parametrize(

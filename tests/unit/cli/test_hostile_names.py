@@ -126,7 +126,8 @@ def evil(stand_in: StandIn) -> StandIn:
     ids=lambda words: " ".join(words)[:20].encode("ascii", "replace").decode(),
 )
 def test_no_verb_passes_on_what_would_steer_a_terminal(yard: Yard, evil: StandIn, words: list[str]) -> None:
-    evil.on("POST /jobs/j2/cancel", Said(data=an_evil_job(State.FAILED)))
+    state = State.FAILED if "j2" in words else State.RUNNING
+    evil.on("POST /cancel", Said(data=(an_evil_job(state),)))
     result = yard(*words)
     assert "evil" in result.out + result.err
     assert_harmless(result.out)

@@ -68,15 +68,14 @@ def command(
 def _cancelled(
     session: Session, targets: list[Selected], states: tuple[State, ...], *, force: bool
 ) -> dict[str, JobView]:
-    """The jobs as they are then, by id. Many whole jobs are one request: the scheduler plans once."""
-    client, whole = session.client, [target.view.id for target in targets if not target.tasks]
-    asked = {}
-    if len(whole) > 1:
-        asked = {view.id: view for view in client.cancel_jobs(whole, states=states, force=force)}
+    """The jobs as they are then, by id. Whole jobs are one request: the scheduler plans once."""
+    whole = [target.view.id for target in targets if not target.tasks]
+    asked = {view.id: view for view in session.client.cancel_jobs(whole, states=states, force=force)}
     for target in targets:
-        job = target.view.id
-        if job not in asked and (target.tasks or len(whole) == 1):
-            asked[job] = client.cancel(job, tasks=target.tasks, states=states, force=force)
+        if target.tasks:
+            asked[target.view.id] = session.client.cancel(
+                target.view.id, tasks=target.tasks, states=states, force=force
+            )
     return {target.view.id: asked[target.view.id] for target in targets if target.view.id in asked}
 
 
