@@ -23,9 +23,11 @@ class Selected:
 def selected(session: Session, words: Sequence[str], more: Sequence[str], *, is_live: bool) -> list[Selected]:
     """Each job once, in the order of the words; `more` are those of `--task`. All are looked up before the caller does
     anything, so that after a misspelt name nothing happens. Raises UserError."""
+    if more:
+        _refuse_several(words)  # before a server is asked
     words = each_job(session.client, words)
-    if more and len(words) != 1:
-        raise UserError("--task: name exactly one job whose tasks are meant, or write JOB/TASKS as in 17/3-7")
+    if more:
+        _refuse_several(words)
     found: dict[str, Selected] = {}
     for word in words:
         job, tasks = job_and_tasks(word, more)
@@ -35,3 +37,8 @@ def selected(session: Session, words: Sequence[str], more: Sequence[str], *, is_
         is_whole = not labels or (before is not None and not before.tasks)
         found[view.id] = Selected(view, () if is_whole else (*(before.tasks if before else ()), *labels))
     return list(found.values())
+
+
+def _refuse_several(words: Sequence[str]) -> None:
+    if len(words) != 1:
+        raise UserError("--task: name exactly one job whose tasks are meant, or write JOB/TASKS as in 17/3-7")
