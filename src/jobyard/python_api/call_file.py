@@ -1,17 +1,19 @@
 """Call file: how do a function and its arguments come to the tasks of a job? As one file of the working directory.
 
-It goes where the tree goes, so nothing has to be installed on another machine; and no server reads it. Tasks run it:
-it is a shell script that looks for a Python, then the arguments, then an archive that this Python runs.
+It goes where the tree goes, so nothing has to be installed on another machine; and no server reads it. It is the
+arguments, then an archive with the rest, which the tasks' Python runs (`call_command.py`). Hashes say that none of it
+was changed: of each block of arguments in the archive, and of the archive in the job's command, as its seal.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 import py_compile
 import re
 import secrets
-import shlex
 import sys
 import tempfile
 import time
@@ -19,7 +21,7 @@ import zipfile
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,13 +34,7 @@ from jobyard.python_api.pickling import ARGUMENTS_BYTES_MOST, RESULT_BYTES_MOST
 
 _UNUSED_SECONDS = 3600.0  # a file younger than that may belong to a job that is being submitted
 _LOOKED_AT_MOST = 20  # at each submit: each costs a question to the server
-_SCRIPT = """#!/bin/sh
-for python in {candidates}; do
-  command -v "$python" >/dev/null 2>&1 && exec "$python" "$0" "$0"
-done
-echo {refusal} >&2
-exit 127
-"""
+_BLOCK = 256 << 10  # bytes that a task reads and checks at once: small beside what starting Python costs
 _OWNER_BYTES = 4096  # of the file that names a job
 
 
@@ -59,6 +55,7 @@ class CallFile:
     path: Path
     count: int
     chunk: int
+    seal: str = field(default="", compare=False)  # where its archive begins, and its hash; empty: it was read again
 
     @property
     def tasks(self) -> int:
@@ -116,20 +113,17 @@ def _is_needed(folder: int, owner: str, yard: str, is_known: Callable[[str], boo
     return its_yard != yard or is_known(job)
 
 
-def write(calls: Calls, workdir: Path, name: str, *, in_container: bool) -> CallFile:
+def write(calls: Calls, workdir: Path, name: str) -> CallFile:
     """`name` is for people: the tasks' command has it. Raises UserError, and then nothing is left."""
     folder = workdir / FOLDER
     path = folder / f"{_plain(name)}-{secrets.token_hex(6)}.call"
     try:
         with made(workdir) as descriptor, new_file(descriptor, path.name) as file:
-            file.write(_script(calls.python, in_container=in_container).encode())
             written = _write_arguments(file, calls.arguments)
-            about = {**_about(calls, workdir), **asdict(written)}
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-                archive.writestr("about.json", json.dumps(about))
-                archive.writestr("function.pickle", calls.function)
-                for name, content in _programs():
-                    archive.writestr(name, content)
+            archive_at = file.tell()
+            about = {**_about(calls, workdir), **asdict(written), "archive_at": archive_at, "block": _BLOCK}
+            packed = _packed(calls.function, about, _hashes(file))
+            file.write(packed)
     except BaseException as error:
         with suppress(OSError):
             path.unlink()
@@ -137,7 +131,24 @@ def write(calls: Calls, workdir: Path, name: str, *, in_container: bool) -> Call
             why = f"the function cannot be written there ({error.strerror}); name another directory with workdir="
             raise UserError(f"{folder}: {why}") from None
         raise
-    return CallFile(path, written.count, calls.chunk)
+    return CallFile(path, written.count, calls.chunk, f"{archive_at}-{hashlib.sha256(packed).hexdigest()}")
+
+
+def _packed(function: bytes, about: dict[str, Any], hashes: bytes) -> bytes:
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("about.json", json.dumps(about))
+        archive.writestr("hashes", hashes)
+        archive.writestr("function.pickle", function)
+        for name, content in _programs():
+            archive.writestr(name, content)
+    return found.getvalue()
+
+
+def _hashes(file: BinaryIO) -> bytes:
+    """Of each block so far. Leaves the file at its end."""
+    file.seek(0)
+    return b"".join(hashlib.sha256(block).digest() for block in iter(lambda: file.read(_BLOCK), b""))
 
 
 def _plain(name: str) -> str:
@@ -203,18 +214,6 @@ def _programs() -> Iterator[tuple[str, bytes]]:
             )
             assert compiled is not None
             yield f"cloudpickle/{source.stem}.pyc", Path(compiled).read_bytes()
-
-
-def _script(python: str, *, in_container: bool) -> str:
-    """Elsewhere the path of our own interpreter may be another one, so it is looked for in no container."""
-    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    own = () if in_container else (sys.executable,)
-    candidates = (python,) if python else (*own, f"python{version}", "python3", "python")
-    refusal = (
-        f"no Python is here under any of these names: {', '.join(candidates)}; install Python {version}, "
-        "or name one with python='/path/to/python'"
-    )
-    return _SCRIPT.format(candidates=shlex.join(candidates), refusal=shlex.quote(refusal))
 
 
 def _paths(workdir: Path) -> Iterator[str]:

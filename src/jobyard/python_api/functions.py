@@ -13,6 +13,7 @@ from jobyard.client.api import YardClient
 from jobyard.errors import NotFound, UserError
 from jobyard.manifests.files import name_from_file
 from jobyard.model.job import ArrayRange, Command, JobSpec
+from jobyard.python_api.call_command import command_of
 from jobyard.python_api.call_file import CallFile, Calls, delete_forgotten, read_counts, write
 from jobyard.python_api.call_folder import FOLDER
 from jobyard.python_api.function_job import FunctionJob
@@ -92,11 +93,11 @@ def submit_calls(
     # 2. Write the file that travels with the job.
     server = client.server()
     delete_forgotten(Path(spec.workdir), server.yard_id, lambda job: _is_known(client, job))
-    file = write(calls, Path(spec.workdir), spec.name, in_container=spec.container.on_machines)
+    file = write(calls, Path(spec.workdir), spec.name)
     try:
         if not file.count:
             raise UserError("map: there are no arguments, so there is nothing to run")
-        spec = _with_calls(spec, file)
+        spec = _with_calls(spec, file, calls.python)
         # 3. Submit.
         with refused_as_said(spec):
             view = client.submit(spec)
@@ -124,11 +125,11 @@ def calls_of_job(client: YardClient, view: JobView) -> CallFile | None:
     return read_counts(Path(view.workdir) / view.command.split()[-1])
 
 
-def _with_calls(spec: JobSpec, file: CallFile) -> JobSpec:
+def _with_calls(spec: JobSpec, file: CallFile, python: str) -> JobSpec:
     relative = f"{FOLDER}/{file.path.name}"
     group = replace(
         spec.groups[0],
-        command=Command(argv=("sh", relative)),
+        command=Command(argv=command_of(relative, file.seal, python, in_container=spec.container.on_machines)),
         array=ArrayRange(((0, file.tasks - 1, 1),)),
         completions=file.tasks,
     )

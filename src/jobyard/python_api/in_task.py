@@ -5,16 +5,19 @@ nothing that Python 3.6 cannot read. Nothing else of ours is there.
 """
 
 import array
+import hashlib
+import importlib.machinery
 import json
+import marshal
 import os
 import pickle
 import sys
 import traceback
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Tuple
 
 Outcome = Tuple[str, bytes, str]  # ("value", PICKLE, ""), ("error", PICKLE, TRACEBACK) or ("unsendable", b"", SENTENCE)
 RESULT = "result.pickle"  # in YARD_OUTPUT_DIR
-WRONG_PYTHON = 2  # exit codes
+REFUSED = 2  # exit codes
 FAILED = 1
 _WRONG = (
     "the function was sent by Python {wanted}, and {path} is Python {here}: functions do not cross minor versions; "
@@ -31,27 +34,73 @@ def check_python(wanted: List[int]) -> str:
     return _WRONG.format(**told)
 
 
+class Changed(Exception):
+    """The file is not as it was written."""
+
+
 class Calls:
     """The file: the arguments of all calls, of which a task reads its own, and behind them an archive with the rest."""
 
-    def __init__(self, path: str, member: Callable[[str], bytes]) -> None:
-        """`member` reads one of the archive."""
-        self._path = path
+    def __init__(self, file: BinaryIO, member: Callable[[str], bytes]) -> None:
+        """`member` reads one of the archive, which is known to be the one that was written."""
+        self._file = file
         self._member = member
         self.about: Dict[str, Any] = json.loads(member("about.json").decode())
+        self._hashes = member("hashes")
+        self._last = (-1, b"")  # block that was read: arguments are small, and stand beside each other
 
     def function(self) -> Callable[..., Any]:
         function: Callable[..., Any] = pickle.loads(self._member("function.pickle"))
         return function
 
     def arguments(self, first: int, last: int) -> Iterator[bytes]:
-        """The pickles of these calls."""
-        with open(self._path, "rb") as file:
-            file.seek(self.about["index_at"] + 8 * first)
-            ends = array.array("Q", file.read(8 * (last - first + 1)))
-            for at in range(last - first):
-                file.seek(self.about["arguments_at"] + ends[at])
-                yield file.read(ends[at + 1] - ends[at])
+        """The pickles of these calls. Raises Changed."""
+        ends = array.array("Q", self._read(self.about["index_at"] + 8 * first, 8 * (last - first + 1)))
+        for at in range(last - first):
+            yield self._read(self.about["arguments_at"] + ends[at], ends[at + 1] - ends[at])
+
+    def _read(self, at: int, size: int) -> bytes:
+        block = self.about["block"]
+        first = at // block
+        found = b"".join(self._block(number) for number in range(first, -(-(at + size) // block)))
+        return found[at - first * block :][:size]
+
+    def _block(self, number: int) -> bytes:
+        if self._last[0] != number:
+            begin, size = number * self.about["block"], self.about["block"]
+            self._file.seek(begin)
+            content = self._file.read(min(size, self.about["archive_at"] - begin))
+            if hashlib.sha256(content).digest() != self._hashes[32 * number : 32 * number + 32]:
+                raise Changed("the arguments are not those that the job was submitted with; submit the job again")
+            self._last = (number, content)
+        return self._last[1]
+
+
+class Packed:
+    """Finds cloudpickle in the archive, for `import`: from memory, as the file may be another one by now."""
+
+    def __init__(self, member: Callable[[str], bytes]) -> None:
+        self._member = member
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name.partition(".")[0] != "cloudpickle":
+            return None
+        is_package = "." not in name
+        place = "cloudpickle/%s.pyc" % ("__init__" if is_package else name.partition(".")[2])
+        try:
+            compiled = self._member(place)
+        except KeyError:
+            return None
+        loader: Any = self
+        spec = importlib.machinery.ModuleSpec(name, loader, origin=place, is_package=is_package)
+        spec.loader_state = marshal.loads(compiled[16:])
+        return spec
+
+    def create_module(self, spec: Any) -> None:
+        return None
+
+    def exec_module(self, module: Any) -> None:
+        exec(module.__spec__.loader_state, module.__dict__)
 
 
 def add_paths(about: Dict[str, Any], here: str) -> None:
@@ -109,7 +158,11 @@ def _failure(error: BaseException) -> Outcome:
 
 def _own(trace: Any) -> Any:
     """Without the line of this file that called the function."""
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__ and trace.tb_next is not None:
+    while (
+        trace is not None
+        and trace.tb_frame.f_code.co_filename == _own.__code__.co_filename
+        and trace.tb_next is not None
+    ):
         trace = trace.tb_next
     return trace
 
@@ -137,15 +190,20 @@ def write(found: List[Outcome]) -> None:
     os.rename(path + ".part", path)
 
 
-def main(path: str, member: Callable[[str], bytes]) -> int:
-    calls = Calls(path, member)
+def refuse(why: str) -> int:
+    sys.stderr.write(why + "\n")
+    with open(os.environ["YARD_ERROR_FILE"], "w") as file:
+        file.write(why)
+    return REFUSED
+
+
+def main(file: BinaryIO, member: Callable[[str], bytes]) -> int:
+    calls = Calls(file, member)
     about = calls.about
     refusal = check_python(about["python"])
     if refusal:
-        sys.stderr.write(refusal + "\n")
-        with open(os.environ["YARD_ERROR_FILE"], "w") as file:
-            file.write(refusal)
-        return WRONG_PYTHON
+        return refuse(refusal)
+    sys.meta_path.insert(0, Packed(member))
     add_paths(about, os.getcwd())
     first = int(os.environ["YARD_TASK"]) * about["chunk"]
     last = min(first + about["chunk"], about["count"])
@@ -154,7 +212,10 @@ def main(path: str, member: Callable[[str], bytes]) -> int:
     except BaseException as error:  # a module that calls sys.exit() as it is imported
         found = [_failure(error)] * (last - first)
     else:
-        found = [outcome(function, pickled, about["result_limit"]) for pickled in calls.arguments(first, last)]
+        try:
+            found = [outcome(function, pickled, about["result_limit"]) for pickled in calls.arguments(first, last)]
+        except Changed as error:
+            return refuse(str(error))
     has_failed = tell(found)
     sys.stdout.flush()
     write(found)
@@ -162,5 +223,4 @@ def main(path: str, member: Callable[[str], bytes]) -> int:
 
 
 if __name__ == "__main__":
-    archive = os.path.dirname(__file__)  # that of the loader, as it was run
-    sys.exit(main(archive, lambda name: __loader__.get_data(os.path.join(archive, name))))  # type: ignore[name-defined]
+    sys.exit(main(calls, packed.read))  # type: ignore[name-defined]  # noqa: F821  # names of `call_command._OPENER`

@@ -19,6 +19,7 @@ import pytest
 
 from jobyard.errors import TaskFailed, UserError
 from jobyard.python_api import call_file, pickling
+from jobyard.python_api.call_command import command_of
 from jobyard.python_api.call_file import CallFile, delete_forgotten, job_of, read_counts
 from jobyard.python_api.call_folder import FOLDER
 from jobyard.python_api.functions import calls_of
@@ -28,20 +29,22 @@ from jobyard.python_api.outcomes import Outcome, RemoteTraceback, _read
 LOCK = threading.Lock()
 
 
-def written(work: Path, function: Callable[..., Any], *arguments: Any, chunk: int = 1, python: str = "") -> CallFile:
-    calls = calls_of(function, [((each,), {}) for each in arguments], chunk=chunk, python=python)
-    return call_file.write(calls, work, "train", in_container=False)
+def written(work: Path, function: Callable[..., Any], *arguments: Any, chunk: int = 1) -> CallFile:
+    calls = calls_of(function, [((each,), {}) for each in arguments], chunk=chunk, python="")
+    return call_file.write(calls, work, "train")
 
 
 class Ran:
     """One task that has run a call file as a machine would."""
 
-    def __init__(self, file: CallFile, work: Path, task: int = 0, env: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self, file: CallFile, work: Path, task: int = 0, env: Mapping[str, str] = {}, python: str = ""
+    ) -> None:
         output, error = work / "output", work / "error"
         output.mkdir(exist_ok=True)
         environ = {"PATH": os.environ["PATH"], "YARD_TASK": str(task), **env}
         environ |= {"YARD_OUTPUT_DIR": str(output), "YARD_ERROR_FILE": str(error)}
-        command = ["sh", f"{FOLDER}/{file.path.name}"]
+        command = command_of(f"{FOLDER}/{file.path.name}", file.seal, python, in_container=False)
         done = subprocess.run(command, cwd=work, env=environ, capture_output=True, text=True)
         self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
         self.sentence = error.read_text() if error.exists() else ""
@@ -189,7 +192,7 @@ def test_another_minor_version_of_python_is_refused_in_one_sentence(
 
 
 def test_a_python_that_is_not_there_is_named_and_never_run_as_code(tmp_path: Path) -> None:
-    ran = Ran(written(tmp_path, abs, 1, python="/no/$(touch ran)/python'"), tmp_path)
+    ran = Ran(written(tmp_path, abs, 1), tmp_path, python="/no/$(touch ran)/python'")
     assert ran.code == 127
     assert "no Python is here under any of these names: /no/$(touch ran)/python'; install" in ran.err
     assert not (tmp_path / "ran").exists()

@@ -16,7 +16,7 @@ from jobyard.python_api.functions import calls_of
 
 
 def written(work: Path) -> CallFile:
-    return call_file.write(calls_of(abs, [((1,), {})], chunk=1, python=""), work, "train", in_container=False)
+    return call_file.write(calls_of(abs, [((1,), {})], chunk=1, python=""), work, "train")
 
 
 def test_a_folder_of_another_user_is_refused_and_nothing_is_written(

@@ -93,7 +93,7 @@ def test_results_of_a_job_that_somebody_else_submitted_are_not_unpickled(
     tmp_path: Path, url: str, is_owners: bool
 ) -> None:
     calls = calls_of(abs, [((-1,), {})], chunk=1, python="")
-    command = f"sh {call_file.write(calls, tmp_path, 'train', in_container=False).path.name}"
+    command = f"sh {call_file.write(calls, tmp_path, 'train').path.name}"
     view = replace(a_view(command=command), workdir=str(tmp_path / FOLDER), is_owners=is_owners)
     with pytest.raises(UserError, match=r"job 1 \(train\) says that it calls .* look at it with `yard show 1`"):
         a_yard(url, view).job("train")
