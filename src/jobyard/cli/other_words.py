@@ -36,6 +36,6 @@ _NEVER_HELD = (
 OTHERS_VERBS = frozenset({"scontrol", "qmgr", "hq"})  # what these are told to do stands behind them, as `scontrol hold`
 _SENTENCES = dict.fromkeys(["pause", "suspend", "freeze"], _NEVER_PAUSED) | {
     **dict.fromkeys(["hold", "uhold", "stash", "qhold"], _NEVER_HELD),
-    "clean": "`yard rm JOB` removes jobs that have ended, and `yard gc` what is older, or more, than is kept",
+    "clean": "`yard rm --state ended` removes what has ended, and `yard gc` what is older, or more, than is kept",
 }
 OTHER_WORDS = {word: f"yard's word is `{ours}`" for ours, words in _OURS.items() for word in words.split()} | _SENTENCES

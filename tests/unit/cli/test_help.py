@@ -133,7 +133,7 @@ def test_help_before_a_verb_is_the_option_behind_it(yard: Yard, words: tuple[str
         ("squeue", "yard's word is `yard ls`"),
         ("sbatch", "yard's word is `yard submit`"),
         ("kill", "yard's word is `yard cancel JOB`"),
-        ("clean", "`yard rm JOB` removes jobs that have ended, and `yard gc` what is older"),
+        ("clean", "`yard rm --state ended` removes what has ended, and `yard gc` what is older"),
         (
             "pause",
             "a job cannot be paused: stop it with `yard cancel JOB` and run it again with `yard retry JOB`; a tr",

@@ -101,3 +101,8 @@ def test_rm_by_a_state_that_no_job_has_removes_nothing(yard: Yard, jobs: StandIn
 def test_rm_wants_jobs_or_a_filter(words: list[str], yard: Yard, jobs: StandIn) -> None:
     result = yard("rm", *words)
     assert (result.code, "name jobs, as in 17 or 3-7, or give --state or --name" in result.err) == (2, True)
+
+
+def test_a_range_of_several_jobs_has_no_tasks(yard: Yard, jobs: StandIn) -> None:
+    result = yard("cancel", "1-3", "--task", "0")
+    assert (result.code, "name exactly one job whose tasks are meant" in result.err) == (2, True)
