@@ -53,7 +53,7 @@ def a_yard(*, with_queue: bool = False) -> YardState:
     handle(state, NodeAdded(NodeConfig(FAR, FAR), 0.0))
     handle(state, joined(replace(a_node(FAR, gpus=2), executor="ssh", runtime="docker")))
     handle(state, ClusterAdded(ClusterConfig(LAB, queue="team" if with_queue else ""), 0.0))
-    labels = ("disk=fast", "nvidia.com/gpu.memory=80000")
+    labels = ("disk=fast", "nvidia.com/gpu.memory=80000", "nvidia.com/gpu.product=FakeGPU")
     handle(state, joined(a_cluster_node(cpus=16, gpus=4, cluster=LAB, labels=labels)))
     handle(state, submitted(EARLIER, 1))
     return state

@@ -13,9 +13,15 @@ from jobyard.model.units import whole_number
 
 Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
+GPU_PRODUCT = "nvidia.com/gpu.product"  # a label of NVIDIA's feature discovery
+MIG = "nvidia.com/mig-"  # and a profile: what the device plugin calls slices, where it counts them apart
 NGPU = "NGPU"  # the variable in which the GenAI workload manager gives a container its number of GPUs
 _PROCESSES = re.compile(r"(--num[_-]processes(?:=|\s+))\d+\b")
 _FLAG = re.compile(r"--num[_-]processes")
+
+
+def mig_resource(profile: str) -> str:
+    return f"{MIG}{profile}"
 
 
 def gpus_of(container: Object) -> tuple[int, int]:

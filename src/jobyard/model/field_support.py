@@ -171,14 +171,7 @@ RESOURCES = (
         (PODS, refused("pods are given it by their group; say least_device_mib of the group")),
     ),
     in_tasks("groups.resources.memory_limit", "--mem-limit"),
-    in_tasks(
-        "groups.resources.gpu_kind",
-        "--gpu-type",
-        (
-            PODS,
-            refused("a kind of GPU cannot be asked of Kubernetes yet; say --min-gpu-mem, or name a cluster of them"),
-        ),
-    ),
+    in_tasks("groups.resources.gpu_kind", "--gpu-type"),
 )
 
 JOB = (
@@ -423,6 +416,8 @@ FIELDS = tuple(row for _, rows in SECTIONS for row in rows)
 NOT_OF_AN_EXECUTOR = {
     "submitter": "who asked, from where, and what they are told",
     "cluster": "the yard sets it, by `on`",
+    "groups.gpu_products": "the yard sets it, by gpu_kind and what the nodes of the cluster have",
+    "groups.gpu_profile": "the yard sets it, by gpu_kind and what the nodes of the cluster have",
     "staging.snapshot": "the yard sets it, when it has frozen the tree",
     "container.build": "whoever submits builds first, and sends the image",
 }

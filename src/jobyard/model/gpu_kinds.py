@@ -40,6 +40,10 @@ def is_of_kind(kind: str, name: str, profile: str = "") -> bool:
     return wanted <= words and (MIG in wanted or MIG not in words)
 
 
+def means_slices(kind: str) -> bool:
+    return bool(kind) and MIG in _words(kind)
+
+
 def _words(text: str) -> frozenset[str]:
     """Profiles are written `1g.10gb+me` by the driver, and `1g.10gb.me` in Kubernetes."""
     return frozenset(_WORD.findall(text.casefold().replace("+", ".")))

@@ -223,6 +223,9 @@ class GroupSpec:
     node_selector: Mapping[str, str] = field(default_factory=dict)  # labels that a node must have
     tolerations: tuple[Toleration, ...] = ()
     count_most: TaskCount = 0  # autoscaling: Ray may make so many replicas by itself; 0: `count`
+    # What the cluster calls GPUs of `gpu_kind`; the yard sets it.
+    gpu_products: tuple[Line, ...] = ()  # labels of the nodes that have them
+    gpu_profile: Line = ""  # of MIG, where it means slices that are counted apart: 1g.10gb; empty: whole GPUs
 
     @property
     def size(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from jobyard.model.gpu_kinds import means_slices
 from jobyard.model.job import Reason
 from jobyard.model.node import Quota
 from jobyard.model.resources import Resources
@@ -21,13 +22,18 @@ _IN_WORDS: dict[str, Callable[[int], str]] = {
 }
 
 
+def whole_gpus(resources: Resources) -> int:
+    """Those that a quota counts: slices of GPUs are resources of their own."""
+    return 0 if means_slices(resources.gpu_kind) else resources.gpus
+
+
 def amounts_of(asked: Iterable[tuple[Resources, int]]) -> Amounts:
     """What so many slots of each take of a quota."""
     total: Amounts = Counter()
     for resources, count in asked:
         total["cpu_millis"] += resources.cpu_millis * count
         total["memory_mib"] += resources.memory_mib * count
-        total["gpus"] += resources.gpus * count
+        total["gpus"] += whole_gpus(resources) * count
         total["tasks"] += count
     return total
 
@@ -47,7 +53,7 @@ class Allowance:
         left = self._left
         left["cpu_millis"] -= slots * resources.cpu_millis
         left["memory_mib"] -= slots * resources.memory_mib
-        left["gpus"] -= slots * resources.gpus
+        left["gpus"] -= slots * whole_gpus(resources)
         left["tasks"] -= slots
 
     def take_back(self, resources: Resources) -> None:

@@ -11,6 +11,7 @@ from jobyard.model.node import Node, NodeState, Taint, cluster_of
 from jobyard.model.units import whole_number
 
 GPU_MEMORY = "nvidia.com/gpu.memory"  # a label of NVIDIA's feature discovery, in MiB
+GPU_PRODUCT = "nvidia.com/gpu.product"
 AT_LEAST = ">="
 KEEPING_OFF = frozenset({"NoSchedule", "NoExecute"})  # other taints are only preferences
 

@@ -37,6 +37,7 @@ from jobyard.server.clusters import nodes_of, with_cluster
 from jobyard.server.containers import check_runtime
 from jobyard.server.finding import find_job, find_live_job
 from jobyard.server.from_token import check_machines
+from jobyard.server.gpu_products import with_products
 from jobyard.server.rounds import Command
 from jobyard.server.spec_checks import check_together
 from jobyard.server.task_choice import chosen_tasks, refuse_unended
@@ -47,7 +48,7 @@ COMPAT_SOURCES = frozenset({"ml-scheduler", "kubeprofiler"})
 
 def checked_spec(state: YardState, spec: JobSpec) -> JobSpec:
     """The spec with its dependencies resolved. Raises UserError with one sentence where it can never be right."""
-    spec = checked_words(state, with_cluster(state, spec))
+    spec = with_products(state, checked_words(state, with_cluster(state, spec)))
     if not spec.cluster:
         check_machines(state, spec)
     check_runtime(state, spec)

@@ -17,6 +17,7 @@ from jobyard.scheduling.line import line_of
 from jobyard.scheduling.snapshot import Opening, Snapshot
 from jobyard.server.clusters import KUBERNETES, cluster_named, for_cluster
 from jobyard.server.commands import checked_spec, checked_words
+from jobyard.server.gpu_products import with_products
 from jobyard.server.loop import YardLoop
 from jobyard.server.views import awaited_jobs, job_view
 from jobyard.wire.requests import SubmitJob
@@ -59,7 +60,7 @@ def _as_objects(loop: YardLoop, request: SubmitJob, cluster: str) -> PlanView:
     """The objects that the cluster would be sent; nothing is placed, and the cluster need not be known yet."""
     state = loop.state
     if needs_no_cluster(state, request.spec):
-        spec = checked_words(state, for_cluster(request.spec, cluster))
+        spec = with_products(state, checked_words(state, for_cluster(request.spec, cluster)))
     else:
         spec = checked_spec(state, request.spec)
     job = JobRecord(NO_ID, state.last_number + 1, spec, time.time())

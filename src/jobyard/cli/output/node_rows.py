@@ -47,13 +47,20 @@ def _of(reserved: int, total: int, foreign: int, show: Callable[[int], str]) -> 
 
 
 def device_rows(node: NodeView) -> list[tuple[str, ...]]:
-    """A row for each; those of a cluster's node are alike, and are counted."""
+    """A row for each; those of a cluster's node that are alike are counted."""
     if place_of(node.id) == node.id or not node.devices:
         return [_device_row(node, device) for device in node.devices]
-    first = node.devices[0]
-    taken = f"{sum(map(is_taken, node.devices))} of {len(node.devices)}"
+    by_name: dict[str, list[DeviceView]] = {}
+    for device in node.devices:
+        by_name.setdefault(device.name, []).append(device)
+    return [_alike_row(node, devices) for devices in by_name.values()]
+
+
+def _alike_row(node: NodeView, devices: list[DeviceView]) -> tuple[str, ...]:
+    first = devices[0]
+    taken = f"{sum(map(is_taken, devices))} of {len(devices)}"
     memory = show_mib(first.memory_mib) if first.memory_mib else "-"
-    return [(node.id, f"{len(node.devices)}x", memory, taken, "-", "-", "-", first.name)]
+    return (node.id, f"{len(devices)}x", memory, taken, "-", "-", "-", first.name)
 
 
 def _device_row(node: NodeView, device: DeviceView) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from jobyard.executors.kubernetes.capacity import GPU_MEMORY
 from jobyard.executors.kubernetes.kinds import kind_of
 from jobyard.executors.kubernetes.tables import DIRECTORY
 from jobyard.executors.kubernetes.variables import Pod, command_of, variables_of
-from jobyard.kubernetes.gpus import GPU
+from jobyard.kubernetes.gpus import GPU, GPU_PRODUCT, mig_resource
 from jobyard.model.job import GroupSpec
 from jobyard.model.kubernetes import Toleration
 from jobyard.model.resources import Resources
@@ -48,8 +48,10 @@ def pod_template(pod: Pod) -> Object:
         inside["subdomain"] = pod.name  # the others see to it themselves
     if group.node_selector:
         inside["nodeSelector"] = dict(sorted(group.node_selector.items()))
-    if group.least_device_mib:
-        inside["affinity"] = {"nodeAffinity": _large_devices(group.least_device_mib)}
+    if wanted := _wanted_devices(group):
+        terms = [{"matchExpressions": wanted}]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        inside["affinity"] = {"nodeAffinity": required}
     if group.tolerations:
         inside["tolerations"] = [_toleration(each) for each in group.tolerations]
     return {"metadata": _metadata(pod), "spec": inside}
@@ -69,7 +71,7 @@ def resources_of(group: GroupSpec) -> Object:
     if asked.memory_mib and asked.memory_limit is not False:
         limits["memory"] = requests["memory"]
     if asked.gpus:
-        limits[GPU] = str(asked.gpus)
+        limits[mig_resource(group.gpu_profile) if group.gpu_profile else GPU] = str(asked.gpus)
     return {"requests": requests, **({"limits": limits} if limits else {})}
 
 
@@ -79,10 +81,14 @@ def amounts(asked: Resources) -> Object:
     return {"cpu": _cores(asked.cpu_millis), **memory}
 
 
-def _large_devices(mib: int) -> Object:
-    """By the label of NVIDIA's feature discovery. Kubernetes knows no `at least`."""
-    wanted = {"key": GPU_MEMORY, "operator": "Gt", "values": [str(mib - 1)]}
-    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}}
+def _wanted_devices(group: GroupSpec) -> list[Object]:
+    """By the labels of NVIDIA's feature discovery. Kubernetes knows no `at least`."""
+    wanted: list[Object] = []
+    if group.least_device_mib:
+        wanted.append({"key": GPU_MEMORY, "operator": "Gt", "values": [str(group.least_device_mib - 1)]})
+    if group.gpu_products:
+        wanted.append({"key": GPU_PRODUCT, "operator": "In", "values": list(group.gpu_products)})
+    return wanted
 
 
 def _cores(millis: int) -> str:

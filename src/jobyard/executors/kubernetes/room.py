@@ -91,7 +91,7 @@ class ClusterRoom:
                 self._count(*found, 1)
 
     def _count(self, node: str, is_ours: bool, asked: Amounts, sign: int, *, quietly: bool = False) -> None:
-        signed = Amounts(*(sign * amount for amount in asked))
+        signed = asked.times(sign)
         if is_ours:
             self._ours = self._ours.plus(signed)
             if self._quotas:
@@ -139,7 +139,7 @@ class ClusterRoom:
         if self._told.get(name) != node:
             self._told[name] = node
             events.append(NodeJoined(node, at))
-        foreign = foreign_of(self._by_node[name], ours[node_id], len(node.devices))
+        foreign = foreign_of(self._by_node[name], ours[node_id], node.devices)
         if self._told_foreign.get(name) != foreign:
             self._told_foreign[name] = foreign
             events.append(NodeMeasured(node_id, foreign, at))

@@ -7,7 +7,7 @@ from typing import Any
 from jobyard.executors.kubernetes.capacity import Amounts, asked_by, foreign_of, node_of, quota_of
 from jobyard.executors.kubernetes.room import ClusterRoom
 from jobyard.model.events import NodeJoined, NodeLost, NodeMeasured, QuotaMeasured
-from jobyard.model.node import Foreign, Quota, Taint
+from jobyard.model.node import Device, Foreign, Quota, Taint
 
 Object = dict[str, Any]
 
@@ -48,9 +48,46 @@ def test_init_containers_count_where_they_ask_for_more_and_sidecars_beside_all()
 
 
 def test_gpus_of_others_are_none_of_ours() -> None:
-    assert foreign_of(Amounts(gpus=2), {2, 3}, 4).whole_devices == (0, 1)
-    assert foreign_of(Amounts(gpus=2), (), 4).whole_devices == (2, 3)
-    assert foreign_of(Amounts(gpus=9), (), 4).whole_devices == (0, 1, 2, 3)
+    four = [Device(index, "A100", 81920) for index in range(4)]
+    assert foreign_of(Amounts(gpus=2), {2, 3}, four).whole_devices == (0, 1)
+    assert foreign_of(Amounts(gpus=2), (), four).whole_devices == (2, 3)
+    assert foreign_of(Amounts(gpus=9), (), four).whole_devices == (0, 1, 2, 3)
+
+
+def a_sliced_node() -> Object:
+    node = a_node_object(gpus=1)
+    node["status"]["allocatable"] |= {"nvidia.com/mig-1g.10gb": "2", "nvidia.com/mig-3g.40gb": "1"}
+    node["metadata"]["labels"]["nvidia.com/mig-1g.10gb.memory"] = "9728"
+    return node
+
+
+def test_slices_of_gpus_are_devices_of_their_own_with_their_profile_and_memory() -> None:
+    devices = node_of("prod", a_sliced_node()).devices
+    assert [(each.index, each.name, each.profile, each.memory_mib) for each in devices] == [
+        (0, "A100", "", 81920),
+        (1, "A100 MIG 1g.10gb", "1g.10gb", 9728),
+        (2, "A100 MIG 1g.10gb", "1g.10gb", 9728),
+        (3, "A100 MIG 3g.40gb", "3g.40gb", 40960),
+    ]
+
+
+def test_slices_that_others_hold_are_neither_ours_nor_whole_gpus_and_come_back() -> None:
+    room, pod = a_room(), a_pod("other")
+    pod["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/mig-1g.10gb": "1"}
+    room.node_changed(a_sliced_node(), False)
+    room.changes([], 1.0)
+    room.pod_changed(pod, False)
+    assert room.changes([], 2.0) == [NodeMeasured("prod/n1", Foreign(500, 1024, whole_devices=(2,)), 2.0)]
+    room.pod_changed(pod, True)
+    assert room.changes([], 3.0) == [NodeMeasured("prod/n1", Foreign(), 3.0)]
+
+
+def test_of_slices_an_init_container_and_the_others_count_as_of_cores() -> None:
+    pod = a_pod()
+    limits = pod["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/mig-1g.10gb": "1"}
+    pod["spec"]["containers"].append({"name": "d", "resources": {"limits": limits}})
+    pod["spec"]["initContainers"] = [{"name": "i", "resources": {"limits": {"nvidia.com/mig-3g.40gb": "1"}}}]
+    assert asked_by(pod).slices == (("1g.10gb", 2), ("3g.40gb", 1))
 
 
 def test_a_quota_leaves_what_others_do_not_use() -> None:

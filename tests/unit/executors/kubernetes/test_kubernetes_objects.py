@@ -131,6 +131,22 @@ def test_only_gpus_with_enough_memory_are_asked_for() -> None:
     assert "affinity" not in the_job()["template"]["spec"]
 
 
+def test_a_kind_of_gpu_is_the_products_that_the_cluster_calls_so() -> None:
+    group = replace(a_group(gpus=2), gpu_products=("A100", "A100-X"), least_device_mib=1024)
+    inside = the_job(groups=(group,))["template"]["spec"]
+    (term,) = inside["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"][1:] == [
+        {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["A100", "A100-X"]}
+    ]
+    assert inside["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+
+
+def test_slices_are_asked_for_as_what_they_are_counted_as() -> None:
+    group = replace(a_group(gpus=2), gpu_profile="1g.10gb")
+    inside = the_job(groups=(group,))["template"]["spec"]
+    assert inside["containers"][0]["resources"]["limits"] == {"nvidia.com/mig-1g.10gb": "2"}
+
+
 def test_what_an_image_was_made_from_is_written_on_objects_and_pods() -> None:
     git = GitState("3f" * 20, "main", is_dirty=True)
     made = objects(a_job(user="ada", host="desk", image="lab/x@sha256:00", git=git))[0]
