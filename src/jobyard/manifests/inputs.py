@@ -181,23 +181,30 @@ class _Written(str):
 def _text(value: Any, where: str) -> str:
     if value is None:
         return ""
-    text = value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)
+    try:
+        text = value if isinstance(value, str) else _json(value)
+        text.encode()
+    except UnicodeEncodeError as error:
+        odd = f"\\u{ord(error.object[error.start]):04x}"
+        raise UserError(f"{where} has {odd} without its other half, which is no character; leave it out") from None
+    except RecursionError:
+        raise UserError(f"{where} has too many lists and objects in each other; put it into a file") from None
     if "\0" in text:
         raise UserError(f"{where} has a NUL character, which no program can be given; leave it out")
     return str(text)
 
 
-def _plain(value: Any) -> Any:
-    """For `json.dumps`, with numbers."""
+def _json(value: Any) -> str:
+    """As `json.dumps`, but with numbers as they stand in the file: what Python makes of them may be another one."""
     match value:
         case _Written():
-            return json.loads(value)
+            return str(value)
         case list():
-            return [_plain(item) for item in value]
+            return f"[{', '.join(map(_json, value))}]"
         case dict():
-            return {key: _plain(item) for key, item in value.items()}
+            return f"{{{', '.join(f'{_json(key)}: {_json(item)}' for key, item in value.items())}}}"
         case _:
-            return value
+            return json.dumps(value, ensure_ascii=False)
 
 
 def _split(colsep: re.Pattern[str], line: str) -> list[str]:

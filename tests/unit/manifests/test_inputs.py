@@ -93,8 +93,17 @@ def test_each_object_of_a_file_is_a_task(context: SubmitContext, tmp_path: Path)
     line = '{"lr": 1e-05, "name": "a b", "on": true, "of": [1.50, null]}'
     (tmp_path / "x.json").write_text(f'{line}\n\n{{"of": null, "on": 2, "lr": 3, "name": ""}}\n')
     spec = a_job("t {lr} {name} {on} {of}", context, each_json="x.json")
-    assert commands(spec) == ["t 1e-05 'a b' true '[1.5, null]'", "t 3 '' 2 ''"]
+    assert commands(spec) == ["t 1e-05 'a b' true '[1.50, null]'", "t 3 '' 2 ''"]
     assert commands(a_job("t {}", context, each_json="x.json"))[0] == f"t '{line}'"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ['{"x": 1e999, "y": [1.10, NaN, 12345678901234567890.5]}', f"[{'9' * 5000}]", "1e999", "9" * 5000, "[-0, 1E5]"],
+)
+def test_numbers_of_an_object_stay_as_they_stand(value: str, context: SubmitContext, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(f'{{"a": {value}}}\n')
+    assert own_values(a_job("t {a}", context, each_json="x.json"), 0) == {"a": value}
 
 
 def test_a_value_may_have_line_breaks(context: SubmitContext, tmp_path: Path, load: Any) -> None:
@@ -228,6 +237,9 @@ def test_a_dash_concerns_only_the_value_that_would_be_an_option(context: SubmitC
         ("{}\n", "is no JSON object"),
         ('{"a b": 1}\n', "cannot name a column"),
         ('{"a": "x\\u0000y"}\n', "has a NUL character"),
+        ('{"a": "b"}\n{"a": "\\ud800"}\n', r"x: line 2: 'a' has \\ud800 without its other half.*; leave it out$"),
+        ('{"a": ["\\ud800"]}\n', r"x: line 1: 'a' has \\ud800 without its other half"),
+        (f'{{"a": {"[" * 900}{"]" * 900}}}\n', "too many lists and objects in each other|is no JSON object"),
     ],
 )
 def test_odd_objects_get_one_sentence(text: str, sentence: str, context: SubmitContext, tmp_path: Path) -> None:
