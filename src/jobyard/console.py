@@ -18,7 +18,7 @@ from jobyard.cli.output.summary import exit_code_of
 from jobyard.cli.output.table import print_table
 from jobyard.cli.output.tasklog import DirectLog
 from jobyard.cli.output.text import echo, echo_text, local_time, run_time, state_text, warn
-from jobyard.cli.output.training import eta_text, progress_text, seconds_text
+from jobyard.cli.output.training import eta_text, seconds_text, training_progress
 from jobyard.cli.session import Session
 from jobyard.manifests.context import user_here
 
@@ -39,12 +39,12 @@ __all__ = [
     "harmless",
     "local_time",
     "print_table",
-    "progress_text",
     "run_time",
     "run_verb",
     "seconds_text",
     "silence",
     "state_text",
+    "training_progress",
     "user_here",
     "warn",
 ]

@@ -15,7 +15,7 @@ from jobyard.cli.keys import Keys
 from jobyard.cli.output.joblog import JoblogFile
 from jobyard.cli.output.json import print_json
 from jobyard.cli.output.pipe import nobody_reads
-from jobyard.cli.output.plain import BarDisplay, PlainDisplay, QuietDisplay, progress_text
+from jobyard.cli.output.plain import BarDisplay, PlainDisplay, QuietDisplay, counts_progress
 from jobyard.cli.output.summary import exit_code_of, output_line, title
 from jobyard.cli.output.tasklog import DamageNotes, DirectLog, LogWriter, MarkedLog, MergedLog
 from jobyard.cli.output.text import draws, say
@@ -146,7 +146,7 @@ def say_stopped(job: JobView, stopped: Stopped) -> int:
         case Killed():
             say(f"{title(job)} was killed")
         case Left(seen) | Interrupted(seen):
-            how = progress_text(seen) if seen.counts.total > 1 else seen.state.lower()
+            how = counts_progress(seen) if seen.counts.total > 1 else seen.state.lower()
             say(f"{title(job)} goes on ({how}); to look again: yard attach {job.number}")
     return INTERRUPTED
 

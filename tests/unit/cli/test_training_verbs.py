@@ -16,7 +16,14 @@ from tests.unit.client.views import a_job_view
 
 from jobyard.cli.commands import tensorboard
 from jobyard.cli.logdirs import find_log_dir
-from jobyard.cli.output.training import epochs_bar, eta_text, plotted_metric, progress_text, sparkline, training_fields
+from jobyard.cli.output.training import (
+    epochs_bar,
+    eta_text,
+    plotted_metric,
+    sparkline,
+    training_fields,
+    training_progress,
+)
 from jobyard.errors import UserError
 from jobyard.model.job import State
 from jobyard.model.training import Epoch
@@ -103,7 +110,7 @@ def test_ls_shows_how_far_training_is(yard: Yard, stand_in: StandIn) -> None:
     ],
 )
 def test_progress_is_epochs_or_a_share(view: TrainingView, text: str) -> None:
-    assert progress_text(view) == text
+    assert training_progress(view) == text
 
 
 def test_an_eta_without_a_range_stands_alone() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobyard.cli.output.text import age, run_time, state_text
-from jobyard.cli.output.training import progress_text
+from jobyard.cli.output.training import training_progress
 from jobyard.model.job import State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import JobView
@@ -19,7 +19,7 @@ def job_row(job: JobView) -> tuple[str, ...]:
         str(job.number),
         job.name,
         state_text(job.state),
-        (progress_text(training) if training else "") or f"{counts.done}/{counts.total}",
+        (training_progress(training) if training else "") or f"{counts.done}/{counts.total}",
         str(counts.failed or "-"),
         str(job.priority),
         age(job.submitted_at),

@@ -17,7 +17,7 @@ from rich.text import Text
 from jobyard.cli.output.harmless import harmless, harmless_lines
 from jobyard.cli.output.summary import failure_lines
 from jobyard.cli.output.text import age, ending_text, shortened, width
-from jobyard.cli.output.training import eta_text, progress_text
+from jobyard.cli.output.training import eta_text, training_progress
 from jobyard.model.job import State
 from jobyard.model.units import show_seconds
 from jobyard.wire.views import Counts, JobView, TaskView
@@ -91,7 +91,7 @@ class Picture:
 
     def _training(self) -> list[Text]:
         training = self.view.training
-        if training is None or not (progress := progress_text(training)):
+        if training is None or not (progress := training_progress(training)):
             return []
         eta = eta_text(training)
         return [Text(f"{progress}{f'  eta {eta}' if eta else ''}")]

@@ -152,7 +152,7 @@ class PlainDisplay(QuietDisplay):
         if finished == self._said_finished or not (is_time or tenth > self._said_tenth):
             return
         self._said_at, self._said_finished, self._said_tenth = now, finished, tenth
-        self.say(progress_text(view))
+        self.say(counts_progress(view))
 
 
 BAR_COLUMNS = 20
@@ -206,10 +206,10 @@ def bar_text(view: JobView) -> str:
     """`#####--------------- 25% 5/20 done, 4 running, eta 12s`."""
     share = view.counts.finished / max(1, view.counts.total)
     full = int(share * BAR_COLUMNS)
-    return f"{'#' * full}{'-' * (BAR_COLUMNS - full)} {int(share * 100)}% {progress_text(view)}"
+    return f"{'#' * full}{'-' * (BAR_COLUMNS - full)} {int(share * 100)}% {counts_progress(view)}"
 
 
-def progress_text(view: JobView) -> str:
+def counts_progress(view: JobView) -> str:
     counts = view.counts
     eta = f", eta {show_seconds(view.eta_seconds)}" if view.eta_seconds is not None else ""
     failed = f", {counts.failed} failed" if counts.failed else ""

@@ -38,7 +38,7 @@ def training_fields(training: TrainingView) -> list[tuple[str, str]]:
     ]
 
 
-def progress_text(training: TrainingView) -> str:
+def training_progress(training: TrainingView) -> str:
     """For a column: `epoch 3/10`, `42 %`; empty: nothing is known."""
     if training.epochs_total:
         return f"epoch {training.epochs_done}/{training.epochs_total}"

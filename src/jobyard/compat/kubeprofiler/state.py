@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobyard.compat.kubeprofiler import entry
-from jobyard.console import echo, eta_text, local_time, print_table, progress_text, run_time, seconds_text, state_text
+from jobyard.console import (
+    echo,
+    eta_text,
+    local_time,
+    print_table,
+    run_time,
+    seconds_text,
+    state_text,
+    training_progress,
+)
 from jobyard.errors import UserError
 from jobyard.model.units import show_mib
 from jobyard.wire.views import JobView, TrainingView
@@ -60,7 +69,7 @@ def row_of(job: JobView, *, is_extended: bool) -> tuple[str, ...]:
         job.name,
         job.user,
         state_text(job.state),
-        progress_text(training).removeprefix("epoch ") or "-",
+        training_progress(training).removeprefix("epoch ") or "-",
         training.size or "-",
         run_time(job),
         ("" if job.state.is_final else eta_text(training)) or "-",
