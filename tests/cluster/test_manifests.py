@@ -19,8 +19,9 @@ from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.kinds import with_kind
 from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
-from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
+from jobyard.model.job import Command, GroupSpec, JobSpec
 from jobyard.model.kubernetes import Toleration, Volume
+from jobyard.model.lines import Lines
 from jobyard.model.resources import Resources
 from jobyard.model.training import Elastic, Training
 from tests.builders import a_group, a_job, with_words

@@ -29,7 +29,8 @@ from jobyard.executors.result_collector import RemoteFiles
 from jobyard.executors.ssh import SshAgent
 from jobyard.model.effects import CloseSlot, Effect, Launch, Stop, Withdraw, Yield
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, AttemptsWithdrawn, Event, NodeJoined
-from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
+from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.lines import Lines
 from jobyard.model.policy import RunPolicy
 from jobyard.model.resources import Placement, Resources
 from jobyard.model.ssh_target import SshTarget

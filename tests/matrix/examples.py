@@ -13,8 +13,9 @@ from typing import Any
 from jobyard.model.container import Mount, PortMapping
 from jobyard.model.executor_kinds import ExecutorKind, needs_jobset
 from jobyard.model.inputs import Column, Inputs, Source
-from jobyard.model.job import ArrayRange, Command, Dependency, GroupSpec, JobSpec, Lines, Script
+from jobyard.model.job import ArrayRange, Command, Dependency, GroupSpec, JobSpec, Script
 from jobyard.model.kubernetes import SecretMount, Toleration, Volume
+from jobyard.model.lines import Lines
 from jobyard.model.policy import FailurePolicy
 from jobyard.model.resources import Resources
 from jobyard.model.source import GitState

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from jobyard.model.inputs import Column, Inputs, Source
-from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
+from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.lines import Lines
 from tests.builders import one_column
 from tests.conftest import MakeYard
 from tests.harmless import assert_harmless

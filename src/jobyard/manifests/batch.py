@@ -22,7 +22,8 @@ from jobyard.manifests.files import lines_of, name_from_file
 from jobyard.manifests.inputs import CUTTING
 from jobyard.manifests.job_fields import FLAGGED
 from jobyard.manifests.overrides import Overrides, apply, merge
-from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
+from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.lines import Lines
 from jobyard.quoting import quoted, quoted_file
 
 FLAGS = {

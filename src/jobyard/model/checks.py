@@ -10,7 +10,6 @@ from functools import cache
 from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
 from jobyard.errors import UserError
-from jobyard.model.job import Lines
 from jobyard.model.limits import (
     DEFAULTS,
     ENVIRONMENT_BYTES_MOST,
@@ -23,6 +22,7 @@ from jobyard.model.limits import (
     Text,
     Variables,
 )
+from jobyard.model.lines import Lines
 
 Check = Callable[[Any, str], None]
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")

@@ -15,7 +15,7 @@ from reprlib import Repr
 from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from jobyard.errors import UserError
-from jobyard.model.job import Lines
+from jobyard.model.lines import Lines
 
 T = TypeVar("T")
 Decoder = Callable[[Any, str], Any]

@@ -35,7 +35,7 @@ from jobyard.model.limits import (
     Text,
     Word,
 )
-from jobyard.model.lines import Lines as Lines
+from jobyard.model.lines import Lines
 from jobyard.model.policy import FailurePolicy, RunPolicy
 from jobyard.model.resources import Resources
 from jobyard.model.staging import StagingSpec

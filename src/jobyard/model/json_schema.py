@@ -10,7 +10,6 @@ from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from jobyard.model.codec import encode
-from jobyard.model.job import Lines
 from jobyard.model.limits import (
     DEFAULTS,
     LINES,
@@ -22,6 +21,7 @@ from jobyard.model.limits import (
     Text,
     Variables,
 )
+from jobyard.model.lines import Lines
 
 Schema = dict[str, Any]
 _LINES = "^(?:[^\\x00]*|(?:[^\\x00]*\\x00)+)$"  # each with a newline at its end, or each with NUL

@@ -18,8 +18,9 @@ from jobyard.model.environment import YARD_NAMES
 from jobyard.model.executor_kinds import OPERATORS, ExecutorKind
 from jobyard.model.gpu_kinds import parse_gpu_kind
 from jobyard.model.input_checks import check_inputs
-from jobyard.model.job import ArrayRange, GroupSpec, JobSpec, Lines
+from jobyard.model.job import ArrayRange, GroupSpec, JobSpec
 from jobyard.model.limits import AFTER_MOST, GANG_MOST, OBJECT_MOST, STDIN_BYTES_MOST, TASKS_MOST, WORD_BYTES_MOST
+from jobyard.model.lines import Lines
 from jobyard.model.output_pattern import check_apart, check_pattern, names_node
 from jobyard.model.progressions import TooManyRanges, first_duplicate
 from jobyard.model.selectors import other_meaning

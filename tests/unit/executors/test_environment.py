@@ -12,7 +12,8 @@ from tests.builders import one_column
 from jobyard.executors.environment import job_environment, task_command, task_environment
 from jobyard.manifests.arrays import parse_array
 from jobyard.manifests.notation import RESERVED_NAMES
-from jobyard.model.job import Command, GroupSpec, JobSpec, Lines, Script
+from jobyard.model.job import Command, GroupSpec, JobSpec, Script
+from jobyard.model.lines import Lines
 from jobyard.model.node import Device, Node
 from jobyard.model.resources import DeviceSlice, Placement, Resources
 from jobyard.model.submitter import Submitter

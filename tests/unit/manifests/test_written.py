@@ -13,7 +13,8 @@ from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.overrides import Overrides
 from jobyard.manifests.written import Written
 from jobyard.model.checks import check
-from jobyard.model.job import Command, Dependency, JobSpec, Lines
+from jobyard.model.job import Command, Dependency, JobSpec
+from jobyard.model.lines import Lines
 from jobyard.wire.requests import SubmitJob
 
 ODD = b"caf\xe9".decode("utf-8", "surrogateescape")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from jobyard.model.inputs import Column, Inputs, Source
-from jobyard.model.job import Lines
+from jobyard.model.lines import Lines
 from jobyard.model.placeholders import Placeholders
 
 EVIL = "$(touch bad)`touch bad`;touch bad;\"';touch bad'\";a[$(touch bad)]\n|touch bad&${x:=$(touch bad)}*"

@@ -12,7 +12,8 @@ from jobyard.model import limits
 from jobyard.model.checks import check
 from jobyard.model.codec import decode, encode
 from jobyard.model.container import PortMapping
-from jobyard.model.job import Command, Dependency, GroupSpec, JobSpec, Lines, Script
+from jobyard.model.job import Command, Dependency, GroupSpec, JobSpec, Script
+from jobyard.model.lines import Lines
 from jobyard.model.node import NodeConfig
 from jobyard.model.policy import RunPolicy
 from jobyard.model.resources import Resources

@@ -14,7 +14,8 @@ from jobyard.model import effects as effect_kinds
 from jobyard.model import events as event_kinds
 from jobyard.model.codec import decode, encode
 from jobyard.model.events import AttemptsStarted, CancelRequested, Event, JobSubmitted, Started
-from jobyard.model.job import ArrayRange, Command, JobSpec, Lines, Reason
+from jobyard.model.job import ArrayRange, Command, JobSpec, Reason
+from jobyard.model.lines import Lines
 from jobyard.model.node import Foreign, Node
 from jobyard.model.policy import FailurePolicy
 from jobyard.model.task import AttemptId, Outcome

@@ -8,7 +8,8 @@ from jobyard.errors import UserError
 from jobyard.model import interpreters
 from jobyard.model.inputs import Column, Inputs, Source
 from jobyard.model.interpreters import HOLE, judge
-from jobyard.model.job import Command, Lines
+from jobyard.model.job import Command
+from jobyard.model.lines import Lines
 from jobyard.model.substitution import check
 from tests.builders import one_column
 

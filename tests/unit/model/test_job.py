@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobyard.errors import NotFound
-from jobyard.model.job import ArrayRange, Command, GroupSpec, JobSpec, Lines, State
+from jobyard.model.job import ArrayRange, Command, GroupSpec, JobSpec, State
+from jobyard.model.lines import Lines
 from jobyard.model.policy import FailurePolicy
 from jobyard.model.task import AttemptId
 from jobyard.model.training import Training

@@ -12,8 +12,9 @@ from jsonschema import Draft202012Validator
 from jobyard.errors import UserError
 from jobyard.model.checks import check
 from jobyard.model.codec import encode
-from jobyard.model.job import ArrayRange, Command, JobSpec, Lines
+from jobyard.model.job import ArrayRange, Command, JobSpec
 from jobyard.model.json_schema import schema_of
+from jobyard.model.lines import Lines
 from jobyard.model.training import Training
 from jobyard.wire import views
 from jobyard.wire.requests import CancelJob, SubmitJob

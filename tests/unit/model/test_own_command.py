@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from jobyard.model.job import Command, GroupSpec, JobSpec, Lines, Script
+from jobyard.model.job import Command, GroupSpec, JobSpec, Script
+from jobyard.model.lines import Lines
 from jobyard.model.own_command import own_command, seq_of
 from tests.builders import one_column
 

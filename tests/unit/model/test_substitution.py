@@ -13,7 +13,8 @@ from jobyard.errors import UserError
 from jobyard.model import bash_reader
 from jobyard.model.inputs import Column, Inputs, Row, Source
 from jobyard.model.interpreters import HOLE
-from jobyard.model.job import Command, Lines, Script
+from jobyard.model.job import Command, Script
+from jobyard.model.lines import Lines
 from jobyard.model.placeholders import Placeholders
 from jobyard.model.substitution import check, substituted, variables_of, words_with
 from jobyard.model.unsafe_placeholder import UnsafePlaceholder

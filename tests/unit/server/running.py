@@ -13,7 +13,8 @@ from sqlalchemy import Engine
 
 from jobyard.engine.job_record import JobRecord
 from jobyard.executors.fake import FakeExecutor, FakeMachine
-from jobyard.model.job import ArrayRange, Command, GroupSpec, JobSpec, Lines, State
+from jobyard.model.job import ArrayRange, Command, GroupSpec, JobSpec, State
+from jobyard.model.lines import Lines
 from jobyard.model.resources import Resources
 from jobyard.server.commands import cancel, submit
 from jobyard.server.database import open_database

@@ -14,7 +14,8 @@ from fastapi import FastAPI
 from jsonschema import Draft202012Validator
 
 from jobyard.model.codec import encode
-from jobyard.model.job import Command, GroupSpec, Lines
+from jobyard.model.job import Command, GroupSpec
+from jobyard.model.lines import Lines
 from jobyard.server.app import make_app
 from jobyard.server.declarations import takes
 from jobyard.server.lifetime import Lifetime

@@ -7,7 +7,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from jobyard.model.job import Command, GroupSpec, Lines, State
+from jobyard.model.job import Command, GroupSpec, State
+from jobyard.model.lines import Lines
 from jobyard.server.commands import submit
 from jobyard.server.endings import EndingStream
 from jobyard.server.routes.endings import stream_endings

@@ -7,8 +7,9 @@ import pytest
 
 from jobyard.errors import UserError
 from jobyard.model.inputs import Column, Inputs, Source
-from jobyard.model.job import ArrayRange, Command, Dependency, GroupSpec, JobSpec, Lines
+from jobyard.model.job import ArrayRange, Command, Dependency, GroupSpec, JobSpec
 from jobyard.model.limits import STDIN_BYTES_MOST, WORD_BYTES_MOST
+from jobyard.model.lines import Lines
 from jobyard.model.resources import Resources
 from jobyard.model.training import Elastic
 from jobyard.server.spec_checks import check_spec, check_submit, check_together

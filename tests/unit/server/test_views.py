@@ -18,7 +18,8 @@ from jobyard.engine.yard_state import YardState
 from jobyard.errors import UserError
 from jobyard.model import codec
 from jobyard.model.events import AttemptsFinished, AttemptsStarted, Finished, JobSubmitted, NodeMeasured, Started
-from jobyard.model.job import Command, Dependency, Lines, Reason, State
+from jobyard.model.job import Command, Dependency, Reason, State
+from jobyard.model.lines import Lines
 from jobyard.model.node import Foreign, place_of
 from jobyard.model.task import AttemptId, Outcome
 from jobyard.model.training import Progress, Training

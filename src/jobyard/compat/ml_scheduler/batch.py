@@ -14,7 +14,8 @@ from jobyard.errors import UserError
 from jobyard.manifests.arrays import parse_array
 from jobyard.manifests.batch import physical_lines
 from jobyard.manifests.notation import parse_copied
-from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
+from jobyard.model.job import Command, GroupSpec, JobSpec
+from jobyard.model.lines import Lines
 from jobyard.model.policy import RunPolicy
 from jobyard.model.resources import Resources
 from jobyard.model.staging import StagingSpec

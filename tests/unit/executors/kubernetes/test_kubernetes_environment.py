@@ -21,7 +21,8 @@ from jobyard.executors.kubernetes.variables import unexpanded
 from jobyard.executors.protocol import SubmittedJob
 from jobyard.manifests.arrays import parse_array
 from jobyard.model.inputs import Column, Inputs, Source
-from jobyard.model.job import Command, GroupSpec, JobSpec, Lines, Script
+from jobyard.model.job import Command, GroupSpec, JobSpec, Script
+from jobyard.model.lines import Lines
 from jobyard.model.resources import DeviceSlice, Placement, Resources
 from jobyard.model.training import Elastic, Size, Training
 

@@ -26,8 +26,9 @@ from jobyard.manifests.kinds import with_kind
 from jobyard.manifests.load import spec_from_file
 from jobyard.manifests.overrides import Overrides
 from jobyard.model.codec import decode, encode
-from jobyard.model.job import Command, GroupSpec, JobSpec, Lines
+from jobyard.model.job import Command, GroupSpec, JobSpec
 from jobyard.model.kubernetes import SecretMount, Toleration, Volume
+from jobyard.model.lines import Lines
 from jobyard.model.policy import FailurePolicy
 from jobyard.model.resources import Resources
 from jobyard.model.source import GitState
