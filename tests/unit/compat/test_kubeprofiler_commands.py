@@ -233,7 +233,7 @@ def test_a_bad_number_of_jobs_gets_a_sentence(number: str) -> None:
 
 def test_a_job_is_cancelled(here: Path, stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     stand_in.on("GET /jobs/j1", Said(data=a_job_view()))
-    stand_in.on("POST /jobs/j1/cancel", Said(data=a_job_view(State.STOPPING)))
+    stand_in.on("POST /cancel", Said(data=[a_job_view(State.STOPPING)]))
     assert cancel_job.run(["j1"]) == 0
     assert capsys.readouterr().out == "job 1 (train) is stopping\n"
 
