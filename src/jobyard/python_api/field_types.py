@@ -52,9 +52,11 @@ class JobFields(TypedDict, total=False):
     memory: str | float | None
     memory_limit: bool | None
     gpus: int | str | None
+    gpu_type: str | None
     gpu_memory: str | float | None
     gpu_utilization: str | float | None
     whole_node: bool | None
+    min_gpu_mem: str | float | None
     epochs: int | None
     batch_size: int | None
     training_set_size: int | None
