@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from jobyard.errors import UserError
 from jobyard.model.job import JobSpec
+from jobyard.model.limits import NAME_MOST
 
 
 class JobTasks(NamedTuple):
@@ -25,7 +26,13 @@ def job_and_tasks(word: str, more: Sequence[str] = ()) -> JobTasks:
     if slash and not (job and tasks):
         missing = "no task after" if job else "no job before"
         raise UserError(f"{word!r} has {missing} the slash; write JOB/TASKS, as in 17/3 or 17/3-7")
-    return JobTasks(job, ",".join(filter(None, (tasks, *more))))
+    asked = ",".join(filter(None, (tasks, *more)))
+    for each in asked.split(",") if asked else ():
+        if not each.strip():
+            raise UserError(f"tasks {asked!r:.80}: a comma has no task beside it; write 3,5 for two tasks")
+        if len(each) > NAME_MOST:
+            raise UserError(f"tasks {each!r:.80}: no task has so long a name; `yard show JOB --tasks` lists them")
+    return JobTasks(job, asked)
 
 
 def task_ranges(spec: JobSpec, words: str) -> list[tuple[int, int]]:

@@ -94,6 +94,17 @@ def test_tasks_that_flags_name_are_meant_too() -> None:
     assert job_and_tasks("17", ["5"]) == ("17", "5")
 
 
+@pytest.mark.parametrize("word", ["6/,", "6/3,", "6/,3", "6/3, ,5"])
+def test_a_comma_without_a_task_is_refused_in_words_of_the_command_line(word: str) -> None:
+    with pytest.raises(UserError, match=r"^tasks '.*': a comma has no task beside it; write 3,5 for two tasks$"):
+        job_and_tasks(word)
+
+
+def test_a_name_that_no_task_can_have_is_cut_in_the_sentence() -> None:
+    with pytest.raises(UserError, match=r"^tasks '9{79}: no task has so long a name; `yard show JOB --tasks` lists"):
+        job_and_tasks("6/" + "9" * 301)
+
+
 @pytest.mark.parametrize(("word", "missing"), [("17/", "no task after"), ("/3", "no job before"), ("/", "no job")])
 def test_a_slash_with_nothing_at_one_side_says_what_is_missing(word: str, missing: str) -> None:
     with pytest.raises(UserError, match=f"{missing}.*17/3-7"):
