@@ -265,7 +265,7 @@ def _killed_at_random(state: Path, keys: list[tuple[int, int]], chance: random.R
     """Packs in a child that dies before one of its system calls, or after the last. Whether it did die."""
     pid = os.fork()
     if pid == 0:
-        left = chance.randrange(len(keys) * 4 + 12)
+        left = chance.randrange(len(keys) * 8 + 12)
         for name in ("pwrite", "fsync", "unlink", "rmdir", "lstat", "ftruncate"):
             real = getattr(os, name)
 
