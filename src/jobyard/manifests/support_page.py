@@ -19,7 +19,7 @@ last column is an object that you wrote yourself.
 |---|---|
 | yes | it works |
 | told | the job is taken, and a note at submit says what happens instead |
-| no | the submit is refused, with one sentence that names the field and the way out |
+| no | the submit is refused, with one sentence that names the field and the way out; of verbs: the verb is |
 | partly | of verbs: what it does there |
 
 Nothing that a job asks for is dropped without a word: a field without a row fails a test. `tests/matrix` takes an
