@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jobyard.errors import UserError
+from jobyard.manifests.column_cutting import CuttingFailed, cut_lines
 from jobyard.manifests.context import SubmitContext
 from jobyard.manifests.files import lines_of, read_text
 from jobyard.manifests.input_words import InputWords
@@ -25,7 +26,7 @@ CUTTING = ("colsep", "header", "nul", "values_per_task")  # how lines and words 
 class _Cut:
     """How each line, or word after `:::`, becomes values."""
 
-    colsep: re.Pattern[str] | None = None
+    colsep: str = ""  # a regular expression; empty: each line is one value
     has_header: bool = False
     per_task: int = 1
     ends_with_nul: bool = False
@@ -42,7 +43,7 @@ class _Cut:
         return found
 
     def columns(self, values: list[str], where: str) -> tuple[Column, ...]:
-        rows = [[value] for value in values] if self.colsep is None else [_split(self.colsep, each) for each in values]
+        rows = self._rows(values, where)
         names = _names(rows.pop(0), where) if self.has_header else [""] * max(map(len, rows), default=1)
         if not rows:
             after = " after its header" if self.has_header else ""
@@ -51,6 +52,14 @@ class _Cut:
             return self._grouped([row[0] for row in rows])
         rows = self._filled(rows, len(names), where)
         return tuple(Column(Lines.of(row[index] for row in rows), name) for index, name in enumerate(names))
+
+    def _rows(self, values: list[str], where: str) -> list[list[str]]:
+        if not self.colsep:
+            return [[value] for value in values]
+        try:
+            return cut_lines(self.colsep, values)
+        except CuttingFailed as error:
+            raise UserError(f"colsep {error}", field=where) from None
 
     def _filled(self, rows: list[list[str]], width: int, where: str) -> list[list[str]]:
         """As parallel does; but a table with a header has as many columns as that, or a separator was forgotten."""
@@ -82,7 +91,7 @@ class Given(NamedTuple):
 def read_inputs(said: Mapping[str, Any], context: SubmitContext, shown: Callable[[str], str] = str) -> Given | None:
     """What the fields say, by their names; `shown` says how a person wrote a field. Raises UserError."""
     cut = _Cut(
-        re.compile(said["colsep"]) if said.get("colsep") else None,
+        said.get("colsep") or "",
         bool(said.get("header")),
         1 if said.get("values_per_task") is None else said["values_per_task"],
         bool(said.get("nul")),
@@ -205,13 +214,6 @@ def _json(value: Any) -> str:
             return f"{{{', '.join(f'{_json(key)}: {_json(item)}' for key, item in value.items())}}}"
         case _:
             return json.dumps(value, ensure_ascii=False)
-
-
-def _split(colsep: re.Pattern[str], line: str) -> list[str]:
-    """As `re.split`, without the groups of the pattern."""
-    ends = [(match.start(), match.end()) for match in colsep.finditer(line) if match.end() > match.start()]
-    begins = [0, *(end for _, end in ends)]
-    return [line[begin:end] for begin, end in zip(begins, [*(start for start, _ in ends), len(line)], strict=True)]
 
 
 def _names(words: list[str], where: str) -> list[str]:
