@@ -42,9 +42,9 @@ def test_every_file_that_a_page_names_exists() -> None:
 
 
 def test_every_class_and_function_that_a_walk_names_exists() -> None:
-    """`CancelJob`, and with its module `job_events.cancel`; a field too, as `policy.retries`."""
+    """`CancelJobs`, and with its module `job_events.cancel`; a field too, as `policy.retries`."""
     named = {name.rpartition(".")[2] for name in re.findall(r"`([A-Z][a-z]+[A-Z]\w+|\w+\.\w+)`", PAGE)} - {"py", "json"}
-    assert named >= {"CancelJob", "cancel", "CheckpointStop"}
+    assert named >= {"CancelJobs", "cancel", "CheckpointStop"}
     known = {path.parent.name for path in SOURCE.rglob("*.py")}
     for path in SOURCE.rglob("*.py"):
         known |= {path.stem, *names_in(path)}

@@ -154,7 +154,7 @@ class _Waiting:
                 self._terminal.finish()
 
     def _look(self) -> None:
-        for descriptor, event in self._poll.poll(self._patience_ms()):
+        for descriptor, event in self._poll.poll(self._longest_wait_ms()):
             if descriptor == self._signals.fileno():
                 self._take_signals()
             elif descriptor == self._end_of_task:
@@ -171,7 +171,7 @@ class _Waiting:
         if self._killed_at and time.monotonic() >= self._killed_at:
             processes.signal_sessions({self.child: signal.SIGKILL})
 
-    def _patience_ms(self) -> Optional[float]:
+    def _longest_wait_ms(self) -> Optional[float]:
         """None: until something happens."""
         waits = [_LOOK_SECONDS] if self._end_of_task < 0 else []
         waits += [max(0.01, self._killed_at - time.monotonic())] if self._killed_at else []
