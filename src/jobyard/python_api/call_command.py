@@ -9,11 +9,13 @@ from __future__ import annotations
 import shlex
 import sys
 
+from jobyard.model.job import Command, Script
+
 # Under whatever Python the task finds, as `in_task` is. A pipe is not waited for: it has no end to look at.
 _OPENER = """import sys
 if sys.path[:1] == [""]: del sys.path[0]
 import hashlib, io, os, zipfile
-seal, path = sys.argv[1:]
+path, seal = sys.argv[1:]
 sys.argv[:] = [path]
 start, _, digest = seal.partition("-")
 try:
@@ -29,15 +31,18 @@ if hashlib.sha256(packed).hexdigest() != digest:
     sys.exit(why)
 packed = zipfile.ZipFile(io.BytesIO(packed))
 exec(compile(packed.read("__main__.py"), os.path.join(path, "__main__.py"), "exec"))"""
-_SHELL = (
-    "for python in {candidates}; do "
-    'command -v "$python" >/dev/null 2>&1 && exec "$python" -c "$0" "$@"; '
-    "done; echo {refusal} >&2; exit 127"
-)
+_SHELL = """#!/bin/sh
+for python in {candidates}; do
+  command -v "$python" >/dev/null 2>&1 && exec "$python" -c {opener} "$@"
+done
+echo {refusal} >&2
+exit 127
+"""
+_SHOWN = "call"  # as the program of the command, for people; its text is long
 
 
-def command_of(path: str, seal: str, python: str, *, in_container: bool) -> tuple[str, ...]:
-    """Its last word is the path, by which `functions.calls_of_job` finds the file again.
+def command_of(path: str, seal: str, python: str, *, in_container: bool) -> Command:
+    """Its path is a word of it, by which `functions.calls_of_job` finds the file again.
 
     Elsewhere the path of our own interpreter may be another one, so it is looked for in no container.
     """
@@ -48,5 +53,5 @@ def command_of(path: str, seal: str, python: str, *, in_container: bool) -> tupl
         f"no Python is here under any of these names: {', '.join(candidates)}; install Python {version}, "
         "or name one with python='/path/to/python'"
     )
-    script = _SHELL.format(candidates=shlex.join(candidates), refusal=shlex.quote(refusal))
-    return ("sh", "-c", script, _OPENER, seal, path)
+    text = _SHELL.format(candidates=shlex.join(candidates), opener=shlex.quote(_OPENER), refusal=shlex.quote(refusal))
+    return Command(argv=(path, seal), script=Script(_SHOWN, text))

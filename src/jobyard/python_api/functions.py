@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from jobyard.client.api import YardClient
 from jobyard.errors import NotFound, UserError
 from jobyard.manifests.files import name_from_file
-from jobyard.model.job import ArrayRange, Command, JobSpec
+from jobyard.model.job import ArrayRange, JobSpec
 from jobyard.python_api.call_command import command_of
 from jobyard.python_api.call_file import CallFile, Calls, delete_forgotten, read_counts, write
 from jobyard.python_api.call_folder import FOLDER
@@ -122,14 +122,15 @@ def calls_of_job(client: YardClient, view: JobView) -> CallFile | None:
             "where the yard's owner submitted them, on the server's machine: others could send code that would run "
             f"here; look at it with `yard show {view.number}`, and get its files with `yard fetch {view.number}`"
         )
-    return read_counts(Path(view.workdir) / view.command.split()[-1])
+    path = next((word for word in view.command.split() if word.endswith(".call")), "")
+    return read_counts(Path(view.workdir) / path)
 
 
 def _with_calls(spec: JobSpec, file: CallFile, python: str) -> JobSpec:
     relative = f"{FOLDER}/{file.path.name}"
     group = replace(
         spec.groups[0],
-        command=Command(argv=command_of(relative, file.seal, python, in_container=spec.container.on_machines)),
+        command=command_of(relative, file.seal, python, in_container=spec.container.on_machines),
         array=ArrayRange(((0, file.tasks - 1, 1),)),
         completions=file.tasks,
     )

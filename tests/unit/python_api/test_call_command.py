@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobyard.python_api import call_file
+from jobyard.python_api.call_command import command_of
 from tests.unit.python_api.test_call_file import Ran, written
 
 NOT_IT = "it is missing, or is not the file that the job was submitted with; submit the job again"
@@ -66,3 +67,8 @@ def test_modules_of_the_working_directory_do_not_hide_those_of_python(tmp_path: 
         (tmp_path / f"{name}.py").write_text("raise SystemExit(9)")
     ran = Ran(written(tmp_path, abs, -3), tmp_path)
     assert (ran.code, ran.values) == (0, [3])
+
+
+def test_the_command_is_short_for_people_and_names_the_file() -> None:
+    command = command_of(".jobyard/train-12.call", "9-abc", "", in_container=False)
+    assert str(command) == "call .jobyard/train-12.call 9-abc"

@@ -45,7 +45,9 @@ class Ran:
         environ = {"PATH": os.environ["PATH"], "YARD_TASK": str(task), **env}
         environ |= {"YARD_OUTPUT_DIR": str(output), "YARD_ERROR_FILE": str(error)}
         command = command_of(f"{FOLDER}/{file.path.name}", file.seal, python, in_container=False)
-        done = subprocess.run(command, cwd=work, env=environ, capture_output=True, text=True)
+        assert command.script is not None
+        argv = ["sh", "-c", command.script.text, command.script.name, *command.argv]
+        done = subprocess.run(argv, cwd=work, env=environ, capture_output=True, text=True)
         self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
         self.sentence = error.read_text() if error.exists() else ""
         result = output / RESULT
