@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from jobyard.client.api import YardClient
-from jobyard.errors import OutputDamaged, TaskFailed, UserError
+from jobyard.errors import OutputDamaged, TaskFailed, UserError, YardError
 from jobyard.model.job import State
 from jobyard.python_api.background import begin
 from jobyard.python_api.display import Progress, TaskTable, html_of_job
@@ -152,7 +152,9 @@ class Job:
         return f"job {self.number} ({self.name})"
 
     def __str__(self) -> str:
-        """With its state as it was last seen."""
+        """With its state as it is now, or as it was last seen where the yard does not answer."""
+        with suppress(YardError):
+            self.show()
         return f"{self._named} {self._view.state.told}"
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from jobyard import Yard
 from jobyard.client.address import Address
-from jobyard.errors import UserError
+from jobyard.errors import Unreachable, UserError
 from jobyard.model.job import JobSpec, State
 from jobyard.python_api import call_file
 from jobyard.python_api import job as jobs
@@ -127,11 +127,18 @@ def test_whoever_presses_ctrl_c_is_told_that_the_job_goes_on(monkeypatch: pytest
     assert raised.value.__notes__ == ["job 1 (train) goes on; to cancel it: job.cancel(), or `yard cancel 1`"]
 
 
-def test_a_job_is_printed_with_its_state() -> None:
-    ended = Job(PlayedClient(Address(socket="/s")), a_view(State.FAILED))  # type: ignore[arg-type]
-    running = Job(PlayedClient(Address(socket="/s")), a_view())  # type: ignore[arg-type]
-    assert (str(ended), str(running)) == ("job 1 (train) failed", "job 1 (train) is running")
-    assert str(AsyncJob(ended)) == "job 1 (train) failed"
+def test_a_job_is_printed_with_its_state_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = PlayedClient(Address(socket="/s"))
+    job = Job(client, a_view())  # type: ignore[arg-type]
+
+    def gone(_id: str) -> None:
+        raise Unreachable("no yard answers")
+
+    monkeypatch.setattr(client, "job", gone, raising=False)
+    assert str(job) == "job 1 (train) is running", "as it was last seen"
+    monkeypatch.setattr(client, "job", lambda _id: a_view(State.FAILED))
+    assert str(job) == "job 1 (train) failed"
+    assert str(AsyncJob(job)) == "job 1 (train) failed"
 
 
 def test_the_job_of_a_lambda_has_a_name_that_a_shell_takes_as_it_is(
