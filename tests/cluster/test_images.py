@@ -298,7 +298,7 @@ def test_two_workers_are_a_rayjob_and_all_their_output_is_followed_with_prefixes
     done = yard.run("submit", *BUILD, *words, cwd=tree.path, seconds=600.0)
     assert done.code == 0, done.err
     assert "head/0| one\n" in done.out
-    assert "head/0| from sh\n" in done.out
+    assert "head/0| from cat\n" in done.out, "a job is named after what its shell runs"
     assert "worker/1| " in done.out
     view = yard.job()
     (made,) = yard.objects(view["id"], *RAYJOBS)
