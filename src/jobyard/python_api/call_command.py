@@ -14,7 +14,7 @@ from jobyard.model.job import Command, Script
 # Under whatever Python the task finds, as `in_task` is. A pipe is not waited for: it has no end to look at.
 _OPENER = """import sys
 if sys.path[:1] == [""]: del sys.path[0]
-import hashlib, io, os, zipfile
+import hashlib, json, os, zlib
 path, seal = sys.argv[1:]
 sys.argv[:] = [path]
 start, _, digest = seal.partition("-")
@@ -29,8 +29,12 @@ if hashlib.sha256(packed).hexdigest() != digest:
     with open(os.environ["YARD_ERROR_FILE"], "w") as file:
         file.write(why)
     sys.exit(why)
-packed = zipfile.ZipFile(io.BytesIO(packed))
-exec(compile(packed.read("__main__.py"), os.path.join(path, "__main__.py"), "exec"))"""
+head, _, body = packed.partition(b"\\n")
+places = json.loads(head.decode())
+def member(name):
+    at, size = places[name]
+    return zlib.decompress(body[at:at + size])
+exec(compile(member("__main__.py"), os.path.join(path, "__main__.py"), "exec"))"""
 _SHELL = """#!/bin/sh
 for python in {candidates}; do
   command -v "$python" >/dev/null 2>&1 && exec "$python" -c {opener} "$@"

@@ -8,7 +8,6 @@ was changed: of each block of arguments in the archive, and of the archive in th
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import py_compile
@@ -17,7 +16,7 @@ import secrets
 import sys
 import tempfile
 import time
-import zipfile
+import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -35,6 +34,8 @@ from jobyard.python_api.pickling import ARGUMENTS_BYTES_MOST, RESULT_BYTES_MOST
 _UNUSED_SECONDS = 3600.0  # a file younger than that may belong to a job that is being submitted
 _LOOKED_AT_MOST = 20  # at each submit: each costs a question to the server
 _BLOCK = 256 << 10  # bytes that a task reads and checks at once: small beside what starting Python costs
+_END_BYTES = 8  # the last of a file: where its archive begins
+_HEAD_BYTES = 1 << 20  # of the line with the places of the archive's members
 _OWNER_BYTES = 4096  # of the file that names a job
 
 
@@ -122,7 +123,7 @@ def write(calls: Calls, workdir: Path, name: str) -> CallFile:
             written = _write_arguments(file, calls.arguments)
             archive_at = file.tell()
             about = {**_about(calls, workdir), **asdict(written), "archive_at": archive_at, "block": _BLOCK}
-            packed = _packed(calls.function, about, _hashes(file))
+            packed = _packed(calls.function, about, _hashes(file), archive_at)
             file.write(packed)
     except BaseException as error:
         with suppress(OSError):
@@ -134,15 +135,16 @@ def write(calls: Calls, workdir: Path, name: str) -> CallFile:
     return CallFile(path, written.count, calls.chunk, f"{archive_at}-{hashlib.sha256(packed).hexdigest()}")
 
 
-def _packed(function: bytes, about: dict[str, Any], hashes: bytes) -> bytes:
-    found = io.BytesIO()
-    with zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("about.json", json.dumps(about))
-        archive.writestr("hashes", hashes)
-        archive.writestr("function.pickle", function)
-        for name, content in _programs():
-            archive.writestr(name, content)
-    return found.getvalue()
+def _packed(function: bytes, about: dict[str, Any], hashes: bytes, at: int) -> bytes:
+    """A line of JSON with the place of each member, and the members. No zip: its module takes 7 ms of each task."""
+    places: dict[str, tuple[int, int]] = {}
+    body = b""
+    given = {"about.json": json.dumps(about).encode(), "hashes": hashes, "function.pickle": function}
+    for name, content in (*given.items(), *_programs()):
+        compressed = zlib.compress(content, 1)
+        places[name] = (len(body), len(compressed))
+        body += compressed
+    return json.dumps(places).encode() + b"\n" + body + at.to_bytes(_END_BYTES, "big")
 
 
 def _hashes(file: BinaryIO) -> bytes:
@@ -159,9 +161,14 @@ def _plain(name: str) -> str:
 def read_counts(path: Path) -> CallFile:
     """How many calls an existing file has. Raises UserError where it is gone."""
     try:
-        with existing_file(path) as file, zipfile.ZipFile(file) as archive:
-            about = json.loads(archive.read("about.json"))
-    except (OSError, zipfile.BadZipFile, KeyError) as error:
+        with existing_file(path) as file:
+            file.seek(-_END_BYTES, os.SEEK_END)
+            file.seek(int.from_bytes(file.read(), "big"))
+            head = json.loads(file.readline(_HEAD_BYTES))
+            at, size = head["about.json"]
+            file.seek(at, os.SEEK_CUR)
+            about = json.loads(zlib.decompress(file.read(size)))
+    except (OSError, OverflowError, ValueError, KeyError, TypeError, zlib.error) as error:
         raise UserError(f"{path}: the file with the job's arguments cannot be read ({error})") from None
     return CallFile(path, about["count"], about["chunk"])
 

@@ -223,4 +223,4 @@ def main(file: BinaryIO, member: Callable[[str], bytes]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(calls, packed.read))  # type: ignore[name-defined]  # noqa: F821  # names of `call_command._OPENER`
+    sys.exit(main(calls, member))  # type: ignore[name-defined]  # noqa: F821  # names of `call_command._OPENER`

@@ -321,3 +321,10 @@ def test_damaged_results_are_an_error_and_no_crash() -> None:
     assert str(outcome.error).startswith("the results of task 3 cannot be read: ")
     (outcome,) = _read(pickle.dumps([("value", b"no pickle", "")]), "3")
     assert str(outcome.error).startswith("what the task sent back cannot be read here: ")
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"\xff" * 100, bytes(100), b"{}\n" + bytes(8), b"[]\n" + bytes(8)])
+def test_a_file_that_is_no_call_file_is_refused_in_one_sentence(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.call").write_bytes(content)
+    with pytest.raises(UserError, match=r"x\.call: the file with the job's arguments cannot be read"):
+        read_counts(tmp_path / "x.call")
