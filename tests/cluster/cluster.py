@@ -143,11 +143,15 @@ class Cluster:
 
         Without `taint`, pods that know nothing of KWOK go there too.
         """
-        names = [f"{prefix}-{number:04}" for number in range(count)]
+        nodes = [fake_node(f"{prefix}-{number:04}", gpus, prefix, taint) for number in range(count)]
+        self.add_nodes(nodes, prefix)
+        return [node["metadata"]["name"] for node in nodes]
+
+    def add_nodes(self, nodes: list[Object], prefix: str) -> None:
+        """Fake nodes with labels or amounts of their own: what is patched while they begin was seen to be lost."""
         with ThreadPoolExecutor(BUILDERS) as pool:
-            list(pool.map(lambda name: self.api.create("/api/v1/nodes", fake_node(name, gpus, prefix, taint)), names))
-        self.api.until_all("/api/v1/nodes", is_ready, count, 180, labelSelector=f"jobyard.test/fake={prefix}")
-        return names
+            list(pool.map(lambda node: self.api.create("/api/v1/nodes", node), nodes))
+        self.api.until_all("/api/v1/nodes", is_ready, len(nodes), 180, labelSelector=f"jobyard.test/fake={prefix}")
 
     def remove_fake_nodes(self, prefix: str = "fake") -> None:
         self.api.raw("DELETE", "/api/v1/nodes", query={"labelSelector": f"jobyard.test/fake={prefix}"})

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.cluster import GPU, Cluster
+from tests.cluster.cluster import GPU, Cluster, fake_node
 from tests.cluster.images import SMALL
 from tests.cluster.yards import ClusterYard, cluster_yard
 from tests.waiting import until
@@ -28,11 +28,10 @@ ON = ("--on", "kubernetes", "--image", SMALL, "-c", "0.1")
 def shared(cluster: Cluster) -> Iterator[ClusterYard]:
     try:
         for prefix, (product, memory, amount) in NODES.items():
-            (name,) = cluster.add_fake_nodes(1, gpus=0, prefix=prefix, taint=False)
-            labels = {"nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": memory}
-            cluster.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
-            status = {"status": {"capacity": amount, "allocatable": amount}}
-            cluster.api.patch(f"/api/v1/nodes/{name}/status", status)
+            node = fake_node(f"{prefix}-0000", 0, prefix, taint=False)
+            node["metadata"]["labels"] |= {"nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": memory}
+            node["status"]["allocatable"] |= amount  # which is its capacity too
+            cluster.add_nodes([node], prefix)
         with cluster.namespace() as namespace, cluster_yard(cluster, namespace) as made:
             until(lambda: sum(len(devices) for devices in devices_of(made).values()) == 10)
             yield made
