@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -24,6 +23,8 @@ def cut_lines(colsep: str, lines: Sequence[str]) -> list[list[str]]:
     """As `re.split`, without the groups of the pattern. Raises CuttingFailed."""
     if _IS_QUICK.fullmatch(colsep):
         return _cut(colsep, lines)
+    import subprocess  # on first use: a plain command does not pay for it
+
     command = (sys.executable, "-I", "-S", __file__)
     try:
         asked = json.dumps([colsep, list(lines)])
