@@ -17,7 +17,7 @@ from statistics import median
 import record
 from contestants import Contestant, all_contestants
 
-BARS = {"xargs": 0.6, "parallel": 1.5, "hyperqueue": 1.5}
+BARS = {"xargs": 0.7, "parallel": 1.5, "hyperqueue": 1.5}
 
 
 def main() -> None:
