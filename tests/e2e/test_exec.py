@@ -73,7 +73,8 @@ def test_a_command_that_is_not_there_is_127_and_one_that_cannot_run_126(yard: Te
 def test_a_command_gets_a_terminal_of_the_callers_size_and_hears_of_a_new_one(yard: TemporaryYard) -> None:
     job = running(yard, "--", "sleep 60")
     script = (
-        "trap 'stty size' WINCH; tty; stty size; echo ready; read line; echo got-$line; while :; do sleep 0.1; done"
+        "trap 'stty size' WINCH; trap 'exit 130' INT; "
+        "tty; stty size; echo ready; read line; echo got-$line; while :; do sleep 0.1; done"
     )
     with yard.terminal("exec", "-it", job, "--", "bash", "-c", script, columns=91) as screen:
         screen.until(r"/dev/pts/\d+\s+30 91\s+ready")
